@@ -1,7 +1,8 @@
 """The smoother of a `GaussianChain` beside dynamax's and statsmodels', per time step; and a million time steps in bounded memory.
 
     python benchmarks/chains.py --peers PYTHON     # the interpreter of an environment with dynamax and statsmodels
-    python benchmarks/chains.py million            # one fit of T = 10⁶ in a process of its own
+    python benchmarks/chains.py million            # one fit of T = 10⁶ in a process of its own, from a table in chunks
+    python benchmarks/chains.py million --chunk 0  # the same with the whole chain in memory
 
 All smooth the same series with known parameters on one thread, in double precision: means, covariances, and for natgrad those
 with the time before too, which learning needs. statsmodels stops updating covariances once they have settled, which missing data
@@ -92,29 +93,53 @@ def speed(peers: Path | None) -> list[str]:
     return lines
 
 
-def million() -> str:
-    """A fit of a million time steps: seconds and the most memory."""
-    given = make_series(4, 1_000_000)
+def million(times: int, chunk: int) -> str:
+    """A fit of a long series with learned noise: seconds and the most memory beside the series itself."""
+    given = make_series(4, times)
+    table = {"first": given["y"][:, 0].copy(), "second": given.pop("y")[:, 1].copy()}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    time_, sensor = ng.Plate("time"), ng.Plate("sensor", SENSORS)
+    x = ng.GaussianChain("x", np.zeros(4), 1.0, given["A"], 10.0, plate=time_, size=4)
+    tau, columns = ng.Gamma("tau", 1.0, 1.0), ng.Columns("first", "second")
+    y = ng.Normal("y", ng.dot(given["C"], x), tau, plate=(time_, sensor), observed=columns)
     own = time.process_time()
-    fit = make_network(given).fit(max_steps=1, backend="numpy", verbose=False)
-    own, peak = time.process_time() - own, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return f"T = 1,000,000, K = 4: {own:.1f} s of processor time with declaration, at most {peak:.1f} GB; bound {fit.elbo:.1f}."
+    rows = {"chunk_rows": chunk} if chunk else {}
+    fit = ng.Network(y).fit(table, ng.VB(), max_steps=3, tol=0, backend="numpy", verbose=False, **rows)
+    own, peak = time.process_time() - own, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    how = f"in chunks of {chunk:,}" if chunk else "as a whole"
+    return f"| {times:,} | {how} | {own:.1f} | {peak:.0f} | {before:.0f} | {fit.elbo:.3f} | {fit['tau'].mean():.9f} |"
+
+
+def long_series() -> list[str]:
+    """Each in a process of its own, whose memory is told."""
+    head = "| T, K = 4 | | processor, s | most memory, MB | before the fit, MB | bound | E[τ] |"
+    lines = [
+        "Three sweeps with a learned precision, declaration and reading included.",
+        "",
+        head,
+        "|---|---|---|---|---|---|---|",
+    ]
+    for times, chunk in ((100_000, 10_000), (1_000_000, 10_000), (1_000_000, 0)):
+        command = [sys.executable, __file__, "million", "--times", str(times), "--chunk", str(chunk)]
+        lines.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+        print(lines[-1], flush=True)
+    return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("all", "million"), default="all")
     parser.add_argument("--peers", type=Path)
+    parser.add_argument("--times", type=int, default=1_000_000)
+    parser.add_argument("--chunk", type=int, default=10_000)
     options = parser.parse_args()
     if options.what == "million":
-        print(million())
+        print(million(options.times, options.chunk))
         return
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
     unit = f"T = {TIMES:,}, {SENSORS} sensors; microseconds of processor time per time step."
     lines = [f"{machine}, natgrad {ng.__version__}; {unit}", "", *speed(options.peers)]
-    alone = subprocess.run([sys.executable, __file__, "million"], check=True, capture_output=True, text=True)
-    lines += ["", alone.stdout.strip()]
-    print(lines[-1])
+    lines += ["", *long_series()]
     (HERE / "results" / "chains.md").write_text("\n".join(lines) + "\n")
 
 

@@ -3,6 +3,7 @@
     python benchmarks/components_text.py                       all abstracts, hours
     python benchmarks/components_text.py --documents 5000      some of them
     python benchmarks/components_text.py --only auto 50        some systems: auto, a number of topics, tomotopy, gensim
+    python benchmarks/components_text.py --corpus cve          another corpus, on which nothing was chosen
     python benchmarks/components_text.py --table               the table of what was measured so far
 
 The score is the mean log probability of the second halves of 1,000 held-out abstracts given their first halves, by
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from components_files import Lines, markdown
-from lda_evaluator import Splits, score, splits
+from lda_evaluator import FILES, Splits, score, splits
 
 import natgrad as ng
 
@@ -86,10 +87,10 @@ SYSTEMS: dict[str, Callable[[Splits], tuple[Floats, Floats]]] = {
 WORDS = {"auto": 'LDA("auto")', "tomotopy": "tomotopy HDPModel", "gensim": "gensim HdpModel"}
 
 
-def measure(name: str, n_documents: int | None) -> None:
-    data = splits("acl", n_documents)
+def measure(name: str, corpus: str, n_documents: int | None) -> None:
+    data = splits(corpus, n_documents)
     size = int(data.train.shape[0])
-    if LINES.has(system=name, documents=size):
+    if LINES.has(system=name, corpus=corpus, documents=size):
         return
     if name in ("auto", *map(str, GIVEN)):  # kernels are compiled, or read
         ng.LDA(3, learn_priors=True, max_passes=3).fit(data.train[:100])
@@ -97,13 +98,13 @@ def measure(name: str, n_documents: int | None) -> None:
     topics, alpha = SYSTEMS[name](data)
     seconds = time.process_time() - begun
     scores = {part: score(topics, alpha, getattr(data, part)) for part in ("validation", "test")}
-    LINES.add(system=name, documents=size, k=len(topics), **scores, seconds=round(seconds, 2))
+    LINES.add(system=name, corpus=corpus, documents=size, k=len(topics), **scores, seconds=round(seconds, 2))
 
 
 def rows() -> list[list[str]]:
     found = []
-    for size in sorted({line["documents"] for line in LINES.all()}):
-        lines = {line["system"]: line for line in LINES.all(documents=size)}
+    for corpus, size in sorted({(line["corpus"], line["documents"]) for line in LINES.all()}):
+        lines = {line["system"]: line for line in LINES.all(corpus=corpus, documents=size)}
         grid = [lines[str(k)] for k in GIVEN if str(k) in lines]
         best = max(grid, key=lambda line: line["validation"], default=None)
         for name in (name for name in SYSTEMS if name in lines):
@@ -111,7 +112,7 @@ def rows() -> list[list[str]]:
             behind = name == "auto" and best is not None and line["test"] < best["test"]
             words = WORDS.get(name, f"LDA({name})") + (", the best K" if line is best else "")
             found.append([
-                words, f"{size:,}", str(line["k"]), f"{line['test']:.4f}" + (" MISSED" if behind else ""),
+                words, f"{size:,} of {corpus}", str(line["k"]), f"{line['test']:.4f}" + (" MISSED" if behind else ""),
                 f"{line['seconds']:.0f}",
             ])  # fmt: skip
     return found
@@ -119,13 +120,14 @@ def rows() -> list[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", choices=FILES, default="acl")
     parser.add_argument("--documents", type=int, default=None, help="training documents; all by default")
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in () if options.table else options.only or SYSTEMS:
-        measure(name, options.documents)
+        measure(name, options.corpus, options.documents)
     LINES.write(markdown(["system", "documents", "K", "held-out nats a word", "cpu s"], rows()))
 
 

@@ -119,7 +119,7 @@ def perform(run: Run) -> Record:
 
 
 def _numba_threads() -> int:
-    from natgrad.kernels._threads import n_threads
+    from natgrad.threads import n_threads
 
     return n_threads()
 

@@ -1,11 +1,13 @@
 """Hidden Markov models: seconds, memory, reads and quality of natgrad, hmmlearn and dynamax on the same chains.
 
-    python benchmarks/hmm.py speed sizes live memory reads genome marks quality long     # or some of these
+    python benchmarks/hmm.py speed sizes live kinds either memory reads genome marks quality long     # or some of these
         --hmmlearn PYTHON --dynamax PYTHON      interpreters that have the peers (hmmlearn 0.3.3, dynamax 1.0.1)
 
 speed     one E-step with statistics at K = 8, D = 2: subchains, the exact chain, and the peers; medians of three after a warm-up
 sizes     the same in processor seconds of one thread, K from 2 to 64, against dynamax
 live      microseconds for a row that comes alone, in processor time
+kinds     observations a processor second of each kind of emissions and durations
+either    the exact chain, subchains and the default, in processor seconds and held-out score, by the size of the data
 memory    peak resident bytes of one iteration at T = 2 M, each in a process of its own
 reads     T = 1 M: held-out log p of subchains after a part of one pass, and of batch VB
 genome    4.9 M symbols, K = 4 and 8;   marks   672 k × 10 binary marks, K = 10
@@ -28,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from hmm_data import generated, genome, marks, true_score
-from hmm_sizes import estep_sizes, live_rows
+from hmm_sizes import chain_or_subchains, estep_sizes, kinds_of_emissions, live_rows
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PEER = HERE / "results", HERE / "peers" / "hmm_peer.py"
@@ -72,7 +74,8 @@ def median_seconds(run, repeats=3):
 
 
 def speed(args):
-    from natgrad.models.hmm.problem import SubchainProblem, Subchains
+    from natgrad.models.hmm.parts import Subchains
+    from natgrad.models.hmm.subchains import SubchainProblem
 
     rows, n_times = [], 300_000
     transition, means, X, _ = generated(n_times, 0)
@@ -300,8 +303,16 @@ def sizes(args):
     write("sizes", *estep_sizes(problem_of, peer, args.dynamax))
 
 
+def kinds(args):
+    write("kinds", *kinds_of_emissions())
+
+
+def either(args):
+    write("either", *chain_or_subchains())
+
+
 TASKS = {
-    "speed": speed, "live": live, "sizes": sizes,
+    "speed": speed, "live": live, "sizes": sizes, "kinds": kinds, "either": either,
     "memory": memory, "reads": reads, "genome": genome_task, "marks": marks_task, "quality": quality,
     "long": long_task, "one-iteration": one_iteration, "one-long": one_long,
 }  # fmt: skip

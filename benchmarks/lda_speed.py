@@ -26,9 +26,9 @@ from lda_machine import dense_part
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.kernels._threads import at_most
 from natgrad.models.lda.parts import infer_view
 from natgrad.models.lda.problem import LDAProblem, Local
+from natgrad.threads import at_most
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parents[1] / "shared" / "data")) / "text"

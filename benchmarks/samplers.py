@@ -1,10 +1,11 @@
 """Effective draws for each processor second of the worst parameter: natgrad's draws, NumPyro's NUTS and JAGS in one run.
 
-    python benchmarks/samplers.py [--draws 1000]
+    python benchmarks/samplers.py [--draws 1000] [--models topics]      # models that are not run keep their last results
 
-A regression (kidiq with two predictors), eight schools and a mixture of two Gaussians of 200 rows. NUTS has z summed out and its
-programs compiled before the clock starts; natgrad's seconds have the fit in them; JAGS' those of its process. Chains of natgrad
-are one axis of its arrays, so it makes 64 short ones from q, and 4 long ones in a line of their own; so does NUTS with --many.
+A regression (kidiq with two predictors), eight schools, a mixture of two Gaussians of 200 rows, and LDA with 200 documents of 30
+words (K = 3; JAGS begins at the truth, tomotopy's draws are of E[φ | z], which vary less). NUTS has z summed out and its programs
+compiled before the clock starts; natgrad's seconds have the fit in them; JAGS' those of its process. Chains of natgrad
+are one axis of its arrays, so it makes 256 short ones from q, and 4 long ones in a line of their own; so does NUTS with --many.
 Eight schools are declared with a Normal scale times the effects; JAGS samples that and the plain ones. Peers that are not
 installed are left out (`pip install numpyro`, Debian's package jags). Every sampler is checked against the others' means.
 """
@@ -12,13 +13,16 @@ installed are left out (`pip install numpyro`, Debian's package jags). Every sam
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
@@ -30,12 +34,34 @@ from natgrad.errors import PoorMixing
 from natgrad.posterior.diagnostics import ess
 
 RESULTS = Path(__file__).parent / "results"
-CHAINS, MANY, SHORT, WARM = 4, 64, 150, 50
+CHAINS, MANY, SHORT, WARM = 4, 256, 150, 50
 
 
 def mixture_rows() -> np.ndarray:
     rng = np.random.default_rng(0)
     return np.where(rng.random(200) < 0.4, -1.5, 1.5) + rng.normal(size=200)
+
+
+class Corpus(NamedTuple):
+    """Tokens of 200 documents with the topics that made them."""
+
+    docs: np.ndarray
+    words: np.ndarray
+    phi: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        table = np.zeros((200, self.phi.shape[1]), dtype=np.int64)
+        np.add.at(table, (self.docs, self.words), 1)
+        return table
+
+
+def corpus() -> Corpus:
+    rng = np.random.default_rng(0)
+    phi, theta = rng.dirichlet(np.full(30, 0.5), 3), rng.dirichlet(np.full(3, 0.5), 200)
+    docs = np.repeat(np.arange(200), 30)
+    topics = np.array([rng.choice(3, p=theta[d]) for d in docs])
+    return Corpus(docs, np.array([rng.choice(30, p=phi[k]) for k in topics]), phi)
 
 
 def worst(found: dict[str, np.ndarray]) -> float:
@@ -55,6 +81,9 @@ def mixture() -> tuple[ng.Network, object]:
 
 
 def ours(name: str, references: dict, n: int, chains: int, warmup: int) -> dict[str, np.ndarray]:
+    if name == "topics":
+        model = ng.LDA(3, doc_prior=0.5, topic_prior=0.5, finish="gibbs", finish_sweeps=2 * n, verbose=False)
+        return {"phi": model.fit(corpus().counts).posterior_["phi"].values}
     if name == "mixture":
         (network, read), init = mixture(), {"mu": [-1.5, 1.5]}
     else:
@@ -122,6 +151,26 @@ def nuts(name: str, references: dict, n: int, chains: int, warmup: int) -> tuple
     return {key: found[key] for key in ("mu", "p")}, spent
 
 
+# -- tomotopy --
+
+
+def tomotopy(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], float]:
+    import tomotopy as tp
+
+    tokens = corpus()
+    model = tp.LDAModel(tw=tp.TermWeight.ONE, k=3, alpha=0.5, eta=0.5, seed=1)
+    model.optim_interval = 0
+    for document in range(200):
+        model.add_doc([str(word) for word in tokens.words[tokens.docs == document]])
+    draws = []
+    begun = time.process_time()
+    model.train(n // 2, workers=1)
+    for _ in range(n):
+        model.train(1, workers=1)
+        draws.append([model.get_topic_word_dist(k) for k in range(3)])
+    return {"phi": np.array(draws)[None]}, time.process_time() - begun
+
+
 # -- JAGS --
 
 PROGRAMS = {
@@ -153,8 +202,13 @@ PROGRAMS = {
   for (i in 1:N) { z[i] ~ dcat(pi); y[i] ~ dnorm(mu[z[i]], t[z[i]]) }
   p <- pi[2]
 }""",
+    "topics": """model {
+  for (k in 1:3) { phi[k,1:30] ~ ddirch(b) }
+  for (d in 1:200) { theta[d,1:3] ~ ddirch(a) }
+  for (i in 1:N) { z[i] ~ dcat(theta[doc[i],1:3]); w[i] ~ dcat(phi[z[i],1:30]) }
+}""",
 }
-MONITORS = {"regression": ["w", "sigma"], "schools": ["mu", "tau", "theta"], "mixture": ["mu", "p"]}
+MONITORS = {"regression": ["w", "sigma"], "schools": ["mu", "tau", "theta"], "mixture": ["mu", "p"], "topics": ["phi"]}
 MONITORS["expanded"] = MONITORS["schools"]
 
 
@@ -178,6 +232,10 @@ def jags(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], fl
         data = {"X": x, "y": record["y"], "N": len(x), "K": x.shape[1]}
     elif name in ("schools", "expanded"):
         data = {"y": record["y"], "p": np.asarray(record["se"]) ** -2.0}
+    elif name == "topics":
+        tokens = corpus()
+        known = {"doc": tokens.docs + 1, "w": tokens.words + 1, "N": len(tokens.docs)}
+        data, start = {**known, "a": np.full(3, 0.5), "b": np.full(30, 0.5)}, dump({"phi": tokens.phi})
     else:
         data, start = {"y": mixture_rows(), "N": 200, "a": [4.0, 4.0]}, dump({"mu": [-1.5, 1.5]})
     with tempfile.TemporaryDirectory() as folder:
@@ -210,37 +268,48 @@ def jags(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], fl
     return {key: np.stack(parts, -1) if len(parts) > 1 else parts[0] for key, parts in found.items()}, spent
 
 
-def main() -> None:
-    import json
+def peers_of(name: str, references: dict, n: int, many: bool) -> list[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """Names, samplers and their arguments."""
+    if name == "topics":
+        return [
+            ("tomotopy", tomotopy, (name, references, n)),
+            (f"JAGS, {CHAINS} chains", jags, (name, references, n // 2)),
+        ]
+    peers: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
+        (f"NumPyro NUTS, {CHAINS} chains", nuts, (name, references, n, CHAINS, n // 2))
+    ]
+    if many:
+        peers += [(f"NumPyro NUTS, {MANY} chains", nuts, (name, references, SHORT, MANY, n // 2))]
+    peers += [(f"JAGS, {CHAINS} chains", jags, (name, references, 10 * n))]
+    return peers + (
+        [("JAGS, scale times effects", jags, ("expanded", references, 10 * n))] if name == "schools" else []
+    )
 
-    parser = argparse.ArgumentParser(description=__doc__)
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument(
         "--many", action="store_true", help=f"NUTS with {MANY} chains, too; it takes minutes to compile"
     )
-    parser.add_argument("--models", nargs="+", default=["regression", "schools", "mixture"])
-    parser.add_argument("--peers", nargs="+", default=["nuts", "jags"])
+    parser.add_argument("--models", nargs="+", default=["regression", "schools", "mixture", "topics"])
+    parser.add_argument("--peers", nargs="+", default=["nuts", "jags", "tomotopy"])
     options = parser.parse_args()
     n = options.draws
     references = json.loads(REFERENCES.read_text())
     warnings.simplefilter("ignore", PoorMixing)
     ours("regression", references, 50, CHAINS, 50)  # imports
-    lines = [
-        "| model | sampler | smallest ESS | processor seconds | ESS a second | ours over it |",
-        "|---|---|---|---|---|---|",
-    ]
+    path = RESULTS / "samplers.json"
+    found: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
     for name in options.models:
         rows = []
-        for size in ((SHORT, MANY, WARM), (n, CHAINS, n // 2)):
+        sizes = ((n, 1, n),) if name == "topics" else ((SHORT, MANY, WARM), (n, CHAINS, n // 2))
+        for size in sizes:
             begun = time.process_time()
-            found = ours(name, references, *size)
-            rows.append((f"natgrad, {size[1]} chains", found, time.process_time() - begun))
-        peers = [(f"NumPyro NUTS, {CHAINS} chains", nuts, (name, references, n, CHAINS, n // 2))]
-        if options.many:
-            peers += [(f"NumPyro NUTS, {MANY} chains", nuts, (name, references, SHORT, MANY, n // 2))]
-        peers += [(f"JAGS, {CHAINS} chains", jags, (name, references, 10 * n))]
-        peers += [("JAGS, scale times effects", jags, ("expanded", references, 10 * n))] if name == "schools" else []
-        for peer, function, arguments in peers:
+            values = ours(name, references, *size)
+            words = 'LDA(finish="gibbs")' if name == "topics" else f"{size[1]} chains"
+            rows.append((f"natgrad, {words}", values, time.process_time() - begun))
+        for peer, function, arguments in peers_of(name, references, n, options.many):
             if function.__name__ not in options.peers:
                 continue
             try:
@@ -248,16 +317,20 @@ def main() -> None:
             except (ImportError, FileNotFoundError) as reason:
                 print(f"{peer} is left out: {reason}")
         rates = [worst(values) / seconds for _, values, seconds in rows]
+        found[name] = []
         for (peer, values, seconds), rate in zip(rows, rates, strict=True):
-            lines.append(
-                f"| {name} | {peer} | {worst(values):,.0f} | {seconds:.2f} | {rate:,.0f} | {rates[0] / rate:.2f} |"
-            )
-            print(
-                lines[-1], {key: np.round(value.mean((0, 1)), 2).tolist() for key, value in values.items()}, flush=True
-            )
+            line = f"| {name} | {peer} | {worst(values):,.0f} | {seconds:.2f} | {rate:,.1f} | {rates[0] / rate:.2f} |"
+            found[name].append(line)
+            means = {key: np.round(value.mean((0, 1)), 2).ravel()[:9].tolist() for key, value in values.items()}
+            print(line, means, flush=True)
+        path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    head = [
+        "| model | sampler | smallest ESS | processor seconds | ESS a second | ours over it |",
+        "|---|---|---|---|---|---|",
+    ]
+    size = f"{CHAINS} chains of {n} draws after {n // 2} (JAGS: ten times as many; topics half), {MANY} of {SHORT} after {WARM}"
     (RESULTS / "samplers.md").write_text(
-        "\n".join(lines)
-        + f"\n\n{CHAINS} chains of {n} draws after {n // 2} (JAGS: ten times as many), {MANY} of {SHORT} after {WARM}.\n"
+        "\n".join([*head, *(line for part in found.values() for line in part)]) + f"\n\n{size}.\n"
     )
 
 

@@ -33,7 +33,7 @@ from natgrad.inference.step_sizes import RobbinsMonro
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.lda import problem as lda_problem
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.threads import at_most
+from natgrad.threads import at_most
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

@@ -31,7 +31,7 @@ from natgrad.inference.step_sizes import RobbinsMonro
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.threads import at_most
+from natgrad.threads import at_most
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # Assumed, not measured: bytes a second into and out of the machine that drives, and the price of a core for an hour.

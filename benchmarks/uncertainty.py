@@ -4,8 +4,9 @@
     python benchmarks/uncertainty.py full                   # regressions with joint="full": seconds
     python benchmarks/uncertainty.py coverage --runs 100    # 90 % intervals on simulated data; ten minutes
 
-A ratio is a standard deviation over that of the reference draws. Seconds are processor seconds: of the fit, and of linear
-response for all parameters. Needs the file of references (``--references``).
+A ratio is a standard deviation over that of the reference draws. Times are of the processor: of the fit, and of linear
+response for all parameters; the best of three declarations, the first of which imports. Needs the file of references
+(``--references``).
 Results: ``benchmarks/results/uncertainty-posteriordb.md`` and ``.json``, and ``uncertainty-coverage``.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from uncertainty_coverage import CASES, held
-from uncertainty_models import REFERENCES, Posterior, declare, read_references
+from uncertainty_models import REFERENCES, declare, read_references
 
 import natgrad as ng
 from natgrad.families.fisher import covariances
@@ -38,16 +39,19 @@ def spread_of_q(fit: Any, function: Any) -> float:
     return total**0.5
 
 
-def measured(name: str, posterior: Posterior, declared: str) -> dict[str, Any]:
+def measured(name: str, record: dict[str, Any], scalars: bool, declared: str) -> dict[str, Any]:
     """One posterior: ratios by parameter, errors of means in standard deviations, seconds."""
-    begin = time.process_time()
-    fit = posterior.network.fit(init=posterior.init, verbose=False)
-    fitted = time.process_time()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        lr = fit.linear_response()
-        spread = {key: float(lr.std(f)) for key, f in posterior.quantities.items()}
-    done = time.process_time()
+    seconds = []
+    for _ in range(3):
+        posterior = declare(record, scalars)
+        begin = time.process_time()
+        fit = posterior.network.fit(init=posterior.init, verbose=False)
+        fitted = time.process_time()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            lr = fit.linear_response()
+            spread = {key: float(lr.std(f)) for key, f in posterior.quantities.items()}
+        seconds.append((fitted - begin, time.process_time() - fitted))
     rows = {}
     for key, function in posterior.quantities.items():
         truth = posterior.reference[key]
@@ -57,14 +61,15 @@ def measured(name: str, posterior: Posterior, declared: str) -> dict[str, Any]:
             "mean_off": (float(lr.mean(function)) - truth["mean"]) / truth["sd"],
         }
     return {
-        "posterior": name, "declared": declared, "parameters": rows, "fit_seconds": fitted - begin,
-        "linear_response_seconds": done - fitted, "contraction": lr.contraction, "warnings": [str(w.message) for w in said],
+        "posterior": name, "declared": declared, "parameters": rows, "fit_seconds": min(s[0] for s in seconds),
+        "linear_response_seconds": min(s[1] for s in seconds), "contraction": lr.contraction,
+        "warnings": [str(w.message) for w in said],
     }  # fmt: skip
 
 
 def table(runs: list[dict[str, Any]]) -> str:
     """The runs as Markdown."""
-    head = "| posterior | declared with | sd ratio of q | of linear response | mean off by, in sd | fit, s | linear response, s |"
+    head = "| posterior | declared with | sd ratio of q | of linear response | mean off by, in sd | fit, ms | response, ms |"
     lines = [head, "|---|---|---|---|---|---|---|"]
     for run in runs:
         rows = run["parameters"].values()
@@ -72,11 +77,23 @@ def table(runs: list[dict[str, Any]]) -> str:
         off = max(abs(row["mean_off"]) for row in rows)
         lines.append(
             f"| {run['posterior']} | {run['declared']} | {min(q):.3f}–{max(q):.3f} | {min(lr):.3f}–{max(lr):.3f} | {off:.2f} | "
-            f"{run['fit_seconds']:.2f} | {run['linear_response_seconds']:.2f} |"
+            f"{1e3 * run['fit_seconds']:.1f} | {1e3 * run['linear_response_seconds']:.1f} |"
         )
     ratios = [row["linear_response"] for run in runs for row in run["parameters"].values()]
     within = np.mean(np.abs(np.array(ratios) - 1.0) <= 0.1)
-    lines += ["", f"Linear response is within 10 % of the reference for {within:.0%} of {len(ratios)} parameters."]
+    outside = sorted(
+        {
+            run["posterior"]
+            for run in runs
+            for row in run["parameters"].values()
+            if abs(row["linear_response"] - 1) > 0.1
+        }
+    )
+    where = f"; all others are of {', '.join(outside)}" if outside else ""
+    lines += [
+        "",
+        f"Linear response is within 10 % of the reference for {within:.1%} of {len(ratios)} parameters{where}.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -86,7 +103,7 @@ def posteriordb(path: Path) -> None:
     for name, record in read_references(path).items():
         kinds = {"a vector": False, "scalars": True} if record["kind"] == "regression" else {"its nodes": True}
         for declared, scalars in kinds.items():
-            runs.append(measured(name, declare(record, scalars), declared))
+            runs.append(measured(name, record, scalars, declared))
             print(table(runs[-1:]).splitlines()[2], flush=True)
     about = {
         "machine": platform.machine(),

@@ -1,15 +1,17 @@
 """Linear response of large models: seconds beside the fit's, and the error of probing beside the exact answer on a small one.
 
     python benchmarks/uncertainty_scale.py                      # 10⁵ ratings, 10⁴ documents; some minutes
-    python benchmarks/uncertainty_scale.py --small              # the comparison of probing with exact answers alone
+    python benchmarks/uncertainty_scale.py --parts probing      # the comparison of probing with exact answers alone
 
 A declared factorisation (vectors and biases of users and items, learned noise) and LDA (K = 10, 500 words, documents of 40 words)
-with `model.linear_response`. Seconds are processor seconds. Results: ``benchmarks/results/uncertainty-scale.md``.
+with `model.linear_response`. Seconds are processor seconds. Parts that are not run keep their last
+results: ``benchmarks/results/uncertainty-scale.md`` and ``.json``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from pathlib import Path
@@ -121,15 +123,23 @@ def probing_lines() -> list[str]:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--parts", nargs="+", choices=["ratings", "topics", "probing"], default=None)
     parser.add_argument("--ratings", type=int, default=100_000)
     parser.add_argument("--documents", type=int, default=10_000)
     options: Any = parser.parse_args()
     warnings.simplefilter("ignore", NotConverged)
-    lines = probing_lines()
-    if not options.small:
-        lines = [*HEAD, *ratings_lines(options.ratings), *topics_lines(options.documents), "", *lines]
-    (RESULTS / "uncertainty-scale.md").write_text("\n".join(lines) + "\n")
+    parts = {
+        "ratings": lambda: ratings_lines(options.ratings),
+        "topics": lambda: topics_lines(options.documents),
+        "probing": probing_lines,
+    }
+    path = RESULTS / "uncertainty-scale.json"
+    lines: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
+    for part in options.parts or list(parts):
+        lines[part] = parts[part]()
+        path.write_text(json.dumps(lines, indent=1, ensure_ascii=False) + "\n")
+    table = [*HEAD, *lines.get("ratings", []), *lines.get("topics", []), "", *lines.get("probing", [])]
+    (RESULTS / "uncertainty-scale.md").write_text("\n".join(table) + "\n")
 
 
 if __name__ == "__main__":

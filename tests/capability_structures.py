@@ -177,11 +177,15 @@ STRUCTURES = {
     "a·b + b·c": lambda: (lambda a, b, c: seen(a * b + b * c))(
         *(ng.Normal(name, mean, 1.0) for name, mean in (("a", 1.0), ("b", 0.5), ("c", -0.2)))
     ),
+    "a·b + b·c + a·c": lambda: (lambda a, b, c: seen(a * b + b * c + a * c))(
+        *(ng.Normal(name, mean, 1.0) for name, mean in (("a", 1.0), ("b", 0.5), ("c", -0.2)))
+    ),
     "parts of a vector": lambda: (lambda w: seen(ng.dot(X, w[:2]) + w[2]))(
         ng.MultivariateNormal("w", np.zeros(3), 1.0)
     ),
     "shared weights": shared_weights,
     "Pitman–Yor": lambda: sticks(concentration=1.0, discount=0.2),
+    "Pitman–Yor, learned": lambda: sticks(concentration=gamma("alpha"), discount=0.2),
     "Dirichlet process": lambda: sticks(concentration=gamma("alpha")),
     "left to right": lambda: seen(
         ng.Normal("mu", [-1.0, 0.0, 1.0], 0.1, plate=components(3))[

@@ -11,6 +11,7 @@ import numpy as np
 
 import natgrad as ng
 from natgrad import covariance
+from natgrad.models import hmm
 
 STEPS = 12
 MONRO = ng.RobbinsMonro(4.0, 0.7)
@@ -52,6 +53,7 @@ def chains(kind: type, values: str, lengths: Any = None, **settings: Any) -> Cal
         "real": states[:, None] + 0.3 * rng.normal(size=(600, 1)),
         "codes": (states + rng.integers(0, 2, 600))[:, None],
     }
+    data["both"] = np.hstack([data["real"], data["codes"]])
     return lambda **keep: kind(3, **{"n_init": 2, "max_passes": STEPS, "tol": 0, "n_jobs": 1, **settings}).fit(
         data[values], lengths=lengths, **keep
     )
@@ -108,6 +110,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),
     "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0),
     "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=ng.SVI({"subchain": 2}), subchain_length=20, buffer="grow"),
+    "HMM, tracks": chains(ng.HMM, "both", emissions={0: hmm.Mixture(hmm.StudentT()), 1: hmm.Poisson()}),
+    "HMM, regressions of subchains": chains(
+        ng.HMM, "real", emissions=hmm.Autoregressive(), method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0
+    ),
+    "HMM, durations": chains(ng.HMM, "codes", emissions=hmm.Categorical(), durations=hmm.NegativeBinomial(2)),
     "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_passes=3),
     "mixture, full": clusters(),
     "mixture, tied, memoised": clusters(covariance="tied", method=ng.SVI({"row": 30}), max_passes=3),

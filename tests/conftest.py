@@ -21,6 +21,8 @@ SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
 # Networks of the same form compile to the same program: a fifth of the time if it is kept, from test to test, for all workers
 # and from run to run.
 os.environ.setdefault("NATGRAD_CACHE_DIR", str(ROOT / ".pytest_cache" / "natgrad"))
+# Every run traces what it tests, and counts the statements that it does so by, whatever an earlier one has kept.
+os.environ.setdefault("NATGRAD_CACHE_SOURCE", "off")
 # The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard.
 # What is computed is the same to rounding; `make slow` runs what users run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")

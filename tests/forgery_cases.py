@@ -32,6 +32,9 @@ from forgery_networks import (
 )  # fmt: skip
 
 import natgrad as ng
+from natgrad.models import hmm as chain
+
+BESIDE = np.column_stack([SERIES[:, 0], CODES[:, 0]])
 
 
 def ratings(values: Any) -> ng.Ratings:
@@ -154,11 +157,15 @@ CASES = {
     **NETWORKS,
     "GaussianHMM, tied": hmm(ng.GaussianHMM, SERIES, covariance="tied"),
     "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
+    "HMM, tracks": hmm(ng.HMM, BESIDE, emissions={0: chain.Mixture(chain.StudentT()), 1: chain.Categorical()}),
+    "HMM, regression": hmm(ng.HMM, SERIES, emissions=chain.Autoregressive(2)),
+    "HMM, stages": hmm(ng.HMM, SERIES, emissions=chain.Gaussian("tied"), durations=chain.NegativeBinomial(2)),
+    "HMM, durations": hmm(ng.HMM, CODES, emissions=chain.Poisson(), durations=chain.Explicit(3)),
 }  # fmt: skip
 # Checkpoints: the run is stopped before its end, and goes on from the forged file.
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
-    "CategoricalHMM", "GaussianMixture, full", "GaussianMixture, batches",
+    "CategoricalHMM", "HMM, tracks", "HMM, durations", "GaussianMixture, full", "GaussianMixture, batches",
     "SparseGPRegressor", "SparseGPClassifier", "network", "mixture", "chains", "regression",
     "table, chunks", "joint", "growing",
 ]  # fmt: skip

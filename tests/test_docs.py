@@ -207,7 +207,9 @@ def test_the_reference_is_what_the_code_says() -> None:
     reference = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reference)
     listed = {name.split(".")[-1] for names in reference.entries().values() for name in names}
-    spaces = [getattr(ng, name) for name in ("data", "inference", "language", "covariance", "families", "errors")]
+    spaces = [
+        getattr(ng, name) for name in ("data", "inference", "language", "topics", "covariance", "families", "errors")
+    ]
     public = {*ng.__all__, *(name for space in spaces for name in space.__all__)}
     assert not public - listed - {space.__name__.split(".")[-1] for space in spaces}
     wrong = [name for name, text in reference.pages().items() if (DOCS / "reference" / name).read_text() != text]

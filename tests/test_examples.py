@@ -58,6 +58,7 @@ def test_ancestry_is_recovered(figure):
     assert run("ancestry", figure) < 0.1  # 0.35 for somebody who knows only the means; seen: 0.06
 
 
+@pytest.mark.slow
 def test_cell_types_and_markers_are_recovered(figure):
     error, recovered = run("cell_types", figure)
     assert error < 0.06  # seen: 0.04

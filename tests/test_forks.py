@@ -13,12 +13,11 @@ import multiprocessing, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 import natgrad as ng
-import natgrad.models.threads
 from natgrad.models.factorization import rows, sides
-from natgrad.kernels import _threads
+from natgrad import threads
 # Every loop is cut for several threads, however small it is, on every machine.
-natgrad.models.threads.LITTLE_WORK = sides.LEAST_RATINGS = rows.LEAST_RATINGS = 0
-_threads.most_threads = lambda: 2
+threads.LITTLE_WORK = sides.LEAST_RATINGS = rows.LEAST_RATINGS = 0
+threads.most_threads = lambda: 2
 rng = np.random.default_rng(0)
 counts = rng.poisson(0.7, (60, 20))
 table = np.where(rng.random((30, 20)) < 0.5, rng.integers(1, 6, (30, 20)), np.nan)
@@ -58,7 +57,7 @@ def test_the_ready_models_fit_in_a_pool_of_forked_processes():
         run(f"""
 names = {names}
 here = list(map(fitted, names))
-assert _threads._POOL._threads is not None, "no thread was ever needed: this test shows nothing"
+assert threads._POOL._threads is not None, "no thread was ever needed: this test shows nothing"
 assert forked(names * 2) == here * 2
 print("same")
 """)

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import weakref
 
 import jax
@@ -11,12 +13,14 @@ import pytest
 import natgrad as ng
 from natgrad import _programs
 from natgrad._jax import in_64_bits
+from natgrad.network.execute.source import plan_hash
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A cache of its own, on disk and in memory."""
     monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NATGRAD_CACHE_SOURCE", "on")
     begin_anew(monkeypatch)
     yield tmp_path / "cache" / "programs"
     _programs.cache_folder.cache_clear()
@@ -75,6 +79,94 @@ def test_another_process_compiles_nothing_and_has_the_same_bits(folder, compilat
     second = fitted()
     assert not compilations
     np.testing.assert_array_equal(second.trace["elbo"], first.trace["elbo"])
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """How often a network was traced."""
+    count, lower = [], jax.stages.Traced.lower
+    monkeypatch.setattr(jax.stages.Traced, "lower", lambda self, *a, **k: count.append(1) or lower(self, *a, **k))
+    return count
+
+
+def test_another_process_does_not_even_trace_what_it_had(folder, traced, monkeypatch):
+    first = fitted()
+    assert traced
+    traced.clear()
+    assert fitted().elbo == first.elbo  # the same declaration once more
+    begin_anew(monkeypatch)
+    second = fitted()
+    assert not traced
+    np.testing.assert_array_equal(second.trace["elbo"], first.trace["elbo"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda patched: {"seed": 1},  # one number of the data
+        lambda patched: patched.setattr(_programs, "_code", lambda: "an edited file"),
+        lambda patched: patched.setattr("natgrad.network.execute.choice.MOST_AHEAD", 8),
+    ],
+    ids=["data", "code", "constant"],
+)
+def test_whatever_is_another_is_traced(folder, traced, monkeypatch, change):
+    fitted()
+    begin_anew(monkeypatch)
+    traced.clear()
+    arguments = change(monkeypatch) or {}
+    found = network(**arguments).fit(ng.VB(), max_steps=3, tol=0, backend="jax", verbose=False)
+    assert traced
+    expected = network(**arguments).fit(ng.VB(), max_steps=3, tol=0, backend="numpy", verbose=False)
+    np.testing.assert_allclose(found.trace["elbo"], expected.trace["elbo"], rtol=1e-12)
+
+
+def test_settings_of_jax_are_part_of_what_is_traced(folder, traced):
+    fitted()
+    traced.clear()
+    with jax.default_matmul_precision("float32"):
+        fitted()
+    assert traced
+
+
+def test_classes_of_others_are_traced(folder, traced, monkeypatch):
+    class Own(ng.Gamma):
+        """A class whose code is in no file of natgrad."""
+
+    def declared(kind):
+        n = ng.Plate("n", 3)
+        return ng.Network(ng.Poisson("y", kind("rate", 1.0, 1.0, plate=n), plate=n, observed=[1, 2, 3]))
+
+    assert plan_hash(declared(ng.Gamma)._plan) is not None
+    assert plan_hash(declared(Own)._plan) is None
+
+
+def test_the_hash_of_a_plan_is_that_of_its_numbers_and_names():
+    hashes = [
+        plan_hash(network(*arguments)._plan) for arguments in [(), (6, 0, "mu"), (6, 1), (7,), (6, 0, "location")]
+    ]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 4
+
+
+@pytest.mark.slow
+def test_a_program_that_calls_lapack_runs_without_being_lowered(folder):
+    """In a process of its own: nothing else has told JAX where LAPACK is, nor imported the package that has it."""
+    code = """
+import sys
+import numpy as np
+import natgrad as ng
+rng = np.random.default_rng(0)
+X, n = rng.normal(size=(30, 3)), ng.Plate("n", 30)
+w = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
+fit = ng.Network(ng.Normal("y", ng.dot(w, X), ng.Gamma("tau", 1.0, 1.0), plate=n, observed=X.sum(1))).fit(
+    ng.VB(), max_steps=4, tol=0, backend="jax", verbose=False)
+print(repr(fit.elbo))
+"""
+    told = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert told[0] == told[1]
 
 
 def test_the_bound_of_a_fit_compiles_nothing(folder, compilations):

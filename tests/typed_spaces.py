@@ -85,9 +85,16 @@ language_functions: list[Callable[..., Any]] = [
     ng.language.concatenate,
     ng.language.diag,
     ng.language.dot,
+    ng.language.frequencies,
     ng.language.kron,
     ng.language.sum_over,
     ng.language.table,
+]
+topic_models: list[Any] = [
+    ng.topics.AuthorTopics,
+    ng.topics.CorrelatedTopics,
+    ng.topics.DynamicTopics,
+    ng.topics.SupervisedLDA,
 ]
 covariance_classes: list[Any] = [
     ng.covariance.Constant,
@@ -129,6 +136,7 @@ families_classes: list[Any] = [
     ng.families.LogGamma,
     ng.families.LogisticBound,
     ng.families.MarkovChain,
+    ng.families.MatrixNormalWishart,
     ng.families.MultivariateNormal,
     ng.families.Normal,
     ng.families.NormalGamma,
@@ -137,6 +145,7 @@ families_classes: list[Any] = [
     ng.families.Poisson,
     ng.families.PolyaGamma,
     ng.families.Shares,
+    ng.families.StickBound,
     ng.families.Sticks,
     ng.families.TiedNormalWishart,
     ng.families.TruncatedExponential,

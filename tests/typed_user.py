@@ -27,7 +27,7 @@ def networks() -> float:
     ng.Bernoulli("b", ng.Beta("p", 1.0, 1.0), observed=1)
     ng.Binomial("c", 3, 0.5, observed=1)
     ng.Poisson("d", ng.language.Exponential("rate", 1.0), observed=2)
-    ng.Multinomial("e", 3, [0.5, 0.5], observed=[1, 2])
+    ng.language.Multinomial("e", 3, [0.5, 0.5], observed=[1, 2])
     ng.MultivariateNormal("f", np.zeros(2), ng.Wishart("W", 3.0, np.eye(2)))
     ng.MarkovChain("s", [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], plate=ng.Plate("time", 5))
     ng.StudentT("t", 0.0, 1.0, df=4.0)
@@ -57,6 +57,7 @@ def models() -> None:
     process = ng.SparseGPRegressor(n_inducing=5, max_steps=5).fit(X, X[:, 0])
     print(process.predict(X), process.kernel_)
     print(ng.SparseGPClassifier(n_inducing=5, max_steps=5).fit(X, X[:, 0] > 0).predict_proba(X))
+    print(ng.topics.SupervisedLDA(n_topics=2))
     train, test = ng.data.train_test_split(X, test_size=0.2)
     print(
         len(train),

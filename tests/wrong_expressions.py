@@ -65,8 +65,9 @@ EXPRESSIONS = [
     (lambda: normal("a") < normal("b"), TypeError,
      "a is random, and comparing it with b is no expression: a component that depends on a condition is chosen by "
      "a Bernoulli or a Categorical, as in mu[z]"),
-    (lambda: normal("a") * normal("b") + normal("c") * normal("b") + normal("c"), NotConjugate,
-     "(a + c)·b + c: 'c' stands on both sides, and the product of expectations is not the expectation of the "
+    (lambda: normal("a") * ng.dot(np.ones((4, 2)), vector()) + ng.dot(np.eye(4, 2), vector()), NotConjugate,
+     "dot(array[4, 2], v)·a + dot(array[4, 2], v): 'v' stands on both sides, and the product of expectations is not "
+     "the expectation of the "
      "product. Write it once: 2 * a, b * (a + c), or dot(X1 + X2, w)"),
     (lambda: vector()[2], IndexError,
      "v[2]: v has entries 0 … 1"),

@@ -143,10 +143,8 @@ LEAVES = [
      "'p': size must be a whole number ≥ 2, got 1"),
     (lambda: ng.StickBreaking("p", 1.0, size=5, discount=1.0), ValueError,
      "'p': discount = 1.0 must lie in [0, 1); 0 is the Dirichlet process"),
-    (lambda: ng.StickBreaking("p", gamma(), size=5, discount=0.5), NotConjugate,
-     "'p': with a discount the concentration must be a known number, but tau was given: the normaliser of Beta(1 − "
-     "d, α + k d) has no "
-     "closed form in a random α. Leave out discount="),
+    (lambda: ng.StickBreaking("p", gamma(), size=5, discount=gamma()), ValueError,
+     "'p': discount = <Gamma 'tau'> must lie in [0, 1); 0 is the Dirichlet process"),
     (lambda: ng.Dirichlet("p", gamma()), PlateMismatch,
      "'p': the number of categories cannot be told from concentration: give size="),
     # -- flat priors

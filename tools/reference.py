@@ -18,6 +18,7 @@ import click
 
 import natgrad as ng
 from natgrad.cli.main import COMMANDS, main
+from natgrad.models import hmm
 from natgrad.models.registry import MODELS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -30,8 +31,10 @@ RESULTS = {
     "Plots": "natgrad.report.charts.plots",
     "LinearResponse": "natgrad.posterior.response.result",
     "Draws": "natgrad.posterior.draws",
+    "TopicEnsemble": "natgrad.models.lda.ensemble",
     "StateFilter": "natgrad.models.hmm.live",
     "Forecast": "natgrad.models.hmm.forecast",
+    "TrackForecast": "natgrad.models.hmm.track_forecast",
     "Predictive": "natgrad.network.results.predictive",
     "Trace": "natgrad.inference.trace",
     "Stop": "natgrad.inference.trace",
@@ -41,11 +44,13 @@ INTRODUCTIONS = {
     "networks": ("Networks", "A network is collected from its observed nodes, and fitted as often as wanted."),
     "nodes": ("Nodes and expressions", "What a declaration is made of: `ng.Name`, or `ng.language.Name`."),
     "models": ("Ready models", "Estimators for scikit-learn's tools, on the same engine as networks."),
+    "topics": ("Topic models", "Beyond `ng.LDA`, each a declared network with a thin estimator: `ng.topics`."),
     "results": ("Results", "What `fit` and the methods of a fit return."),
     "data": ("Data", "Readers, sources, generators and data sets: `ng.data`."),
     "inference": ("Methods and steps", "Which data a step reads and how far it goes: `ng.inference`."),
     "covariance": ("Covariance functions", "For Gaussian processes: `ng.covariance`."),
     "families": ("Exponential families", "The distributions of factors, for those who write their own: `ng.families`."),
+    "hmm": ("Emissions and durations", "What states of hidden Markov models emit, and how long they last: `ng.models.hmm`."),
     "errors": ("Errors and warnings", "`ng.errors`."),
 }  # fmt: skip
 
@@ -61,10 +66,11 @@ def entries() -> dict[str, dict[str, Any]]:
         "results": {name: getattr(import_module(module), name) for name, module in RESULTS.items()},
     }
     listed = {name for names in found.values() for name in names}
-    for page in ("data", "inference", "covariance", "families", "errors"):
+    for page in ("topics", "data", "inference", "covariance", "families", "errors"):
         space = here[page]
         found[page] = {f"{page}.{name}": getattr(space, name) for name in sorted(space.__all__)}
         listed |= set(space.__all__) | {page}
+    found["hmm"] = {f"models.hmm.{name}": getattr(hmm, name) for name in sorted(hmm.__all__) if name != "HMM"}
     if left := set(here) - listed - {"language"}:
         found["networks"] |= {name: here[name] for name in sorted(left)}
     return found
@@ -91,8 +97,9 @@ def index(found: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Reference",
         "Everything public is a name of the package, `import natgrad as ng`, or of one of its namespaces: `ng.data`, "
-        "`ng.inference`, `ng.language`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import is internal "
-        "and may change without notice. Signatures, parameters and examples are those of the docstrings: `help(ng.Normal)`.",
+        "`ng.inference`, `ng.language`, `ng.topics`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import "
+        "is internal and may change without notice. Signatures, parameters and examples are those of the docstrings: "
+        "`help(ng.Normal)`.",
     ]
     for name, things in found.items():
         rows = ["| name | what it is |\n|---|---|"]

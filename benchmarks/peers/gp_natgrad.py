@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 
 import natgrad
 from natgrad.covariance import RBF
+from natgrad.data.rows import Scaling
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.models.gp.likelihoods import Gaussian
@@ -23,6 +24,7 @@ class Handed:
 
     def __init__(self, x, y):
         self.x, self.y, self.n, self.batch = x, y, len(x), None
+        self.y_scaling = Scaling.none(self.n_outputs)
 
     def __len__(self):
         return self.n

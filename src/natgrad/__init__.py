@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from natgrad._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from natgrad import covariance, data, errors, families, inference
+    from natgrad import covariance, data, errors, families, inference, topics
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.gp.classifier import SparseGPClassifier
+    from natgrad.models.gp.regressor import SparseGPRegressor
     from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.mixture.estimator import GaussianMixture
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from natgrad.network.language.binary import Bernoulli, Binomial
     from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal, Wishart
     from natgrad.network.language.counts import Poisson
-    from natgrad.network.language.discrete import Categorical, Multinomial
+    from natgrad.network.language.discrete import Categorical
     from natgrad.network.language.markov_chain import MarkovChain
     from natgrad.network.language.operators import diag, dot
     from natgrad.network.language.plates import Plate
@@ -54,7 +55,6 @@ __all__ = [
     "HeldOut",
     "MarkovChain",
     "MatrixFactorization",
-    "Multinomial",
     "MultivariateNormal",
     "Network",
     "Normal",
@@ -75,6 +75,7 @@ __all__ = [
     "language",
     "load",
     "table",
+    "topics",
 ]
 
 # Everything is imported when it is first asked for: a command that shows its help, or a worker that sums ratings, needs no
@@ -86,6 +87,8 @@ _NAMESPACES = {
     "families": "natgrad.families",
     "inference": "natgrad.inference",
     "language": "natgrad.network.language",
+    "models": "natgrad.models",
+    "topics": "natgrad.topics",
 }
 _HOMES = {
     "compare": "natgrad.posterior.compare",
@@ -103,18 +106,21 @@ _ELSEWHERE = {
     "GammaShape": "natgrad.network.language",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
+    "HMM": "natgrad.models.hmm",
     "HalfCauchy": "natgrad.network.language",
     "HalfNormal": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",
     "Laplace": "natgrad.network.language",
     "LogNormal": "natgrad.network.language",
     "ModelFileError": "natgrad.errors",
+    "Multinomial": "natgrad.network.language",
     "NegativeBinomial": "natgrad.network.language",
     "Ordinal": "natgrad.network.language",
     "PerNode": "natgrad.inference",
     "Ratings": "natgrad.data",
     "RobbinsMonro": "natgrad.inference",
     "concatenate": "natgrad.network.language",
+    "frequencies": "natgrad.network.language",
     "sum_over": "natgrad.network.language",
     "StickBreaking": "natgrad.network.language",
     "StudentT": "natgrad.network.language",
@@ -132,11 +138,9 @@ def __getattr__(name: str) -> Any:
     elif name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
     else:
-        from natgrad.models.registry import MODELS, model_class
+        from natgrad.models.registry import MODELS
 
-        if name in MODELS:
-            return model_class(name)  # each time: scikit-learn may have been imported since
-        module = _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
+        module = MODELS.get(name) or _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
         if module.startswith("natgrad.network"):
             _import_networks()
         value = getattr(import_module(module), name)

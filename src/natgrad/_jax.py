@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
-__all__ = ["has_jax", "in_64_bits", "require_jax"]
+__all__ = ["has_jax", "in_64_bits", "prepare_lapack", "require_jax"]
 
 # The process in which JAX began. A forked child has none of its threads, and would wait for them for ever.
 _began_in: int | None = None
@@ -37,6 +38,9 @@ def in_64_bits() -> Iterator[None]:
     import jax
 
     if _began_in is None:
+        from natgrad.special import load_lapack
+
+        load_lapack()
         _began_in = os.getpid()
     elif _began_in != os.getpid():
         raise RuntimeError(
@@ -46,3 +50,12 @@ def in_64_bits() -> Iterator[None]:
         )
     with jax.enable_x64(True):
         yield
+
+
+def prepare_lapack() -> None:
+    """Tell JAX where LAPACK is, as it does itself when it lowers a program that calls it; any error says that it is elsewhere."""
+    import numpy as np
+    from jaxlib import lapack
+
+    found: Any = lapack
+    found.prepare_lapack_call("potrf_ffi", np.float64)

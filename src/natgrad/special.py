@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
@@ -20,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
+    "betainc",
     "betaincinv",
     "betaln",
     "digamma",
@@ -44,7 +46,8 @@ __all__ = [
 
 _PACKAGE = "scipy.special"
 # Packages that need not run for the extension to load.
-_UNRUN = (_PACKAGE, "scipy.linalg")
+_LINALG = "scipy.linalg"
+_UNRUN = (_PACKAGE, _LINALG)
 
 
 class _Unrun(ModuleType):
@@ -95,6 +98,21 @@ def _extension() -> ModuleType:
     return module
 
 
+def load_lapack() -> None:
+    """The extensions by which JAX finds LAPACK, without the rest of ``scipy.linalg``, a tenth of a second, if it has not run."""
+    package = sys.modules.get(_LINALG)
+    if type(package) is not _Unrun:
+        return  # it has run, or will when it is asked for
+    with _Unrun._lock, suppress(Exception):  # in a SciPy of another build, JAX imports the package
+        package.__path__ = package.__spec__.submodule_search_locations  # type: ignore[union-attr, assignment]
+        try:
+            for name in ("cython_blas", "cython_lapack"):
+                import_module(f"{_LINALG}.{name}")
+        finally:
+            if type(package) is _Unrun:
+                del package.__path__
+
+
 def _function(name: str) -> Any:
     ufunc = getattr(_UFUNCS, name, None)
     return getattr(import_module(_PACKAGE), name) if ufunc is None else ufunc
@@ -102,6 +120,7 @@ def _function(name: str) -> Any:
 
 _UFUNCS = _extension()
 
+betainc = _function("betainc")
 betaincinv = _function("betaincinv")
 betaln = _function("betaln")
 digamma = _function("psi")

@@ -207,3 +207,19 @@ def test_advice_names_options(workspace):
     assert "--encoding latin-1" in call("fit", "lda", "latin.csv", "-o", "x").output
     (workspace / "two.csv").write_text("id;text\n1;sea\n")
     assert "name one with --column" in call("fit", "lda", "two.csv", "-o", "x").output
+
+
+def test_several_kinds_of_columns_and_durations(workspace):
+    rows = [f"{3 * (t // 10 % 2) + t % 3 / 2},{t % 4},{'xy'[t // 10 % 2]}" for t in range(60)]
+    (workspace / "kinds.csv").write_text("\n".join(["level,n,word", *rows]) + "\n")
+    kinds = '{"word": Categorical(), "level": StudentT(dof=4), "n": Poisson()}'
+    options = ("--n-states", 2, "--n-init", 1, "--emissions", kinds, "--durations", "NegativeBinomial(2)")
+    right("fit", "hmm-tracks", "kinds.csv", "-o", "m", *options, "--report", "p.html", "--json")
+    model = ng.load(workspace / "m")
+    assert model.categories_["word"].tolist() == ["x", "y"]
+    assert (model.emissions["level"].dof, model.durations.r) == (4, 2)
+    found = list(csv.DictReader(right("decode", "m", "kinds.csv").stdout.splitlines()))
+    assert len({row["state"] for row in found[:10]}) == 1
+    assert "level: means in each state" in (workspace / "p.html").read_text()
+    wrong = call("fit", "hmm-tracks", "kinds.csv", "-o", "b", "--emissions", "Gauss()")
+    assert "Gauss is not known here" in one_line(wrong, code=2)

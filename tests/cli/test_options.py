@@ -1,5 +1,7 @@
 """The command line: every example of a --help runs, options follow the estimators and the files that give them."""
 
+import shlex
+
 import pandas
 import pytest
 from cli.calls import all_commands, call, one_line, right
@@ -47,7 +49,7 @@ def test_every_example_runs_as_typed(workspace, monkeypatch):
     monkeypatch.setattr(hmm, "run_chains", stop)
     paths = sorted((path for path, _ in all_commands() if path != ("reproduce",)), key=lambda path: path[0] != "fit")
     for path in paths:
-        words = example_of(path).split()
+        words = shlex.split(example_of(path))
         if path == ("resume",):  # the folder of a fit that was kept
             right("fit", "lda", "letters/", "-o", "kept.natgrad", "--n-topics", 2, "--checkpoint", "run")
         if path == ("compare",):  # two models of the same texts

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats as ss
 
 from natgrad import families as nf
+from natgrad.families._chain_fisher import _recursion
 
 RATE = np.array([[2.0, 0.5], [0.5, 1.0]])
 MEAN = np.array([1.0, -2.0])
@@ -81,6 +82,33 @@ def test_categorical_with_an_impossible_category() -> None:
     assert family.valid(lam)
     assert not family.valid((np.full(3, -np.inf),))
     assert set(family.sample(lam, np.random.default_rng(0), 500)) == {1, 2}
+
+
+@pytest.mark.parametrize("size", [2, 3, 17, 40])
+def test_categories_are_drawn_as_often_as_they_are_likely(size: int) -> None:
+    """On both sides of the number from which sums are made at once; what cannot happen does not, wherever it stands."""
+    probs = np.random.default_rng(size).dirichlet(np.full(size, 2.0))
+    probs[[0, size - 1]] = 0.0 if size > 2 else probs[[0, size - 1]]
+    probs /= probs.sum()
+    n = 200_000
+    drawn = nf.Categorical().sample(nf.Categorical().natural(probs=probs), np.random.default_rng(0), n)
+    share = np.bincount(drawn, minlength=size) / n
+    assert (share[probs == 0] == 0).all()
+    assert (np.abs(share - probs) <= 5 * np.sqrt(probs / n)).all()  # five standard errors
+    many = nf.Categorical().natural(probs=np.stack([probs, probs[::-1]]))
+    assert nf.Categorical().sample(many, np.random.default_rng(0), 5).shape == (5, 2)
+
+
+@pytest.mark.parametrize("states", [2, 9])
+@pytest.mark.parametrize("steps", [1, 2, 5, 8, 33])
+def test_recursions_along_a_chain_by_doubling(states: int, steps: int) -> None:
+    """y_t = x_t + M_t y_{t−1}, step by step."""
+    rng = np.random.default_rng(steps)
+    matrices, x = rng.random((steps - 1, 3, states, states)) / states, rng.normal(size=(steps, 3, states))
+    wanted = x.copy()
+    for t in range(1, steps):
+        wanted[t] += np.einsum("pij,pj->pi", matrices[t - 1], wanted[t - 1])
+    np.testing.assert_allclose(_recursion(matrices)(x.copy()), wanted, rtol=1e-12)
 
 
 def test_kl_of_gaussians_and_gammas_in_closed_form() -> None:

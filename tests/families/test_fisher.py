@@ -48,6 +48,15 @@ JOINT = {
         families.NormalWishart(),
         {"mean": [[1.0, -2.0]], "scale": [0.7], "dof": [3.5], "rate": [[[2.0, 0.3], [0.3, 1.0]]]},
     ),
+    "MatrixNormalWishart": (
+        families.MatrixNormalWishart(),
+        {
+            "mean": [[[1.0, -2.0], [0.5, 3.0]]],
+            "scale": [[[0.7, 0.2], [0.2, 2.0]]],
+            "dof": [3.5],
+            "rate": [[[2.0, 0.3], [0.3, 1.0]]],
+        },
+    ),
     "TiedNormalWishart": (
         families.TiedNormalWishart(),
         {"mean": [[[1.0, -2.0], [0.5, 3.0]]], "scale": [[0.7, 2.0]], "dof": [3.5], "rate": [[[2.0, 0.3], [0.3, 1.0]]]},

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad import families as nf
+from natgrad._programs import compiled
 
 Rng = np.random.Generator
 
@@ -106,6 +107,15 @@ CASES = [
         lambda r, p: {
             "mean": r.normal(size=(*p, 3, 2)),
             "scale": _positive(r, *p, 3),
+            "dof": 1 + _positive(r, *p),
+            "rate": _spd(r, *p, 2),
+        },
+    ),
+    Case(
+        nf.MatrixNormalWishart(),
+        lambda r, p: {
+            "mean": r.normal(size=(*p, 3, 2)),
+            "scale": _spd(r, *p, 3),
             "dof": 1 + _positive(r, *p),
             "rate": _spd(r, *p, 2),
         },
@@ -271,7 +281,7 @@ def test_samples_have_the_stated_mean_and_variance(case: Case, rng: Rng) -> None
     spread = (x - mean) ** 2
     # Heavy tails (Student t) make the error of a variance unreliable: only a factor of two is asked for.
     error = np.maximum(6 * spread.std(0) / np.sqrt(n), 0.02 * var) + 1e-9
-    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart | nf.TiedNormalWishart)
+    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart | nf.TiedNormalWishart | nf.MatrixNormalWishart)
     assert np.all((abs(spread.mean(0) - var) < error)[known] | (heavy & (spread.mean(0) < 2 * var)[known]))
 
 
@@ -358,7 +368,7 @@ def _program(family: nf.Family) -> Callable[[nf.Stats], tuple]:
         gradient = jax.grad(lambda lam: family.log_normalizer(family.project(lam)).sum())(lam)
         return mu, a, family.valid(lam), family.inner(lam, mu), family.entropy(lam), gradient
 
-    return jax.jit(program)
+    return compiled(program)  # kept on disk, as those of networks: compiling is nearly all of what these tests take
 
 
 def _compiled(family: nf.Family, lam: nf.Stats) -> tuple:

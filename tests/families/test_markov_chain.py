@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad import families as nf
+from natgrad._programs import compiled
 from natgrad.families import _close_messages as close
 
 
@@ -48,7 +49,7 @@ def enumerate_paths(chain: nf.MarkovChain, lam: nf.Stats) -> tuple[nf.Stats, flo
 @cache
 def _compiled_moments(chain: nf.MarkovChain) -> Any:
     """One function for all examples of a shape: compiling takes longer than everything else here."""
-    return jax.jit(chain.moments)
+    return compiled(chain.moments)
 
 
 def _both_paths(chain: nf.MarkovChain, lam: nf.Stats) -> list[tuple[nf.Stats, np.ndarray]]:
@@ -118,7 +119,7 @@ def test_forbidden_transitions_and_states(rng: np.random.Generator) -> None:
     assert np.all(np.diff(paths, axis=-1) >= 0)
     assert np.all(paths[:, 0] == 0)
     with jax.enable_x64(True):
-        gradient = jax.jit(jax.grad(chain.log_normalizer))(tuple(jax.numpy.asarray(g) for g in lam))
+        gradient = compiled(jax.grad(chain.log_normalizer))(tuple(jax.numpy.asarray(g) for g in lam))
     for g, m in zip(gradient, chain.expected_stats(lam), strict=True):
         np.testing.assert_allclose(g, m, rtol=1e-9, atol=1e-12)
 

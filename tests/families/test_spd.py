@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from natgrad import families
+from natgrad._programs import compiled
 from natgrad.families import spd_inverse_logdet, spd_logdet
 from natgrad.families._ops import matvec
 
@@ -17,7 +18,7 @@ SHAPES = [(3, 3), (200, 1), (129, 5), (40, 20), (0, 3)]
 OTHER_SHAPES = [(1, 1), (32, 2), (10, 7, 10), (40, 16)]
 
 
-@jax.jit
+@compiled
 def _compiled(p: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     return *spd_inverse_logdet(p), spd_logdet(p)
 
@@ -67,10 +68,10 @@ def test_ill_conditioned_matrices_are_still_positive_definite(rng: np.random.Gen
 def test_derivatives(n: int, rng: np.random.Generator) -> None:
     p = _matrices(rng, (n, 3))
     with jax.enable_x64(True):
-        gradient = jax.jit(jax.grad(lambda q: spd_inverse_logdet(q)[1].sum()))(jax.numpy.asarray(p))
+        gradient = compiled(jax.grad(lambda q: spd_inverse_logdet(q)[1].sum()))(jax.numpy.asarray(p))
         np.testing.assert_allclose(gradient, np.linalg.inv(p), rtol=1e-8)
         direction = 0.5 * (p + np.eye(3))
-        along = jax.jit(lambda q, d: jax.jvp(lambda q: spd_inverse_logdet(q)[0], (q,), (d,))[1])
+        along = compiled(lambda q, d: jax.jvp(lambda q: spd_inverse_logdet(q)[0], (q,), (d,))[1])
         change = along(jax.numpy.asarray(p), jax.numpy.asarray(direction))
     inverse = np.linalg.inv(p)
     np.testing.assert_allclose(change, -inverse @ direction @ inverse, rtol=1e-6, atol=1e-8)

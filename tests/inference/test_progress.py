@@ -3,7 +3,7 @@
 import time
 
 from natgrad.compiling import compiling
-from natgrad.inference.progress import progress_bar
+from natgrad.inference.callbacks import progress_bar
 from natgrad.inference.trace import Trace
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from reference import ratings as naive
 
 from natgrad.data.ratings import Ratings
-from natgrad.kernels._threads import at_most
 from natgrad.models.factorization import sides as rating_sides
 from natgrad.models.factorization.rows import Numbers, Sample, Scalars, Vectors
+from natgrad.threads import at_most
 
 pytestmark = pytest.mark.usefixtures("loops")
 

@@ -17,11 +17,11 @@ import numba.core.caching as caching
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     from natgrad.kernels.factorization.gather import sum_rows
-    from natgrad.kernels.factorization import ratings
+    from natgrad.kernels import memory
     from natgrad.kernels.lda import documents as lda
     out = np.empty(2)
     sum_rows(np.array([0, 2, 3]), np.array([1.0, 2.0, 4.0]), out)
-    ratings.count_rows(np.array([0, 1]), np.zeros(3, np.int64), np.empty(2, np.int64))
+    memory.count_rows(np.array([0, 1]), np.zeros(3, np.int64), np.empty(2, np.int64))
 print(out.tolist(), [str(w.message) for w in caught if w.category is RuntimeWarning])
 """
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from reference.lda import draw_documents, naive_documents, naive_sparse_document
 
 from natgrad.data.corpus import as_corpus
-from natgrad.kernels._threads import at_most
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.lda.problem import LDAProblem, Local
+from natgrad.threads import at_most
 
 pytestmark = pytest.mark.usefixtures("loops")
 seeds = st.integers(0, 2**32 - 1)
@@ -158,7 +158,7 @@ def test_threads_change_nothing(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.poisson(0.3, (400, 60)).astype(float)
     results = []
-    monkeypatch.setattr("natgrad.models.threads.LITTLE_WORK", 0)
+    monkeypatch.setattr("natgrad.threads.LITTLE_WORK", 0)
     for threads in (1, None):
         with at_most(threads):
             problem = LDAProblem(as_corpus(X), np.full(20, 0.1), 0.1, Local(dtype=np.float32, skip=1e-4))

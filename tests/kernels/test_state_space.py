@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from natgrad import families
-from natgrad.kernels import small
+from natgrad import families, threads
 
 
 def path(rng, plates, n_times, size):
@@ -18,16 +17,16 @@ def path(rng, plates, n_times, size):
 
 
 def same_as_plain(lam, lengths):
-    family, most = families.GaussianChain(lengths), small.MOST
+    family, most = families.GaussianChain(lengths), threads.MOST
     try:
-        small.MOST = 1e12
+        threads.MOST = 1e12
         wanted, a = family.moments(lam)
         entropy = family.entropy(lam)
-        small.MOST = -1.0
+        threads.MOST = -1.0
         found, total = family.moments(lam)
         np.testing.assert_allclose(family.entropy(lam), entropy, rtol=1e-11)
     finally:
-        small.MOST = most
+        threads.MOST = most
     np.testing.assert_allclose(total, a, rtol=1e-11)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-11)
@@ -52,11 +51,11 @@ def test_covariances_that_settle_are_those_of_the_twin():
 def test_a_precision_that_is_not_definite_is_nan():
     h, diagonal, beside = path(np.random.default_rng(0), (2,), 5, 2)
     diagonal[0, 2] *= -1.0
-    family, most = families.GaussianChain(), small.MOST
+    family, most = families.GaussianChain(), threads.MOST
     try:
-        small.MOST = -1.0
+        threads.MOST = -1.0
         _, a = family.moments((h, diagonal, beside))
     finally:
-        small.MOST = most
+        threads.MOST = most
     assert np.isnan(a[0])
     assert np.isfinite(a[1])

@@ -29,22 +29,22 @@ from models.lda import test_gibbs as gibbs
 
 import natgrad as ng
 import natgrad.kernels
-from natgrad.kernels import small
-from natgrad.kernels._threads import at_most
+from natgrad import threads
+from natgrad.threads import at_most
 
 FOLDER = Path(natgrad.kernels.__file__).parent
 # How kernels are compiled and shared out, which is no kernel.
-AROUND = {"_njit.py", "_threads.py", "small.py", "plain.py"}
+AROUND = {"_njit.py", "plain.py"}
 
 
 @contextmanager
 def never_plain() -> Iterator[None]:
     """Little data go to the kernels, too."""
-    before, small.MOST = small.MOST, -1.0
+    before, threads.MOST = threads.MOST, -1.0
     try:
         yield
     finally:
-        small.MOST = before
+        threads.MOST = before
 
 
 def twins() -> Iterator[Callable[[], object]]:

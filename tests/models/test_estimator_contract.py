@@ -22,12 +22,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import natgrad as ng
+from natgrad.models import hmm
 
 # Small settings: the checks fit some fifty times.
 ESTIMATORS = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_passes=2, n_jobs=1),
     "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_passes=2, n_jobs=1),
     "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_passes=2, n_jobs=1),
+    "HMM of Student's t": lambda: ng.HMM(2, emissions=hmm.StudentT(), n_init=1, max_passes=2, n_jobs=1),
+    "HMM of mixtures": lambda: ng.HMM(2, emissions=hmm.Mixture(hmm.Gaussian("diag")), n_init=1, max_passes=2, n_jobs=1),
+    "HMM of regressions": lambda: ng.HMM(2, emissions=hmm.Autoregressive(), n_init=1, max_passes=2, n_jobs=1),
+    "HMM of durations": lambda: ng.HMM(2, durations=hmm.NegativeBinomial(), n_init=1, max_passes=2, n_jobs=1),
     "GaussianMixture": lambda: ng.GaussianMixture(2, n_init=1, max_passes=2, n_jobs=1),
     **{
         f"GaussianMixture of {kind}": lambda kind=kind: ng.GaussianMixture(

@@ -94,7 +94,7 @@ def test_every_setting_is_in_the_table_of_its_model(kind) -> None:
     cls = getattr(ng, kind)
     likely = {"local": {"topics": "vb", "tol": 1e-3, "limit": 1, "skip": 0.0, "dtype": "float64"}, "kind": None}
     emission = {"PoissonHMM": "Poissons", "BernoulliHMM": "Bernoullis", "CategoricalHMM": "Categories"}
-    likely["emission"] = emission.get(kind, "FullGaussians")
+    likely |= {"emission": emission.get(kind, "FullGaussians"), "n_features": 2}
     prior = {"mean": np.zeros(2), "scale": 1.0, "dof": 4.0, "rate": np.eye(2), "origin": np.zeros(2)}
     likely["model"] = {"alpha": np.ones(3), "covariance": "full", **prior}
     table, _ = cls._tables(cls().get_params(deep=False), likely)

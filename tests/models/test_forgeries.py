@@ -23,6 +23,7 @@ QUICK = [
     "counts",
     "GaussianHMM",
     "CategoricalHMM",
+    "HMM, tracks",
     "GaussianMixture, tied",
     "SparseGPRegressor",
     "table",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.kernels import small
+from natgrad import threads
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 NUMBERS = json.loads((GOLDEN / "numbers-0.1.0.json").read_text())
@@ -57,7 +57,7 @@ def test_a_file_of_the_first_version_says_what_it_said(name, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name.startswith("lda")])
 def test_the_compiled_loops_of_topics_say_what_they_said(name, monkeypatch):
-    monkeypatch.setattr(small, "MOST", -1.0)
+    monkeypatch.setattr(threads, "MOST", -1.0)
     model = ng.load(GOLDEN / f"{name}-0.1.0.natgrad")
     np.testing.assert_allclose(np.ravel(said(name, model)), NUMBERS[name], rtol=1e-7, atol=1e-10)
 

@@ -62,6 +62,32 @@ def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
     same_fit(model.partial_fit(counts[:9]), again.partial_fit(counts[:9]))
 
 
+def test_a_compact_file_answers_alike_and_goes_on_upwards(counts, tmp_path) -> None:
+    model = ng.LDA(3, max_passes=3, tol=0, seed=5, batch_size=20).fit(counts)
+    model.save(tmp_path / "whole")
+    model.save(tmp_path / "compact", compact=True)
+    assert (tmp_path / "compact").stat().st_size < 0.5 * (tmp_path / "whole").stat().st_size
+    again = ng.load(tmp_path / "compact")
+    np.testing.assert_array_equal(model.components_, again.components_)
+    assert list(again.posterior_) == ["phi"]  # not the documents of the fit
+    np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
+    again.continue_fit(counts, max_passes=2)
+    assert again.elbo_ > model.elbo_
+    assert len(again.trace_) > len(model.trace_)
+
+
+def test_a_compact_fit_of_a_network_answers_alike(tmp_path) -> None:
+    net, init, order = networks.scalar_mixture()
+    fit = net.fit(max_steps=5, tol=0, init=init, order=order)
+    assert fit.state.memory
+    fit.save(tmp_path / "compact", compact=True)
+    again = ng.load(tmp_path / "compact").attach(net)
+    assert not again.state.memory
+    for name, part in fit.state.lam.items():
+        assert all(map(np.array_equal, part, again.state.lam[name]))
+    assert again.continue_fit(max_steps=5, tol=0).elbo > fit.elbo
+
+
 def test_a_stream_goes_on_with_words_it_never_saw(tmp_path) -> None:
     model = ng.LDA(2).partial_fit(TEXTS[:4]).partial_fit(TEXTS[4:8])
     model.save(tmp_path / "topics")

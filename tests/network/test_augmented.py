@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import betaln, expit, gammaln, log_expit, log_ndtr, logsumexp, ndtr
+from scipy.special import betaln, digamma, expit, gammaln, log_expit, log_ndtr, logsumexp, ndtr
 
 import natgrad as ng
+from natgrad import families
 from natgrad.errors import NotConjugate
 
 nan = np.nan
@@ -455,6 +456,45 @@ def test_a_learned_concentration_by_quadrature():
     mean = integrate.quad(lambda a: a * joint(a), 0, 5)[0] / z
     assert np.log(z) - 100.0 - 0.6 < fit.elbo < np.log(z) - 100.0
     assert fit["alpha"].mean() == pytest.approx(mean, rel=0.05)
+
+
+def test_a_learned_concentration_of_a_pitman_yor_process():
+    """The fixed point of the updates written out by hand; below the evidence, which is an integral over α."""
+    d, counts, k = 0.3, np.array([7, 4, 2, 1]), np.arange(1, 4)
+    taken, passed = counts[:-1], counts[::-1].cumsum()[::-1][1:]
+    pi = ng.StickBreaking("p", ng.Gamma("alpha", 2.0, 1.0), size=4, discount=d)
+    z = ng.Categorical("z", pi, plate=ng.Plate("n", 14), observed=np.repeat(np.arange(4), counts))
+    fit = ng.Network(z).fit(tol=1e-12, backend="numpy")
+    mean, log_mean = 2.0, 0.0
+    for _ in range(200):
+        a, b, at = 1 - d + taken, mean + k * d + passed, np.exp(log_mean)
+        shape = 2.0 + (at * (digamma(at + k * d + 1 - d) - digamma(at + k * d))).sum()
+        rate = 1.0 - (digamma(b) - digamma(a + b)).sum()
+        mean, log_mean = shape / rate, digamma(shape) - np.log(rate)
+    assert fit["alpha"].mean() == pytest.approx(mean, rel=1e-6)
+
+    def joint(alpha):
+        ratios = betaln(1 - d + taken, alpha + k * d + passed) - betaln(1 - d, alpha + k * d)
+        return stats.gamma.pdf(alpha, 2.0) * np.exp(ratios.sum())
+
+    z = integrate.quad(joint, 0, 60)[0]
+    assert np.log(z) - 0.2 < fit.elbo < np.log(z)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-12
+    with pytest.raises(NotConjugate, match=r"the concentration of 'p' is learned by a bound.*leave discount= out"):
+        fit.draws(10)
+
+
+def test_the_bound_of_a_pitman_yor_normaliser_is_one():
+    """Tangents in log α lie below it, for all discounts from almost 0 to almost 1, sticks and concentrations."""
+    alpha = np.exp(np.linspace(-9.0, 9.0, 61))
+    for d in (1e-4, 0.1, 0.5, 0.9, 0.9999):
+        offsets = d * np.arange(1, 30)
+        bound, lam = families.StickBound(), (np.log(alpha), np.broadcast_to(offsets, (61, 29)))
+        (slope, _), value = bound._moments(lam)
+        tangents = value[:, None] + slope[:, None] * (np.log(alpha)[None] - np.log(alpha)[:, None])
+        assert (tangents - value[None] <= 1e-9 * (1.0 + np.abs(value))).all()
+        each = gammaln(alpha[:, None] + offsets + 1 - d) - gammaln(alpha[:, None] + offsets)
+        np.testing.assert_allclose(value, each.sum(-1), rtol=1e-9, atol=1e-9)
 
 
 def test_a_half_cauchy_scale_by_quadrature():

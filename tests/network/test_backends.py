@@ -200,6 +200,9 @@ def test_the_choice_is_the_problem_s_alone_and_says_why():
         ("", ["ab", "bc", "ca"], {"a": 30, "b": 40, "c": 50}),
         ("ac", ["nab", "ncb", "n"], {"n": 700, "a": 3, "b": 2, "c": 4}),
         ("na", ["nab", "nb"], {"n": 900, "a": 3, "b": 2}),
+        ("ck", ["cnk"], {"c": 6, "n": 300, "k": 2}),  # a sum before a short axis, and before a long one
+        ("ck", ["cnk"], {"c": 6, "n": 30, "k": 40}),
+        ("ckj", ["cnk", "cj"], {"c": 6, "n": 300, "k": 2, "j": 3}),
         ("ba", ["aab", "cca"], {"a": 20, "b": 60, "c": 7}),
         ("kij", ["nk", "ni", "nj"], {"n": 60_000, "k": 10, "i": 4, "j": 4}),
         ("nk", ["ni", "nj", "kij"], {"n": 60_000, "k": 20, "i": 4, "j": 4}),

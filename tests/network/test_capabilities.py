@@ -85,6 +85,7 @@ CAPABILITIES = (
 CUT = "cannot be cut into independent groups"
 REFUSED = {
     ("hidden Dirichlet, learned", "draws"): (NotConjugate, "Declare it as a GammaShape"),
+    ("Pitman–Yor, learned", "draws"): (NotConjugate, "leave discount= out"),
     **{
         (f"hidden {name}", "mini_batches"): (PlateMismatch, CUT)
         for name in ("MarkovChain", "GaussianChain", "GaussianChain, inputs")

@@ -94,8 +94,8 @@ def test_labels_are_those_of_the_fit():
     def network() -> ng.Network:
         return mixture(ng.Dirichlet("w", [2.0, 2.0]), ng.Gamma("tau", 2.0, 2.0), 0.1)
 
-    one = network().fit({"y": y}, chunk_rows=40, init={"mu": [-2.0, 1.0]})
-    two = network().fit({"y": y}, chunk_rows=40, init={"mu": [1.0, -2.0]})
+    one = network().fit({"y": y}, chunk_rows=80, init={"mu": [-2.0, 1.0]})
+    two = network().fit({"y": y}, chunk_rows=80, init={"mu": [1.0, -2.0]})
     whole = network().fit({"y": y}, init={"mu": [-2.0, 1.0]}).draws(n=1000, chains=8, verbose=False)
     for fit, order in ((one, [0, 1]), (two, [1, 0])):
         drawn = fit.draws(n=250, chains=3, warmup=50, verbose=False)

@@ -10,6 +10,7 @@ from random_generator import draw
 from trees import same
 
 import natgrad as ng
+from natgrad.network.execute.compiled_sweep import one_sweep
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.start.initial import make_start
 
@@ -17,7 +18,7 @@ from natgrad.network.start.initial import make_start
 def check_written(problem, state, order):
     """A sweep against the function that JAX compiles, here run as it is; priors and targets against the program."""
     found = problem.sweep(state, order)
-    function = problem.compiled(("sweep", order, True), lambda: problem._sweep(order, True))
+    function = problem.compiled(("sweep", order, True), lambda: one_sweep(problem, order, True))
     lam, mu, numbers = function(problem.repeated.once(state.lam, order), state.mu, 1.0)
     same(found.state.lam, problem.repeated.for_all(lam, order), "λ")
     same(found.state.mu, mu, "μ")

@@ -145,9 +145,9 @@ def test_a_positive_number_times_a_known_matrix(matrix):
 
 
 def test_what_cannot_be_written_once_is_refused():
-    a, b, c = scalars()
+    (a, b, c), (w, _) = scalars(), vectors()
     with pytest.raises(NotConjugate, match=r"Write it once: 2 \* a, b \* \(a \+ c\)"):
-        a * b + c * b + c
+        a * ng.dot(X, w) + ng.dot(Z, w)
     with pytest.raises(NotConjugate, match="stands on both sides"):
         a * b + c * c
 
@@ -159,3 +159,39 @@ def test_arrays_on_the_left_are_operands():
     assert bound(np.add(a, b)) == pytest.approx(bound(a + b), abs=1e-12)
     with pytest.raises(TypeError, match="comparing it with"):
         _ = np.ones(2) == a
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda a, b, c: a * b + b * c + a * c,
+        lambda a, b, c: a * b + b * c + a * c + 2.0 * a - 0.7,
+        lambda a, b, c: X[:, 0] * a * b + b * (c - 1.0) + X[:, 1] * (a * c),
+        lambda a, b, c: a * b * c + a * b + c,
+        lambda a, b, c: (a + 1.0) * (b + c) - a * c * b,
+    ],
+)
+def test_sums_of_products_that_no_node_can_be_taken_out_of(written):
+    """The bound is E_q[log p − log q], by Gauss and Hermite's rule, which is exact for the polynomials that these are."""
+    nodes = scalars()
+    y = ng.Normal("y", written(*nodes), 2.0, plate=N, observed=Y)
+    fit = ng.Network(y, joint=None).fit(max_steps=30, tol=0.0, backend="numpy")
+    assert np.diff(fit.trace["elbo"]).min() > -1e-11
+    points, weights = np.polynomial.hermite_e.hermegauss(6)
+    weights = weights / weights.sum()
+    grids = np.meshgrid(*(fit[n.name].mean() + fit[n.name].std() * points for n in nodes), indexing="ij")
+    chance = weights[:, None, None] * weights[:, None] * weights
+    value = np.moveaxis(written(*(grid[..., None] for grid in grids)) + np.zeros(6), -1, 0)
+    expected = (chance * (Y[:, None, None, None] - value) ** 2).sum()
+    total = 3.0 * np.log(2.0 / (2.0 * np.pi)) - expected
+    for node, prior in zip(nodes, (0.5, -0.3, 1.0), strict=True):
+        mean, var = fit[node.name].mean(), fit[node.name].var()
+        total += 0.5 * (1.0 + np.log(var)) - 0.5 * (var + (mean - prior) ** 2)
+    assert fit.elbo == pytest.approx(total, rel=1e-12)
+
+
+def test_products_multiplied_out_have_each_node_once():
+    a, b, c = scalars()
+    for wrong in (lambda: a * b + b * c + a * c * a, lambda: (a * b + b * c + a * c) * a):
+        with pytest.raises(NotConjugate, match="'a' stands on both sides"):
+            wrong()

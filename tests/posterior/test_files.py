@@ -85,6 +85,37 @@ def test_the_order_in_memory_is_kept(array, axes) -> None:
     assert [back.strides[axis] for axis in long] == [turned.strides[axis] for axis in long]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.uint8, bool])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_zeros_take_a_bit_each(dtype, order, rng) -> None:
+    array = np.asarray(rng.poisson(0.2, (90, 70)), dtype=dtype, order=order)
+    encoder = Encoder()
+    tree = json.loads(json.dumps(encoder.tree(array, "value")))
+    assert sum(kept.nbytes for kept in encoder.arrays.values()) < 0.5 * array.nbytes
+    back = Decoder(encoder.arrays).value(tree)
+    assert same(back, array)
+    assert back.strides == array.strides
+    assert not back.flags.writeable
+
+
+def test_a_negative_zero_and_what_is_not_a_number_stay() -> None:
+    array = np.zeros(5000)
+    array[[3, 4, 4999]] = [-0.0, np.nan, -np.inf]
+    assert round_trip(array).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [{"shape": [2**40]}, {"shape": [-5000]}, {"shape": [70, 71]}, {"mask": "a0"}, {"shape": []}],
+    ids=str,
+)
+def test_a_forged_sparse_array_is_refused_before_it_is_made(forgery) -> None:
+    encoder = Encoder()
+    tree = {**encoder.tree(np.eye(72), "value"), **forgery}
+    with pytest.raises((ValueError, LookupError, TypeError)):
+        Decoder(encoder.arrays).value(tree)
+
+
 @pytest.mark.parametrize(
     "array",
     [

@@ -17,7 +17,7 @@ from natgrad.data.ids import as_ids
 from natgrad.data.io.documents import KINDS, Documents, count_words, read_documents
 from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
 from natgrad.data.io.ratings import read_ratings
-from natgrad.data.io.tables import kind_of_table
+from natgrad.data.io.tables import kind_of_table, read_table
 from natgrad.data.ratings import Ratings
 from natgrad.models.registry import model_class
 from natgrad.report.format import count
@@ -243,6 +243,38 @@ def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     return Input((numbers.rows, lengths), (numbers.rows, lengths), None, words, columns, names)
 
 
+def _read_tracks(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    """Columns of numbers or texts, by their names."""
+    options = remembered(fitted, options)
+    name, chosen = options.get("sequence"), _chosen(options)
+    wanted = None if chosen is None else [*chosen, *([name] if name else [])]
+    if path.suffix == ".npy":
+        return _read_sequences(path, options, None)
+    table = read_table(path, wanted, encoding=options.get("encoding"))
+    lengths = run_lengths(np.asarray(table[name])) if name else np.array([len(next(iter(table.values())))])
+    names = [column for column in table if column != name] if chosen is None else chosen
+    columns = [as_numbers_or_texts(table[column]) for column in names]
+    rows = np.empty(len(columns[0]), dtype=[(str(n), c.dtype) for n, c in zip(names, columns, strict=True)])
+    for column, values in zip(names, columns, strict=True):
+        rows[column] = values
+    words = f"{count(len(rows))} times in {count(len(lengths))} sequences, columns {', '.join(names)}"
+    kept: dict[str, Any] = {"columns": names, **({"sequence": name} if name else {})}
+    called = [str(table[name][start]) for start in np.cumsum(lengths) - lengths] if name else None
+    return Input((rows, lengths), (rows, lengths), None, words, kept, called)
+
+
+def as_numbers_or_texts(column: Any) -> Any:
+    """A column as numbers where all of it are, an empty field as NaN; otherwise as texts."""
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    texts = ["" if value is None else str(value) for value in values.tolist()]
+    try:
+        return np.array([float(text) if text.strip() else np.nan for text in texts])
+    except ValueError:
+        return np.array(texts)
+
+
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
     target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
@@ -302,6 +334,14 @@ MODELS = {
         "natgrad fit hmm-bernoulli series.csv -o tracks.natgrad --n-states 2 --columns symbol",
         _number_options,
         _read_sequences,
+    ),
+    "hmm-tracks": Model(
+        "HMM",
+        'Hidden states of series of several kinds of columns: --emissions \'{"level": StudentT(), "n": Poisson()}\'.',
+        "natgrad fit hmm-tracks series.csv -o both.natgrad --n-states 2 --columns level,symbol --emissions "
+        '\'{"level": StudentT(), "symbol": Categorical()}\'',
+        _number_options,
+        _read_tracks,
     ),
     "mixture": Model(
         "GaussianMixture",

@@ -1,7 +1,7 @@
 """The signature and docstring of an estimator in; an option of the command line for each of its parameters out.
 
-What a shell cannot type (a method, a step) is written as in Python, ``--method 'SVI({"doc": 256})'``, and read as a literal:
-only the names of methods and steps are known, and nothing is evaluated.
+What a shell cannot type (a method, a step, an emission) is written as in Python, ``--method 'SVI({"doc": 256})'``, and read as a
+literal: only the names of these are known, and nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -11,19 +11,26 @@ import difflib
 import inspect
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-import natgrad as ng
-
 __all__ = ["Value", "config_option", "estimator_options", "given_parameters", "parameters_of"]
 
 CALLS = {
-    name: getattr(ng, name)
+    name: "natgrad.inference"
     for name in ("VB", "Children", "GlobalBatch", "SVI", "RobbinsMonro", "Constant", "HoldThenDecay", "PerNode", "Auto")
 }
+# What states of a hidden Markov model emit, and how long they last.
+CALLS |= {
+    name: "natgrad.models.hmm"
+    for name in (
+        "Gaussian", "StudentT", "Autoregressive", "Poisson", "Bernoulli", "Categorical", "Mixture", "NegativeBinomial",
+        "Explicit",
+    )
+}  # fmt: skip
 
 
 # Settings that every model has, in words for the command line; what a model says of its own settings is in its docstring.
@@ -42,7 +49,7 @@ SHARED = {
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]  # older versions of click have no type argument
-    """A number, a list, a word, or a method or step as it is written in Python."""
+    """A number, a list, a word, or a method, a step or an emission as it is written in Python."""
 
     name = "value"
 
@@ -67,13 +74,19 @@ def _read(tree: ast.expr) -> Any:
         if tree.func.id not in CALLS:
             raise ValueError(f"{tree.func.id} is not known here; known are {', '.join(CALLS)}")
         keywords = {word.arg: _read(word.value) for word in tree.keywords if word.arg}
-        return CALLS[tree.func.id](*(_read(part) for part in tree.args), **keywords)
+        return _called(tree.func.id)(*(_read(part) for part in tree.args), **keywords)
     if isinstance(tree, ast.Name) and tree.id in CALLS:
-        return CALLS[tree.id]()
+        return _called(tree.id)()
+    if isinstance(tree, ast.Dict) and all(key is not None for key in tree.keys):
+        return {_read(key): _read(value) for key, value in zip(tree.keys, tree.values, strict=True) if key is not None}
     try:
         return ast.literal_eval(tree)
     except ValueError:
         raise _PlainWord from None
+
+
+def _called(name: str) -> Any:
+    return getattr(import_module(CALLS[name]), name)
 
 
 def estimator_options(estimator: type) -> list[click.Option]:

@@ -138,12 +138,13 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif isinstance(X, str):
         raise TypeError("X is one text: give a list of documents, [text, …]")
     elif _is_of(X, str):
-        corpus = _from_texts(list(X), vocabulary, vectoriser)
+        corpus = _from_texts(list(map(str, X)), vocabulary, vectoriser)  # those of NumPy are strings of its own
     elif _is_of_words(X):
         corpus = _from_texts(list(X), vocabulary, vectoriser, analyzer=_as_they_are)
     elif not isinstance(X, np.ndarray) and _is_of_pairs(X):
         corpus = _from_pairs(X, n_words or (None if vocabulary is None else len(vocabulary)))
     else:
+        _refuse_gaps(X)
         corpus = _from_dense(X, None)
     corpus = _named(corpus, vocabulary)
     if corpus.n_words == 0:
@@ -214,8 +215,12 @@ def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, ana
         plain = analyzer == "word" and all(type(text) is str for text in texts)
         if plain or analyzer is _as_they_are:
             counted = count_words(texts, vocabulary, words_of if plain else _as_they_are)
-            if counted is not None:
-                return _from_sparse(counted[0], np.array(counted[1], dtype=object))
+            if (
+                counted is not None
+            ):  # nothing to check, no word twice: without SciPy's tables, which take a while to import
+                words, counts = counted.words.astype(np.int32), counted.counts.astype(np.float64)
+                names = np.array(counted.names, dtype=object)
+                return Corpus(counted.start, words, counts, len(names), names)
         from sklearn.feature_extraction.text import CountVectorizer  # has words for what is wrong
 
         vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)
@@ -333,6 +338,19 @@ def _is_of(X: Any, kind: type) -> bool:
         return len(X) > 0 and all(isinstance(document, kind) for document in X)
     except TypeError:
         return False
+
+
+def _refuse_gaps(X: Any) -> None:
+    """Texts among which something is none: a missing cell of a column, for example."""
+    try:
+        kinds = [isinstance(document, str) for document in X]
+    except TypeError:
+        return
+    if any(kinds) and not all(kinds):
+        place = kinds.index(False)
+        raise TypeError(
+            f"X[{place}] is {list(X)[place]!r}, and other documents are texts: give '' for one without words"
+        )
 
 
 def _is_of_words(X: Any) -> bool:

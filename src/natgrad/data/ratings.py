@@ -273,7 +273,7 @@ def _sorted(own: Array, other: Array, values: Array, shape: tuple[int, int]) -> 
 
 def _places(keys: Array, n_keys: int, dtype: Any) -> tuple[Array, Array]:
     """The positions of key 0, of key 1, … in the order they came, and where each key begins."""
-    from natgrad.kernels.factorization.ratings import group_rows
+    from natgrad.kernels.memory import group_rows
 
     start, place = np.empty(n_keys + 1, dtype=np.int64), np.empty(len(keys), dtype=dtype)
     group_rows(keys, start, place)

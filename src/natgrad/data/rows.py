@@ -172,7 +172,7 @@ def _plain_arrays(
         arrays.append(y)
     if ensure_all_finite and not all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f"):
         return None
-    if hasattr(estimator, "feature_names_in_") or not (reset or estimator.n_features_in_ == X.shape[1]):
+    if "feature_names_in_" in vars(estimator) or not (reset or estimator.n_features_in_ == X.shape[1]):
         return None
     if reset:
         estimator.n_features_in_ = X.shape[1]

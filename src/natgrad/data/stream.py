@@ -31,8 +31,7 @@ import numpy.typing as npt
 import scipy
 
 from natgrad.data.corpus import Corpus, has_names
-from natgrad.data.mapped import Mapped
-from natgrad.data.origin import Origin, origin_of
+from natgrad.data.origin import Mapped, Origin, origin_of
 from natgrad.validation import is_sparse
 
 __all__ = [

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
+import numpy.typing as npt
 
-__all__ = ["analyser_of", "count_words", "words_of"]
+__all__ = ["WordCounts", "analyser_of", "count_words", "words_of"]
 
 _WORD = re.compile(r"(?u)\b\w\w+\b")
 # Chinese characters, Hiragana and Katakana with their marks; Korean has spaces.
@@ -76,9 +76,18 @@ def joined(words: list[str], phrases: Collection[tuple[str, ...]]) -> list[str]:
     return merged
 
 
+class WordCounts(NamedTuple):
+    """Rows of counts, compressed, words in order in each; the names of the words."""
+
+    start: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    names: list[str]
+
+
 def count_words(
     texts: Sequence[Any], vocabulary: Any, words: Callable[[Any], Iterable[str]] = words_of
-) -> tuple[Any, list[str]] | None:
+) -> WordCounts | None:
     """Counts and their words; with a ``vocabulary`` those of its words alone. None if there is nothing to count by."""
     if vocabulary is not None:
         number = {word: place for place, word in enumerate(vocabulary)}
@@ -104,6 +113,6 @@ def count_words(
     for new, word in enumerate(names):
         rank[number[word]] = new
     columns = rank[np.array(places, dtype=np.int64)]
-    table = scipy.sparse.csr_array((np.array(counts, dtype=np.int64), columns, start), shape=(len(texts), len(names)))
-    table.sort_indices()
-    return table, names
+    sizes = np.diff(start)
+    order = np.lexsort((columns, np.repeat(np.arange(len(sizes)), sizes)))  # within each text
+    return WordCounts(np.array(start), columns[order], np.array(counts, dtype=np.int64)[order], names)

@@ -1,7 +1,7 @@
 """Natural parameters in, moments out: the exponential families a network is built from."""
 
 from natgrad.families._binary import Binary
-from natgrad.families._bounds import ConcentrationBound, LogGamma, LogisticBound
+from natgrad.families._bounds import ConcentrationBound, LogGamma, LogisticBound, StickBound
 from natgrad.families._chain import MarkovChain
 from natgrad.families._discrete import Bernoulli, Categorical, Poisson
 from natgrad.families._family import Family, Param
@@ -9,6 +9,7 @@ from natgrad.families._gamma import Gamma, Wishart
 from natgrad.families._gaussian_chain import GaussianChain
 from natgrad.families._gaussian_gamma import GaussianGamma
 from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishart
+from natgrad.families._matrix_normal import MatrixNormalWishart
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
 from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
@@ -36,6 +37,7 @@ __all__ = [
     "LogGamma",
     "LogisticBound",
     "MarkovChain",
+    "MatrixNormalWishart",
     "MultivariateNormal",
     "Normal",
     "NormalGamma",
@@ -45,6 +47,7 @@ __all__ = [
     "PolyaGamma",
     "Shares",
     "Stats",
+    "StickBound",
     "Sticks",
     "TiedNormalWishart",
     "TruncatedExponential",

@@ -4,6 +4,7 @@ A block adds A(λ) − ⟨λ, μ⟩ to the bound of a network, and its target is
 is the tangent of A at λ, and the target is where the tangent touches: no step, and the bound never falls.
 
 ConcentrationBound   A(λ) = h(λ) = log Γ(Kλ + 1) − K log Γ(λ + 1), for the normaliser of a symmetric Dirichlet: λ = E[α]
+StickBound           A(λ) = Σ_k log Γ(α + kd + 1 − d) − log Γ(α + kd), α = exp λ, for that of Pitman–Yor sticks: λ = E[log α]
 LogGamma             A(λ) = log Γ(λ), for log Γ of a sum of concentrations: λ = E[Σ_k a_k]. It is a law, too:
                      Γ(s) = ∫ u^(s−1) e^(−u) du, and log u has A as its log-normaliser; draws are draws of it
 LogisticBound        A(λ¹, λ²) = λ² g(λ¹/λ²),  g(u) = −log cosh(½ √(−2u)), for a logit that counts with a probability r:
@@ -26,7 +27,7 @@ from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 from natgrad.families._polya_gamma import PolyaGamma
 
-__all__ = ["ConcentrationBound", "LogGamma", "LogisticBound"]
+__all__ = ["ConcentrationBound", "LogGamma", "LogisticBound", "StickBound"]
 
 
 class _Tangent(Family):
@@ -95,6 +96,49 @@ class ConcentrationBound(_Tangent):
         """(slope, 0)."""
         x = ops.namespace(value).asarray(value) * 1.0
         return x, ops.zeros(x)
+
+
+@final
+@dataclass(frozen=True)
+class StickBound(_Tangent):
+    """The tangent, in log α, of the normaliser of sticks v_k ~ Beta(1 − d, α + k d), k = 1 … K − 1, which is convex there.
+
+    Examples
+    --------
+    >>> StickBound().natural(at=0.0, offsets=[0.5, 1.0])[1].tolist()  # k d
+    [0.5, 1.0]
+    """
+
+    name: ClassVar[str] = "StickBound"
+    is_bound: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ("offsets",)
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "offsets")
+    stat_ndims: ClassVar[tuple[int, ...]] = (0, 1)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
+    params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "real"), Param("offsets", 1, "positive"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return usual["at"] * 1.0, usual["offsets"] * 1.0
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`at`, the log α where the bound touches, and `offsets`, k d for each stick."""
+        return {"at": lam[0], "offsets": lam[1]}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        offsets = ops.constant(lam[1])
+        alpha = ops.namespace(*lam).exp(lam[0])[..., None]
+        # 1 − d, and d is the first offset.
+        low, high = alpha + offsets, alpha + offsets + (1.0 - offsets[..., :1])
+        slope = (alpha * (ops.digamma(high) - ops.digamma(low))).sum(-1)
+        return (slope, ops.zeros(lam[1])), (ops.gammaln(high) - ops.gammaln(low)).sum(-1)
+
+    def _inside(self, lam: Stats) -> Array:
+        return ops.namespace(*lam).isfinite(lam[0]) & (lam[1] > 0).all(-1) & (lam[1][..., 0] < 1)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(slope, 0)."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return x, ops.zeros(x)[..., None]
 
 
 @final

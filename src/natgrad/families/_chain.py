@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
+from natgrad.families._chain_ends import EndMessages, added_at, condensed_states, state_messages
 from natgrad.families._close_messages import close_moments, is_close
 from natgrad.families._discrete import category_logits
 from natgrad.families._family import Family, Param, draws, numpy_stats
@@ -113,6 +114,29 @@ class MarkovChain(Family):
         # Every time step needs a possible state. That a whole path is possible is A > −inf, a forward pass.
         possible = (lam[0] > -np.inf).any(-1).all(-1)
         return possible & (lam[1] > -np.inf).any(-1) & ~(lam[2] == np.inf).any((-1, -2))
+
+    # -- stretches of one chain (`_chain_ends.py`) --
+
+    def condensed(self, lam: Stats) -> Stats:
+        """What a stretch says of its first and last state: log weights [..., K, K]."""
+        xp = ops.namespace(*lam)
+        potentials, initial, transition = (xp.asarray(part) for part in lam)
+        return (condensed_states(xp.moveaxis(potentials, -2, 0), initial, transition),)
+
+    def end_messages(self, condensed: Stats) -> EndMessages:
+        """What stretches [n, …] are told at their ends."""
+        return state_messages(*numpy_stats(condensed))
+
+    def at_ends(self, lam: Stats, before: Stats, after: Stats) -> Stats:
+        """λ of a stretch with what it is told at its ends."""
+        return added_at(added_at(lam[0], 0, before[0], 1), -1, after[0], 1), lam[1], lam[2]
+
+    def without_first(self, lam: Stats) -> Stats:
+        """λ of the same law without the first time of one sequence, which is summed out."""
+        potentials, initial, transition = numpy_stats(lam)
+        before = (potentials[..., 0, :] + initial)[..., None] + transition
+        rest = added_at(potentials[..., 1:, :], 0, ops.logsumexp(before, axis=-2), 1)
+        return rest, np.zeros_like(initial), transition
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """One-hot states [..., T, K], first states [..., K] and pairs [..., K, K] of integers [..., T]."""

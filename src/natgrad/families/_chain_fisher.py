@@ -21,6 +21,9 @@ from natgrad.families._ops import Array, Stats
 
 __all__ = ["chain_covariance"]
 
+# States up to which the products of matrices along a chain are kept: log₂ T for each step.
+MOST_STATES = 8
+
 
 def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     """V dλ of paths; ``starts`` [T] says where sequences begin."""
@@ -39,16 +42,16 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     after = _divided(pairs, marginals[:-1, ..., :, None])  # P(z_{t+1} | z_t)
     before = _divided(pairs, marginals[1:, ..., None, :])  # P(z_t | z_{t+1})
     first = np.flatnonzero(starts)
+    run, run_back = _recursion(ops.transpose(before)), _recursion(after[::-1])
 
     def times(change: Stats) -> Stats:
         v, w = np.broadcast_to(under(np.moveaxis(change[0], -2, 0), marginals.ndim), marginals.shape), change[2]
         ahead, behind = np.array(v), np.zeros(marginals.shape)
         ahead[first] += change[1]
-        for t in range(1, len(ahead)):
-            if not starts[t]:
-                ahead[t] += (before[t - 1] * (w + ahead[t - 1][..., :, None])).sum(-2)
-        for t in range(len(ahead) - 2, -1, -1):
-            behind[t] = (after[t] * (w + (v[t + 1] + behind[t + 1])[..., None, :])).sum(-1)
+        # What a step adds is found for all steps at once; across a start, probabilities are 0.
+        ahead[1:] += (before * w).sum(-2)
+        behind[:-1] = (after * (w + v[1:, ..., None, :])).sum(-1)
+        ahead, behind = run(ahead), run_back(behind[::-1])[::-1]
         given = ahead + behind
         mean = (marginals * given).sum(-1, keepdims=True)
         of_states = marginals * (given - mean)
@@ -56,6 +59,35 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
         return np.moveaxis(of_states, 0, -2), of_states[first].sum(0), (pairs * of_pairs).sum(0)
 
     return times
+
+
+def _recursion(steps: Array) -> Callable[[Array], Array]:
+    """The function of x [T, ..., K] that gives y with y_t = x_t + M_t y_{t−1}, for the matrices M_1 … M_{T−1}.
+
+    By doubling: after l rounds y_t has what comes from up to 2^l steps before, and the next round adds what y_{t−2^l} has, by the
+    product of the 2^l matrices between. They are the same for every x, so a call is log₂ T products, not T.
+    """
+    if steps.shape[-1] > MOST_STATES:
+
+        def one_by_one(x: Array) -> Array:
+            for t, matrix in enumerate(steps, 1):
+                x[t] += (matrix @ x[t - 1][..., None])[..., 0]
+            return x
+
+        return one_by_one
+    rounds, gap = [steps], 1
+    while 2 * gap <= len(steps):
+        last = rounds[-1]
+        rounds.append(last[gap:] @ last[:-gap])
+        gap *= 2
+
+    def doubling(x: Array) -> Array:
+        for number, matrices in enumerate(rounds):
+            between = 2**number
+            x[between:] += (matrices @ x[:-between][..., None])[..., 0]
+        return x
+
+    return doubling
 
 
 def _divided(pairs: Array, marginals: Array) -> Array:

@@ -63,7 +63,7 @@ class Categorical(Family):
         return True
 
     def _inside(self, lam: Stats) -> Array:
-        return (lam[0] > -np.inf).any(-1)
+        return ops.largest(lam[0]) > -np.inf
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """One-hot vectors [..., K] of integers [...]; `size` is K."""
@@ -77,9 +77,20 @@ class Categorical(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Integers [n, ...]."""
-        g = numpy_stats(lam)[0]
-        # Gumbel's trick: argmax of logits plus noise, one vectorised pass whatever the plates.
-        return np.asarray(np.argmax(g + rng.gumbel(size=draws(n, g.shape)), axis=-1))
+        probs = self.mean(lam)
+        # Where one uniform number falls among the sums of probabilities. u < 1, so u times their total is below it, and what
+        # has probability 0, whose sum is that of the one before, is not met.
+        u = rng.random(draws(n, probs.shape[:-1]))
+        if probs.shape[-1] > ops.FEW:
+            upto = np.cumsum(probs, axis=-1)
+            return np.asarray((upto <= (u * upto[..., -1])[..., None]).sum(-1))
+        sums = [probs[..., 0]]
+        for k in range(1, probs.shape[-1]):
+            sums.append(sums[-1] + probs[..., k])
+        at, value = u * sums[-1], np.zeros(u.shape, dtype=np.int64)
+        for below in sums[:-1]:
+            value += below <= at
+        return value
 
     def mean(self, lam: Stats) -> NDArray[Any]:
         """Probabilities [..., K]."""

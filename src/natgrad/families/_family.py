@@ -212,7 +212,9 @@ class Family(ABC):
                 ok = self._inside(lam)
             for g, ndim in zip(lam, self.stat_ndims, strict=True):
                 fine = (g < np.inf) if self.allows_minus_inf else xp.isfinite(g)  # NaN < inf is false
-                ok = ok & (fine.all(tuple(range(-ndim, 0))) if ndim else fine)
+                if ndim:  # NumPy reduces short axes row by row, and mostly all are fine
+                    fine = True if xp is np and fine.all() else fine.all(tuple(range(-ndim, 0)))
+                ok = ok & fine
         return ok
 
     @final

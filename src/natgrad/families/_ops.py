@@ -145,13 +145,15 @@ def logsumexp(x: Array, axis: int = -1) -> Array:
     1000.0
     """
     xp = namespace(x)
-    top = xp.max(x, axis=axis, keepdims=True)
+    last = xp is np and axis in (-1, x.ndim - 1)
+    top = largest(x)[..., None] if last else xp.max(x, axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0.0)
     if xp is not np:
         from jax.lax import stop_gradient
 
         top = stop_gradient(top)
-    total = xp.exp(x - top).sum(axis)
+    weights = xp.exp(x - top)
+    total = summed(weights) if last else weights.sum(axis)
     empty = total == 0
     # The inner `where` keeps log(0) out of the graph: its gradient would be 0 · inf.
     return xp.where(empty, -np.inf, xp.log(xp.where(empty, 1.0, total))) + xp.squeeze(top, axis)

@@ -312,7 +312,7 @@ def _gaussian_gamma(family: GaussianGamma, lam: Stats) -> Covariances:
 
 # -- by differentiation --
 
-_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart")  # values that have a mean beside its precision
+_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart", "MatrixNormalWishart")
 
 
 def _by_quadrature(covariance: NDArray[np.float64]) -> Times:
@@ -351,7 +351,7 @@ def _compiled(family: Family) -> Callable[[Stats, Stats], Stats]:
 
 
 def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
-    """Of [x | Λ]: Cov(x, φ) by differentiation; x and Λ are uncorrelated, and so are the means that share a Λ."""
+    """Of [x | Λ]: Cov(x, φ) by differentiation; x and Λ are uncorrelated."""
     value, adjoint = _packed_value(family)
 
     def value_by(change: Stats) -> Array:
@@ -362,21 +362,21 @@ def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
         with in_64_bits():
             return tuple(np.asarray(part) for part in adjoint(lam, np.asarray(weights, np.float64)))
 
-    usual = family.usual(lam)
     if family.name == "NormalGamma":
         variance = family.var(lam)
         return Covariances(times, value_by, stats_by, lambda weights: variance * weights)
+    usual = family.usual(lam)
     dof, rate, scale, size = usual["dof"], usual["rate"], np.asarray(usual["scale"]), usual["rate"].shape[-1]
     wishart = _wishart((-0.5 * rate, 0.5 * (dof - size - 1)))
     width = 1 if family.name == "NormalWishart" else scale.shape[-1]
     with np.errstate(divide="ignore"):
         spread = rate / np.maximum(dof - size - 1, 0.0)[..., None, None]
-    each = scale[..., None, None] if width == 1 and family.name == "NormalWishart" else scale[..., None, :]
+    each = scale[..., None, None] if family.name == "NormalWishart" else scale[..., None, :]
+    between = ops.spd_inverse_logdet(scale)[0] if family.name == "MatrixNormalWishart" else None
 
     def own(weights: Array) -> Array:
-        weights = np.asarray(weights, np.float64)
-        means, precisions = weights[..., :width], weights[..., width:]
-        return np.concatenate([spread @ means / each, wishart((precisions, np.zeros(dof.shape)))[0]], axis=-1)
+        means, rest = spread @ weights[..., :width], wishart((weights[..., width:], np.zeros(dof.shape)))[0]
+        return np.concatenate([means / each if between is None else means @ between, rest], axis=-1)
 
     return Covariances(times, value_by, stats_by, own)
 

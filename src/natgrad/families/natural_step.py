@@ -56,6 +56,9 @@ def size_of(lam: Stats) -> float:
 def _squared_distance(old: Stats, new: Stats) -> float:
     total = 0.0
     for a, b in zip(map(np.asarray, new), map(np.asarray, old), strict=True):
+        if a.size <= PIECE:
+            total += _square(a - b)
+            continue
         if a.strides != b.strides:
             a, b = (np.ascontiguousarray(part) for part in np.broadcast_arrays(a, b))
         first, second = np.ravel(a, order="K"), np.ravel(b, order="K")

@@ -1,4 +1,4 @@
-"""Who is told of a fit, step by step: functions, experiment trackers, the log; and `HeldOut`, a score while the fit goes on.
+"""Who is told of a fit, step by step: functions, trackers, the log, a progress bar; and `HeldOut`, a score while it goes on.
 
 A tracker is known by what it can do, so none is imported: ``log_metrics`` or ``log_metric`` (MLflow and its likes), or
 ``add_scalar`` (TensorBoard's SummaryWriter). The log is that of Python's `logging`, under the name "natgrad".
@@ -9,19 +9,24 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from natgrad.compiling import is_compiling
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Reason, Stop, Trace
 
-__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Progress", "as_callbacks"]
+__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Once", "Progress", "as_callbacks", "progress_bar"]
 
 LOG = logging.getLogger("natgrad")
 LOG.addHandler(logging.NullHandler())  # silent, unless the user asks for it
+for _level in (logging.INFO, logging.DEBUG):  # asked once here, so that it is known in a fit
+    LOG.isEnabledFor(_level)
 
 
 class Progress(NamedTuple):
@@ -81,6 +86,19 @@ def _one_by_one(log: Callable[..., Any], seen: Progress) -> None:
         log(name, value, seen.t)
 
 
+class Once:
+    """A callback that looks at the first step with a bound, and at none after it: without a bound the first pass is under way."""
+
+    def __init__(self, look: Callable[[Progress], None]) -> None:
+        self.look, self.waiting = look, True
+
+    def __call__(self, seen: Progress) -> None:
+        """Look, if this is the first."""
+        if self.waiting and not math.isnan(seen.elbo):
+            self.waiting = False
+            self.look(seen)
+
+
 @dataclass(frozen=True)
 class CallbackList:
     """Tells the callbacks and the log of a step, and hears whether one wants the run to end."""
@@ -89,7 +107,14 @@ class CallbackList:
     trace: Trace
     model_at: Callable[[State], Any]
 
+    @property
+    def looks_once(self) -> bool:
+        """Whether nobody looks at a step after the first."""
+        return all(isinstance(callback, Once) for callback in self.callbacks)
+
     def __call__(self, state: State) -> Stop | None:
+        if not LOG.isEnabledFor(logging.DEBUG) and not any(map(_is_waiting, self.callbacks)):
+            return None
         last = self.trace.last
         LOG.debug("step %d: bound %.8g, rho %.3g, %.3f s", last.t, last.elbo, last.rho, last.seconds)
         model = functools.partial(self.model_at, state)
@@ -99,6 +124,10 @@ class CallbackList:
             return None
         words = f"a callback ended the run after step {state.t}"
         return next((a for a in answers if isinstance(a, Stop)), Stop(Reason.CALLBACK, words))
+
+
+def _is_waiting(callback: Callback) -> bool:
+    return callback.waiting if isinstance(callback, Once) else True
 
 
 class HeldOut:
@@ -167,3 +196,46 @@ class HeldOut:
                 Reason.CALLBACK, f"the held-out score has not risen above {self._best:.6g} for {self._since} scores"
             )
         return None
+
+
+@contextmanager
+def progress_bar(steps: int | None, wanted: bool | None) -> Iterator[Callable[[Trace], None]]:
+    """A function to call after each step; it draws when ``wanted``, or by default when standard error is a terminal."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda trace: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Said(TextColumn):
+        def render(self, task: Task) -> Text:
+            return Text("compiling, once on this machine …") if is_compiling() else super().render(task)
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        Said("bound {task.fields[bound]}  ρ {task.fields[rho]}{task.fields[held]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fit", total=steps, bound="…", rho="…", held="")
+
+        def update(trace: Trace) -> None:
+            last = trace.last if len(trace) else None
+            if last is None:
+                return
+            bar.update(task, advance=1, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
+            if not math.isnan(last.held_out):
+                bar.update(task, held=f"  held-out {last.held_out:.6g}")
+
+        yield update

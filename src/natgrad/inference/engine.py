@@ -20,9 +20,8 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
-from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks
+from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, progress_bar
 from natgrad.inference.checkpoint import (
     Checkpointer,
     RunState,
@@ -37,13 +36,14 @@ from natgrad.inference.moves import Moves, records_of_start
 from natgrad.inference.moving import Round, is_due
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
-from natgrad.inference.progress import progress_bar
 from natgrad.inference.starts import Starts, best_start
 from natgrad.inference.step_sizes import Constant
+from natgrad.inference.steppers.ahead import concrete
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.threads import ONE_BLAS_THREAD
 
 __all__ = [
     "TOLERANCE",
@@ -169,7 +169,8 @@ def run(
         state, stop = loop.begin(start)
         while stop is None:
             stop, state = loop.step(state)
-        last, finished = state, loop.stepper.finish(state)
+        last = state = concrete(state)
+        finished = loop.stepper.finish(state)
         state, stop = loop.close(closing, finished, stop)
         LOG.log(logging.WARNING if stop.diverged else logging.INFO, "fit ended after %d steps: %s", state.t, stop)
         return Result(state, trace, stop, loop.monitor.bound_at(state) if state is last else None)
@@ -279,6 +280,9 @@ class _Loop:
         else:
             remote = None if isinstance(self.executor, Threads) or not by_itself else self.executor
             self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, remote)
+        if isinstance(self.stepper, ExactStepper) and self._is_unseen(phase):
+            most = self.monitor.limits.max_steps
+            self.stepper.go_ahead(None if most is None else self.monitor.begun + most, self.monitor.limits.tol > 0)
         self.shards.close()  # those of the phase before
         if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
@@ -290,6 +294,11 @@ class _Loop:
         if self.checkpointer is None:
             return None
         return self.checkpointer.begin(run_fingerprint(phase.problem, self.seed, phase.order, self.words))
+
+    def _is_unseen(self, phase: Phase) -> bool:
+        """Whether nobody looks at the states between steps, or at the clock."""
+        unlimited = phase.until is None and self.monitor.until is None
+        return unlimited and self.tell.looks_once and self.checkpointer is None and phase.moves is None
 
     def _started(self, phase: Phase, state: State) -> State:
         state = state if phase.enter is None else phase.enter(state)

@@ -43,7 +43,7 @@ EMPTY = 0.5
 # A proposal that was refused is made again when what its components hold has changed by this part.
 CHANGED = 0.05
 # Pairs, the most alike first, and components, the smallest first, that are proposed for a merge or a delete in one round.
-MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 3
+MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 2
 # Components that are begun anew, where a model has a start for it: so many, twice as many, and so on.
 FIRST_STEP = 8
 # Nats that the merge of a pair may lose before the next sweep, and still be worth passes.
@@ -53,11 +53,15 @@ WORTH, WORTH_EXCHANGE = -3.0, -20.0
 
 
 class Birth(NamedTuple):
-    """A state with more components, what a fit to the data of the one that was split says of the gain (or NaN), and the new."""
+    """A state with more components, what a fit to the data of the one that was split says of the gain (or NaN), and the new.
+
+    ``bound`` is that of all data there, where the split was made with all of them.
+    """
 
     state: State
     gain: float
     born: tuple[int, ...]
+    bound: float = float("nan")
 
 
 class Components(ABC):
@@ -142,7 +146,10 @@ def checked_moves(parts: tuple[Components, ...], moves: Any, auto_setting: str =
 
 
 class Proposal(NamedTuple):
-    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are new."""
+    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are new.
+
+    ``bound`` is that of the state, where it is known.
+    """
 
     kind: str
     part: Components
@@ -151,6 +158,7 @@ class Proposal(NamedTuple):
     state: State | None
     gain: float = float("nan")
     n_born: int = 1
+    bound: float = float("nan")
 
 
 def records_of_start(moves: Moves, state: State) -> list[MoveRecord]:
@@ -183,6 +191,7 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         if not moves.keep and not climbing:
             yield from _anew(part, state, held, active, own, seed)
         if moves.keep and not len(empty):
+            yield from _shared_anew(part, state, held, alike, own, seed)
             yield from _exchanges(part, state, held, alike, own, seed)
 
 
@@ -262,6 +271,26 @@ def _deletes(part: Components, state: State, held: Floats, alike: Floats, own: l
             yield Proposal("delete", part, (k,), held[k], part.delete(state, k))
 
 
+def _shared_anew(
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
+) -> Iterator[Proposal]:
+    """Two become one, which is split again: one of them may have had a part of the other.
+
+    Those most alike, and the smallest with the largest, which took what it lacks.
+    """
+    smallest = int(np.argmin(held))
+    largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:MOST_EXCHANGES]
+    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held)[:MOST_EXCHANGES]]):
+        total = held[kept] + held[emptied]
+        if _exchange_refused(own, (kept, emptied, kept), total):
+            continue
+        birth = part.split(part.merge(state, kept, emptied), kept, [emptied], 0, seed)
+        if birth is None:
+            yield Proposal("exchange", part, (kept, emptied, kept), total, None)
+        else:
+            yield Proposal("exchange", part, (kept, emptied, kept), total, birth.state, birth.gain, bound=birth.bound)
+
+
 def _exchanges(
     part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
 ) -> Iterator[Proposal]:
@@ -287,7 +316,7 @@ def _exchanges(
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
         worth = [(k, birth) for k, birth in births if birth and _known(birth.gain) + loss >= WORTH_EXCHANGE]
         for k, birth in sorted(worth, key=lambda pair: -_known(pair[1].gain))[:MOST_EXCHANGES]:
-            yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain)
+            yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
         yield Proposal("exchange", part, (kept, emptied), total, None)
 
 
@@ -296,7 +325,7 @@ def _known(gain: float) -> float:
     return 0.0 if np.isnan(gain) else gain
 
 
-def _exchange_refused(own: list[MoveRecord], pair: tuple[int, int], total: float) -> bool:
+def _exchange_refused(own: list[MoveRecord], pair: tuple[int, ...], total: float) -> bool:
     """Whether all exchanges in the place of a pair were refused since the last move, when both held about the same."""
     for record in reversed(own):
         if record.accepted:

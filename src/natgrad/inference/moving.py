@@ -20,6 +20,8 @@ LITTLE, ENOUGH = 1.0, 10
 BIRTH = 1.0
 # Moves that must gain so much: those that make more components, and exchanges, which may lead to the same ones in another order.
 COSTLY = ("birth", "births", "anew", "exchange")
+# Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
+NOT_FAR = 5.0
 # Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
 PATIENCE, GROWING = 5, 3
 
@@ -69,7 +71,8 @@ class Round:
     def first(self, state: State, bound: float, records: list[MoveRecord]) -> Accepted | None:
         """The first proposal that leads higher; None if none does. What was tried is added to the records."""
         for proposal in proposals(self.moves, state, tuple(records), self.seed):
-            trial = None if proposal.state is None else self._tried(proposal, state, bound)
+            hopeless = proposal.state is None or proposal.bound < bound - NOT_FAR
+            trial = None if hopeless else self._tried(proposal, state, bound)
             accepted = trial is not None and trial.higher
             after = trial.state if trial is not None and accepted else state
             gain = -math.inf if trial is None else _gain(trial, bound)

@@ -76,6 +76,12 @@ def _distance(state: State, other: State) -> float:
     return max((relative_change(b, a) for a, b in pairs), default=0.0)
 
 
+def _goes_back(state: State, before: State | None, settled: State) -> bool:
+    """Whether a trial is near where it came from, and was farther away a pass before."""
+    away = _distance(state, settled)
+    return away <= BACK * NEAR and (before is not None and away <= BACK * _distance(before, settled))
+
+
 def followed(
     stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float, sooner: float = math.inf
 ) -> Trial:
@@ -84,7 +90,7 @@ def followed(
     After the first pass a bound that is higher by ``sooner`` is enough.
     """
     bounds: list[float] = []
-    away = math.inf
+    before: State | None = None
     read = 0
     margin = max(tol, 1e-12 * abs(goal))
     for number in range(1, LONGEST * stepper.steps_per_pass + 1):
@@ -104,8 +110,9 @@ def followed(
         left = left_to_gain(bounds, stepper.steps_per_pass)
         if left is not None and info.bound + left.gain <= goal + margin:
             break
-        before, away = away, _distance(state, settled)
-        close = len(bounds) > 2 and before < math.inf and goal - info.bound <= CLOSE * margin
-        if close and away <= BACK * min(before, NEAR):  # it goes back to where it came from
+        # A distance takes as long as a part of the pass: it is asked for where the bound is close.
+        close = len(bounds) > 2 and before is not None and goal - info.bound <= CLOSE * margin
+        if close and _goes_back(state, before, settled):
             break
+        before = state
     return Trial(state, info, False, read)

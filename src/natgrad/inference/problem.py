@@ -31,6 +31,7 @@ from natgrad.inference.state import (
     Sampled,
     State,
     SweepResult,
+    Sweeps,
     zip_plates,
 )
 
@@ -55,6 +56,7 @@ __all__ = [
     "Sampled",
     "State",
     "SweepResult",
+    "Sweeps",
     "zip_plates",
 ]
 
@@ -326,6 +328,7 @@ class EdgeProblem(Problem):
     extrapolated : the blocks that accelerated sweeps may move ahead; all of them if None
     message_memory : what it takes to remember messages; None if the problem cannot
     grouping : finds groups that are independent given the rest; None where there are none
+    ahead : how many sweeps one call of `sweeps_ahead` may make
     """
 
     gauges: tuple[tuple[str, str], ...] = ()
@@ -333,6 +336,7 @@ class EdgeProblem(Problem):
     extrapolated: tuple[str, ...] | None = None
     message_memory: MessageMemory | None = None
     grouping: Grouping | None = None
+    ahead: int = 1
 
     @property
     @abstractmethod
@@ -375,6 +379,11 @@ class EdgeProblem(Problem):
     def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
         """An exact sweep that may optimise the elements of a block together where `sweep` takes them in turn."""
         return self.sweep(state, order)
+
+    def sweeps_ahead(self, state: State, order: tuple[str, ...], count: int) -> Sweeps:
+        """Up to ``count`` exact sweeps; fewer if one of them is invalid, which is the last then."""
+        result = self.sweep(state, order)
+        return Sweeps([(result.bound, result.info)], result.state)
 
     @property
     def n_observed(self) -> Mapping[str, int]:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.inference.executors.threads import ShardSpec, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State, Stats
+from natgrad.threads import ONE_BLAS_THREAD
 
 __all__ = ["RowProblem", "RowShard", "sum_pieces"]
 
@@ -47,7 +47,7 @@ def sum_pieces(
     shard: RowShard, summarise: Callable[[RowShard, Any], Stats], sent: Any, chosen: Ints | None, size: int
 ) -> Stats:
     """Σ of what pieces of ``size`` rows tell, in their order; ``chosen`` are rows of the shard, None all."""
-    from natgrad.kernels._threads import in_order
+    from natgrad.threads import in_order
 
     def piece(begin: int) -> Stats:
         part = slice(begin, begin + size) if chosen is None else chosen[begin : begin + size]
@@ -176,7 +176,7 @@ class RowProblem(GroupProblem):
 
     def by_row(self, function: Callable[[Array, Any], Any], sent: Any) -> Array:
         """A function of rows [n, D] that says something of each of them, of all rows."""
-        from natgrad.kernels._threads import in_order
+        from natgrad.threads import in_order
 
         def piece(begin: int) -> Any:
             with ONE_BLAS_THREAD:

@@ -1,7 +1,8 @@
-"""The records that problems, steppers and the loop pass on: blocks, the state of a run, samples of children. Nothing computes."""
+"""The records that problems, steppers and the loop pass on: blocks, the state of a run, samples of children. Little computes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,12 +23,15 @@ __all__ = [
     "Sampled",
     "State",
     "SweepResult",
+    "Sweeps",
     "zip_plates",
 ]
 
 Array = Any
 Stats = tuple[Array, ...]
 Ints = npt.NDArray[np.int64]
+# A bound that is lower by this part of its size fell by rounding.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,18 @@ class SweepResult(NamedTuple):
     bound: float
     info: dict[str, BlockInfo]
     reads: int = 0
+
+    def rose(self, last: float) -> bool:
+        """Whether the sweep is valid and its bound not below the last one, but for rounding."""
+        valid = all(bool(info.valid) for info in self.info.values())
+        return valid and math.isfinite(self.bound) and self.bound >= last - ROUNDING * abs(last)
+
+
+class Sweeps(NamedTuple):
+    """Sweeps that were made in one call: the bound and what each update did, after each of them, and the state after the last."""
+
+    results: list[tuple[float, dict[str, BlockInfo]]]
+    end: State
 
 
 class Sampled(NamedTuple):

@@ -1,18 +1,25 @@
-"""What happened, step by step, and why it ended."""
+"""What happened, step by step, and why it ended; a warning, at the line of the user's program, if it has not converged."""
 
 from __future__ import annotations
 
 import enum
+import functools
 import math
+import os
+import sys
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import NotConverged
 from natgrad.renamed import says_new_attributes
 
-__all__ = ["MoveRecord", "Reason", "StartRecord", "StepRecord", "Stop", "Trace"]
+__all__ = ["MoveRecord", "Reason", "StartRecord", "StepRecord", "Stop", "Trace", "warn_if_ran_out"]
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class StepRecord(NamedTuple):
@@ -198,3 +205,29 @@ class Stop:
 
     def __str__(self) -> str:
         return self.message or self.reason.value
+
+
+def warn_if_ran_out(stop: Stop) -> None:
+    """Warn of a fit that has not converged; ``tol=0`` asks for all steps, and says nothing."""
+    if stop.ran_out:
+        words = f"the fit has not converged: {stop}"
+        warnings.warn(words, _category(), stacklevel=_levels_to_the_caller())
+
+
+def _category() -> type[Warning]:
+    """Ours; one that is also scikit-learn's where that is loaded: nobody else can ask for it by its class."""
+    theirs = sys.modules.get("sklearn.exceptions")
+    return NotConverged if theirs is None else _as_theirs(theirs.ConvergenceWarning)
+
+
+@functools.cache
+def _as_theirs(theirs: type[Warning]) -> type[Warning]:
+    return type("ConvergenceWarning", (NotConverged, theirs), {"__module__": __name__, "__doc__": NotConverged.__doc__})
+
+
+def _levels_to_the_caller() -> int:
+    """How far above `warn_if_ran_out` the first line stands that is not of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from natgrad.kernels._threads import Shared
+from natgrad.threads import Shared
 
 __all__ = [
     "REASSOCIATE",

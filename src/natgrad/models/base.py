@@ -46,7 +46,7 @@ from natgrad.inference.schema import Misfit, check
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.registry import MODELS, model_class
+from natgrad.models.registry import MODELS, NETWORK_MODELS, RECORDS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
@@ -99,6 +99,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     max_passes: float | None = None
     max_seconds: float | None = None
     max_messages: int | None = None
+    executor: Any = None
 
     def _limits(self, share: float | None = None, advice: str = "raise max_passes", **others: Any) -> Limits:
         """The limits of the settings, or those of a call; ``share`` is the number of observations that ``tol`` counts for."""
@@ -120,11 +121,11 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     ) -> Result:
         """One run of the engine; ``subject`` is what `_publish` takes along with a state, ``table`` what a state may hold."""
         callbacks, checkpoint = split_options(options or {})
-        checkpointer = checkpointer_of(checkpoint, run_settings(self), table)
+        checkpointer = checkpointer_of(checkpoint, lambda: run_settings(self), table)
         self.trace_: Trace = Trace() if trace is None else trace
         result = run(
             phases, start, limits=limits, seed=whole_number(self.seed, "seed", least=0), callbacks=callbacks,
-            verbose=self.verbose, trace=self.trace_, executor=getattr(self, "executor", None),
+            verbose=self.verbose, trace=self.trace_, executor=self.executor,
             checkpointer=checkpointer, model_at=estimator_at(self, subject), closing=closing,
         )  # fmt: skip
         self.stop_: Stop = result.stop
@@ -179,7 +180,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         """One forgotten step from all groups of a problem, as ``partial_fit`` takes it."""
         step = ONE_PASS if self.step is None else self.step
         stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False)
-        return take_steps(problem, stepper, start, 1, int(self.seed), getattr(self, "executor", None))
+        return take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
 
     def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
         """A table of means, standard deviations and intervals of the parameters: prints, and converts with ``.to_pandas()``.
@@ -202,7 +203,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         self._check_fitted()
         return self.posterior_.summary(names, **options)
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
 
         Parameters
@@ -210,6 +211,10 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         path : where to; the folder must exist
         overwrite : bool
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        compact : bool
+            Whether to leave out what a method remembers between steps: of LDA, what each batch of documents said, and the topic
+            shares of the documents of the fit (`transform` computes them again). A compact file predicts as before.
+            `continue_fit` on it reads all data first, and does not take exactly the steps that the fit would have taken.
         """
         self._check_fitted()
         settings = self.get_params(deep=False)
@@ -218,7 +223,10 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         settings = {
             name: np.asarray(v) if hasattr(v, "__array__") and np.ndim(v) else v for name, v in settings.items()
         }
-        content = {"settings": settings, "fitted": self._saved()}
+        fitted = self._saved()
+        if compact and "state" in fitted:
+            fitted["state"] = fitted["state"]._replace(memory={})
+        content = {"settings": settings, "fitted": fitted}
         if self.columns_ is not None:
             content["columns"] = dict(self.columns_)
         try:
@@ -326,6 +334,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.transform(texts) == model.transform(texts)).all())
     True
     """
+    for module in RECORDS:
+        importlib.import_module(module)
     stored = read_model(path)
     try:
         if stored.kind == "Fit":
@@ -333,7 +343,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             return importlib.import_module("natgrad.network.results.files").saved_fit(stored.value)
         if stored.kind == "Draws":
             return saved_draws(stored.value)
-        if stored.kind not in MODELS:
+        if stored.kind not in MODELS and stored.kind not in NETWORK_MODELS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
         cls = model_class(stored.kind)
         cls._rename_former(stored.value)

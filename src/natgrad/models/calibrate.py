@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from natgrad.errors import NotConverged, PoorMixing
-from natgrad.inference.progress import progress_bar
+from natgrad.inference.callbacks import progress_bar
 from natgrad.inference.trace import StepRecord, Trace
 from natgrad.posterior.calibration import LEVELS, Calibration, normal_ranks, spaced_draws
 from natgrad.random import Stream, generator

@@ -23,6 +23,7 @@ from natgrad.kernels.hmm.emissions import BY_COLUMN, QUADRATIC
 
 __all__ = [
     "GAUSSIANS",
+    "LOG_2PI",
     "NO_CODES",
     "ByColumn",
     "FullGaussians",
@@ -32,7 +33,9 @@ __all__ = [
     "SphericalGaussians",
     "TiedGaussians",
     "as_floats",
+    "check_whole_rows",
     "n_statistics",
+    "quadratic_sums",
     "require_rows",
     "statistics",
 ]
@@ -88,7 +91,7 @@ class FullGaussians:
         return _quadratic_forms(*mu)
 
     def message(self, sums: Floats) -> Stats:
-        size, first, squares = _quadratic_sums(sums, self.n_columns)
+        size, first, squares = quadratic_sums(sums, self.n_columns)
         return first.copy(), -0.5 * size, -0.5 * squares, 0.5 * size
 
     def point(self, lam: Stats) -> Stats:
@@ -208,7 +211,7 @@ class TiedGaussians:
 
     def message(self, sums: Floats) -> Stats:
         """What observations tell φ."""
-        size, first, squares = _quadratic_sums(sums, self.n_columns)
+        size, first, squares = quadratic_sums(sums, self.n_columns)
         return first[None].copy(), -0.5 * size[None], -0.5 * squares.sum(0)[None], 0.5 * size.sum(keepdims=True)
 
     def point(self, lam: Stats) -> Stats:
@@ -329,7 +332,7 @@ def _quadratic_forms(scaled: Floats, quadratic: Floats, precision: Floats, log: 
     return np.column_stack([constant, scaled, products])
 
 
-def _quadratic_sums(sums: Floats, width: int) -> tuple[Floats, Floats, Floats]:
+def quadratic_sums(sums: Floats, width: int) -> tuple[Floats, Floats, Floats]:
     """Σ 1 [K], Σ y [K, D] and Σ y yᵀ [K, D, D]."""
     size, first, second = sums[0], sums[1 : 1 + width].T, sums[1 + width :].T
     rows, columns = np.triu_indices(width)

@@ -284,7 +284,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
             return problem.by_row(function, problem.sent(self._state, **how))
 
     def _threads(self) -> Any:
-        from natgrad.models.threads import at_most
+        from natgrad.threads import at_most
 
         self._check_from_table()
         return at_most(self.n_jobs)

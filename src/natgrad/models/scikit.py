@@ -31,7 +31,6 @@ __all__ = [
     "TransformerMixin",
     "check_is_fitted",
     "join",
-    "join_if_loaded",
     "not_fitted",
 ]
 
@@ -99,12 +98,6 @@ def join() -> None:
             stand_in.__bases__ = (getattr(base, stand_in.__name__),)
         for cls in sorted(dict.fromkeys(existing), key=lambda cls: len(cls.__mro__)):
             super(cls, cls).__init_subclass__()  # set_output wraps `transform`, routing adds set_fit_request, …
-
-
-def join_if_loaded() -> None:
-    """`join`, if scikit-learn is loaded anyway: programs that use it see its classes from the beginning."""
-    if "sklearn.base" in sys.modules:
-        join()
 
 
 class _WhenImported(MetaPathFinder):

@@ -149,9 +149,9 @@ class UncertaintyMixin:
         >>> bool((low < model.means_).all() and (model.means_ < high).all())
         True
         """
-        from natgrad.models.threads import at_most
         from natgrad.posterior.drawing import draw_groups
         from natgrad.posterior.draws import Draws
+        from natgrad.threads import at_most
 
         self._check_fitted()
         keep = {name: data.pop(name) for name in CheckpointOptions.__annotations__ if name in data}

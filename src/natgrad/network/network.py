@@ -14,8 +14,7 @@ from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Resul
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.inference.unsettled import warn_if_ran_out
+from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
@@ -33,7 +32,6 @@ from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.components import moves_of
-from natgrad.network.start.improper import improper_nodes
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order
 from natgrad.network.start.restarts import find_start
@@ -315,7 +313,7 @@ class Network(SimulationMixin):
         if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
-        init = joined_init(init, self._plan)
+        init = joined_init(init, self._plan) if self._plan.members else init
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)
@@ -333,8 +331,10 @@ class Network(SimulationMixin):
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {} if n_init is None else {"n_init": n_init}
         about |= {} if moves is None else {"moves": moves}
-        moving = moves_of(problem, moves, settings.order)
-        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), settings.seed), {}))
+        moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
+        checkpointer = checkpointer_of(
+            keep, lambda: about, lambda: (state_table(shapes_of(problem), settings.seed), {})
+        )
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving),
             lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
@@ -343,7 +343,7 @@ class Network(SimulationMixin):
         )  # fmt: skip
         warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {chosen.words}"
-        if flat := improper_nodes(problem):
+        if flat := self._plan.improper:
             trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
         return Fit(problem, result, settings, self._continue)
 

@@ -72,7 +72,7 @@ def run_chains(
         Phase(problem, stepper=stepper, bound_every="never", why="Gibbs sampling"), start,
         limits=Limits(schedule.sweeps, 0.0, max_seconds, advice="make more draws"), seed=settings.seed,
         callbacks=as_callbacks(callbacks), verbose=verbose, trace=Trace(), model_at=draws_at,
-        checkpointer=checkpointer_of(keep or {}, about, lambda: (_table(start), {})),
+        checkpointer=checkpointer_of(keep or {}, lambda: about, lambda: (_table(start), {})),
     )  # fmt: skip
     if result.stop.diverged:
         reason = str(result.stop).split(": ", 1)[-1].split(". ")[0]

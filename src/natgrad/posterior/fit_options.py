@@ -17,7 +17,7 @@ from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.unsettled import warn_if_ran_out
+from natgrad.inference.trace import warn_if_ran_out
 from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.validation import whole_number
 
@@ -146,7 +146,7 @@ def run_settings(estimator: Any) -> dict[str, Any]:
 
 def checkpointer_of(
     keep: CheckpointOptions,
-    settings: Mapping[str, Any],
+    settings: Callable[[], Mapping[str, Any]],
     table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
 ) -> Checkpoints | None:
     """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
@@ -160,12 +160,12 @@ def checkpointer_of(
         if "every" in keep:
             raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
         return None
-    return Checkpoints(folder, keep.get("every", "60s"), resume, settings, None if table is None else table())
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), None if table is None else table())
 
 
 def refuse_checkpoint(keep: CheckpointOptions) -> None:
     """A stream cannot be read again from where a run stopped."""
-    if checkpointer_of(keep, {}) is not None:
+    if checkpointer_of(keep, dict) is not None:
         raise ValueError(
             "checkpoint= is not for streams, which cannot be read again: call partial_fit chunk by chunk, and save the model "
             "in between"

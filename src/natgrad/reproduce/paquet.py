@@ -24,8 +24,8 @@ from typing import NamedTuple
 from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Option
 from natgrad.models.factorization.scalar_problem import RatingsProblem
-from natgrad.models.threads import at_most
 from natgrad.reproduce.paquet_runs import N_FACTORS, Outcome, Setting, Shelf, Trial, compute, fingerprint, prior_bound
+from natgrad.threads import at_most
 
 __all__ = ["FULL", "QUICK", "Finding", "Findings", "Plan", "findings", "run_experiment"]
 

@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.data.mapped import Mapped
+from natgrad import threads
+from natgrad.data.origin import Mapped
 from natgrad.inference.executors.threads import (
     Broadcast,
     BroadcastArgument,
@@ -19,7 +20,6 @@ from natgrad.inference.executors.threads import (
     opened,
     place_shards,
 )
-from natgrad.kernels import small
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
@@ -59,7 +59,7 @@ class Elsewhere:
 @pytest.fixture
 def small_parts(monkeypatch):
     monkeypatch.setattr(
-        small, "MOST", 600.0
+        threads, "MOST", 600.0
     )  # of most of what is fitted here the whole is compiled, and parts are little
     monkeypatch.setattr(lda_problem, "PART", 300)
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)

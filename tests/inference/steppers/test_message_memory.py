@@ -12,8 +12,8 @@ import natgrad as ng
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.message_memory import KEY, _copied
-from natgrad.kernels._threads import at_most
 from natgrad.models.factorization import messages as rating_messages
+from natgrad.threads import at_most
 
 # What is remembered is in single precision: 6e-8 of each number, times what a solve makes of it.
 SINGLE = {"rtol": 1e-5, "atol": 1e-5}

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
 from natgrad.inference.trace import Reason
-from natgrad.kernels._threads import at_most
+from natgrad.threads import at_most
 
 
 def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 0.4) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr
 
 import natgrad as ng
-from natgrad.kernels import small
+from natgrad import threads
 from natgrad.kernels.factorization.draws import draw_rows, squared_errors
 from natgrad.models.factorization.drawn import DrawnPredictor
 from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
@@ -60,7 +60,7 @@ def test_conditionals_are_those_of_the_network_that_declares_the_model() -> None
 
 @pytest.mark.parametrize("most", [0, 10**9], ids=["compiled", "plain"])
 def test_rows_and_errors_are_what_they_are_defined_as(most: int, monkeypatch) -> None:
-    monkeypatch.setattr(small, "MOST", most)
+    monkeypatch.setattr(threads, "MOST", most)
     rng = np.random.default_rng(1)
     root = rng.normal(size=(6, 3, 3))
     precision = root @ np.swapaxes(root, 1, 2) + np.eye(3)

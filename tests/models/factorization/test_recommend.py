@@ -7,9 +7,9 @@ import scipy.sparse
 from reference.rating_blocks import naive_top
 
 import natgrad as ng
-from natgrad.kernels._threads import at_most
 from natgrad.kernels.factorization.top_items import top_items
 from natgrad.models.factorization.metrics import ranking_scores
+from natgrad.threads import at_most
 
 
 def made(seed: int = 0, n_users: int = 60, n_items: int = 40, noise: float = 0.3):

@@ -158,6 +158,25 @@ def test_counts_and_outliers_have_their_likelihoods(rng):
         quick(likelihood="poisson").fit(x, y - 5.0)
 
 
+def test_the_dispersion_of_counts_is_learned(rng, tmp_path):
+    x = rng.uniform(0, 6, (400, 1))
+    rate = np.exp(4.0 + np.sin(x[:, 0]))
+    counts = rng.poisson(rate * rng.gamma(2.0, 0.5, 400))  # α = 0.5
+    model = quick(likelihood="negative_binomial", max_steps=300).fit(x, counts)
+    assert 0.4 < model.dispersion_[0] < 0.62
+    assert np.mean(np.abs(model.predict(x) - rate) / rate) < 0.2
+    low, high = model.interval(x, 0.9)
+    assert 0.86 < np.mean((counts >= low) & (counts <= high)) < 0.95
+    poisson = quick(likelihood="poisson", max_steps=300).fit(x, counts)
+    assert model.log_predictive_density(x, counts).sum() > poisson.log_predictive_density(x, counts).sum() + 50.0
+    model.save(tmp_path / "counts")
+    again = ng.load(tmp_path / "counts")
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    assert again.dispersion_ == model.dispersion_
+    with pytest.raises(AttributeError, match="no dispersion"):
+        poisson.dispersion_  # noqa: B018
+
+
 def test_two_classes_and_three(rng):
     x = rng.normal(size=(150, 2))
     two = ng.SparseGPClassifier(n_inducing=15, batch_size=64, max_steps=60).fit(x, np.where(x[:, 0] > 0, "b", "a"))

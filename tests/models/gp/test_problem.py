@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
@@ -14,7 +15,7 @@ import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.steppers.groups import ExactPass, GroupStepper
-from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Poisson, StudentT
+from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Learned, Settings, adam_step, compiled
 
@@ -121,7 +122,7 @@ def test_batches_add_up_and_average_to_the_whole(rng):
 
 
 def outputs_for(likelihood, y):
-    if isinstance(likelihood, Poisson):
+    if isinstance(likelihood, (Poisson, NegativeBinomial)):
         return np.round(np.exp(y))
     return np.sign(y) if isinstance(likelihood, Bernoulli) else y
 
@@ -138,7 +139,7 @@ KERNELS = [
     cov.RBF(1.2, 0.8) * cov.Periodic(1.0, 1.0, 2.0) + cov.Linear(0.2),
 ]
 CASES = [(kernel, Gaussian()) for kernel in KERNELS]
-CASES += [(KERNELS[0], likelihood) for likelihood in (StudentT(), Poisson(), Bernoulli())]
+CASES += [(KERNELS[0], likelihood) for likelihood in (StudentT(), Poisson(), Bernoulli(), NegativeBinomial())]
 # Each compiles a program: a sum of products and one that is not Gaussian stand for the others.
 CASES = [case if n in (8, 10) else pytest.param(*case, marks=pytest.mark.slow) for n, case in enumerate(CASES)]
 
@@ -172,7 +173,9 @@ def test_gradients_are_finite_differences(kernel, likelihood, rng):
     np.testing.assert_allclose(slopes, differences, atol=2e-6 * np.abs(slopes).max() + 1e-7)
 
 
-@pytest.mark.parametrize("likelihood", [Gaussian(), StudentT(), Poisson(), Bernoulli()], ids=lambda v: v.name)
+@pytest.mark.parametrize(
+    "likelihood", [Gaussian(), StudentT(), Poisson(), Bernoulli(), NegativeBinomial()], ids=lambda v: v.name
+)
 def test_a_likelihood_keeps_its_own_laws(likelihood, rng):
     """Slopes are derivatives of the value, densities integrate to one, quantiles invert the distribution of samples."""
     mean, var, psi = rng.normal(size=4), np.array([0.01, 0.1, 0.5, 1.0]), likelihood.start(0.3)
@@ -189,13 +192,28 @@ def test_a_likelihood_keeps_its_own_laws(likelihood, rng):
         low, high = (likelihood.quantile(psi, level, mean, var) for level in (0.05, 0.95))
         inside = np.mean((drawn >= low[:, None]) & (drawn <= high[:, None]), axis=1)
         assert (inside > 0.885).all()
-        assert likelihood.name == "poisson" or (inside < 0.915).all()
+        assert isinstance(likelihood, (Poisson, NegativeBinomial)) or (inside < 0.915).all()
         np.testing.assert_allclose(drawn.mean(1), likelihood.predict(psi, mean, var)[0], rtol=0.05, atol=0.05)
+
+
+def test_a_negative_binomial_is_that_of_scipy_and_ends_as_a_poisson():
+    y, f = np.array([0.0, 1.0, 7.0, 40.0]), np.array([-1.0, 0.3, 2.0, 3.5])
+    likelihood = NegativeBinomial()
+    psi = likelihood.start(0.4)
+    r = 1.0 / likelihood.variance(psi)
+    law = scipy.stats.nbinom(r, r / (r + np.exp(f)))
+    np.testing.assert_allclose(likelihood.log_density(psi, y, f), law.logpmf(y), rtol=1e-10)
+    np.testing.assert_allclose(likelihood.cdf(psi, y, f), law.cdf(y), rtol=1e-10)
+    along = likelihood.derivatives(psi, y, f)[3]
+    ends = (likelihood.log_density(psi + step, y, f) for step in (1e-5, -1e-5))
+    np.testing.assert_allclose(along, np.subtract(*ends) / 2e-5, rtol=1e-6, atol=1e-8)
+    # α is at least 1e-6: 40²/2 of that apart.
+    np.testing.assert_allclose(likelihood.log_density(-60.0, y, f), Poisson().log_density(0.0, y, f), atol=1e-3)
 
 
 def test_step_of_other_likelihoods_never_lowers_its_batchs_bound(rng):
     x, y = sines(40)
-    for likelihood in (StudentT(), Poisson(), Bernoulli()):
+    for likelihood in (StudentT(), Poisson(), Bernoulli(), NegativeBinomial()):
         problem, state = begun(x, outputs_for(likelihood, y), x[::5], None, likelihood, noise=0.01)
         stepper = stepper_of(problem, 10, ng.Constant(1.0))
         for _ in range(10):

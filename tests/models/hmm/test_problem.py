@@ -10,8 +10,11 @@ from natgrad import families as nf
 from natgrad.data.sequences import Sequences, as_ends
 from natgrad.models.hmm.emissions import Bernoullis, Categories, FullGaussians, IndependentGaussians, Poissons
 from natgrad.models.hmm.forward_backward import count, weights_of, whole_sequences
-from natgrad.models.hmm.problem import HMMModel, SequenceProblem, SubchainProblem, Subchains, stationary
+from natgrad.models.hmm.parts import Subchains
+from natgrad.models.hmm.priors import stationary
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.models.hmm.start import sums_of
+from natgrad.models.hmm.subchains import SubchainProblem
 
 LENGTHS = [12, 8, 20]
 SWEEPS = 6

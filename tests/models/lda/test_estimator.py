@@ -45,7 +45,7 @@ def fitted():
     ids=str,
 )
 def test_topics_of_a_generated_corpus_are_recovered(options):
-    drawn = draw_documents(3000, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
+    drawn = draw_documents(1500, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
     # Topic models have local optima; of three starts the one with the best bound, as anyone would do.
     models = [
         ng.LDA(5, doc_prior=0.1, topic_prior=0.1, seed=seed, tol=1e-5, **options).fit(drawn.counts) for seed in range(3)
@@ -307,3 +307,21 @@ def test_what_has_converged_has_nothing_left_that_exact_sweeps_would_gain():
     problem = model._response_problem(table)
     after, _ = swept(problem, model._state)
     assert problem.bound(after) <= model.elbo_ + model.tol * table.sum()
+
+
+def test_texts_in_any_container_are_cut_into_the_same_words() -> None:
+    """Strings of NumPy went another way, on which Chinese and Japanese stayed in one piece."""
+    pd = pytest.importorskip("pandas")
+    texts = ["The quick brown fox", "机器学习模型很有用", "ニューラルネットワーク", "fox and model"] * 5
+    first = ng.LDA(2, max_passes=2, tol=0, n_jobs=1).fit(texts)
+    assert "学习" in first.vocabulary_
+    for form in (tuple(texts), np.array(texts), pd.Series(texts)):
+        other = ng.LDA(2, max_passes=2, tol=0, n_jobs=1).fit(form)
+        assert other.vocabulary_.tolist() == first.vocabulary_.tolist()
+        assert np.array_equal(other.components_, first.components_)
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), 3])
+def test_a_document_that_is_no_text_among_texts_is_named(gap) -> None:
+    with pytest.raises(TypeError, match=r"X\[1\] is .*, and other documents are texts: give '' for one without words"):
+        ng.LDA(2).fit(["apple pear", gap, "plum"])

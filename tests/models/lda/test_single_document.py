@@ -9,7 +9,7 @@ import scipy.sparse as sparse
 from reference.lda import draw_documents
 
 import natgrad as ng
-from natgrad.kernels import small
+from natgrad import threads
 from natgrad.models.lda.queries import FINE_TOL
 
 WORDS = [f"word{v}" for v in range(60)]
@@ -33,7 +33,7 @@ def test_every_form_gives_the_row_of_transform(options, monkeypatch):
     model = fitted(**options)
     X = draw_documents(20, 60, 5, 60, seed=4).counts
     little = model.transform(X)
-    monkeypatch.setattr(small, "MOST", -1.0)  # the same compiled loops, and not NumPy's for few documents
+    monkeypatch.setattr(threads, "MOST", -1.0)  # the same compiled loops, and not NumPy's for few documents
     wanted = model.transform(X)
     if "dtype" in options:  # in double precision, round by round the same
         np.testing.assert_allclose(little, wanted, rtol=1e-12)
@@ -55,7 +55,7 @@ def test_a_document_without_known_words_has_the_prior():
 
 
 def test_it_follows_the_model(monkeypatch):
-    monkeypatch.setattr(small, "MOST", -1.0)
+    monkeypatch.setattr(threads, "MOST", -1.0)
     model = ng.LDA(4, seed=0).partial_fit(["plum pear fig", "fig plum"] * 5)
     before = model.infer("bolt fig")
     model.partial_fit(["nut bolt plum", "bolt nut"] * 5, vocabulary=["bolt", "nut", "plum"])

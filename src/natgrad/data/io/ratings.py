@@ -27,8 +27,7 @@ from natgrad.data.io.file_errors import chunks_with_file_errors, raises_file_err
 from natgrad.data.io.parquet import ParquetTable, as_arrays
 from natgrad.data.io.tables import is_parquet, records, separator_in
 from natgrad.data.io.text import number_in, open_text
-from natgrad.data.mapped import check_file
-from natgrad.data.origin import Origin, origin_of
+from natgrad.data.origin import Origin, check_file, origin_of
 from natgrad.data.rating_columns import looks_like_header, rating_columns
 from natgrad.data.ratings import Ratings, RatingsRows, first_repeated, sorted_run
 from natgrad.data.stream import prefetch

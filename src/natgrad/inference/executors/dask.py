@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
-from natgrad.blas import ONE_BLAS_THREAD
-from natgrad.data.mapped import FileIdentity, file_identity
+from natgrad.data.origin import FileIdentity, file_identity
 from natgrad.inference.executors.threads import Broadcast, BroadcastArgument, Call, ShardSpec
+from natgrad.threads import ONE_BLAS_THREAD
 
 if TYPE_CHECKING:
     from natgrad.inference.executors.threads import Dask
@@ -204,7 +204,7 @@ def _losses() -> tuple[type[Exception], ...]:
 
 def _apply(function: Callable[..., Any], shard: Any, own: Any, places: list[int], *common: Any) -> Any:
     """On a worker: one thread for a task, and one for the matrices in it."""
-    from natgrad.kernels._threads import at_most
+    from natgrad.threads import at_most
 
     _prepare()
     arguments = list(own)

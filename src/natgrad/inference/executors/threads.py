@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
-from natgrad.data.mapped import FileIdentity, Mapped
+from natgrad.data.origin import FileIdentity, Mapped
 
 __all__ = [
     "Broadcast",

@@ -23,9 +23,7 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import Block, EdgeProblem, State, SweepResult
 from natgrad.inference.rotation import Rotation, apply_rotation, rotate_pair
-from natgrad.inference.steppers.checked import rose
-from natgrad.inference.steppers.sampled import NothingToFinish
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 
 __all__ = ["AcceleratedStepper", "History"]
 
@@ -79,10 +77,10 @@ class AcceleratedStepper(NothingToFinish):
         start = None if here is None or here.rest > 0 else self._extrapolated(rotated, here)
         last = -math.inf if past is None else past.bound
         results = [self._sweep(rotated if start is None else start)]
-        if start is not None and not rose(results[-1], last):
+        if start is not None and not results[-1].rose(last):
             results, start = [*results, self._sweep(rotated)], None
             here = self._failed(here)
-        if rotated is not state and past is not None and not rose(results[-1], last):
+        if rotated is not state and past is not None and not results[-1].rose(last):
             results, rotated = [*results, self._sweep(state)], state
             here = past._replace(age=-1, before=None, use_rotation=False)
         result = results[-1]

@@ -8,7 +8,6 @@ is restored, swept exactly (which cannot lower the bound), and from then on the 
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +17,13 @@ from natgrad.inference.rotation import rotated
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import StepInfo
 
-__all__ = ["SafeguardedStepper", "Snapshot", "higher", "live", "next_check", "rose"]
+__all__ = ["SafeguardedStepper", "Snapshot", "higher", "live", "next_check"]
 
 KEY, LIVE = "safeguard", "live"
 # Checks after these numbers of passes, then every so many more.
 FIRST_CHECKS, CHECK_EVERY = (0.25, 1.0, 2.0, 4.0), 4.0
-# A bound that is lower by this part of its size fell by rounding; by this one, by the noise of sampled steps.
-ROUNDING, NOISE = 1e-12, 0.01
+# A bound that is lower by this part of its size fell by the noise of sampled steps.
+NOISE = 0.01
 
 
 class Snapshot(NamedTuple):
@@ -93,7 +92,7 @@ class SafeguardedStepper:
             result = self.problem.sweep_jointly(state, self.order)
             if state is back:
                 damping /= 2
-            if state is back or rose(result, last.bound):
+            if state is back or result.rose(last.bound):
                 break
             last = last._replace(use_rotation=last.use_rotation and not is_rotated)
         checks = last.checks + (new is not None)
@@ -116,12 +115,6 @@ def live(state: State) -> State:
         return state
     lam, mu = state.memory[LIVE]
     return state._replace(lam=lam, mu=mu, memory={key: part for key, part in state.memory.items() if key != LIVE})
-
-
-def rose(result: SweepResult, last: float) -> bool:
-    """Whether a sweep is valid and its bound not below the last one, but for rounding."""
-    valid = all(bool(info.valid) for info in result.info.values())
-    return valid and math.isfinite(result.bound) and result.bound >= last - ROUNDING * abs(last)
 
 
 class Damped:

@@ -14,22 +14,14 @@ import numpy.typing as npt
 from natgrad.inference.methods import Children, GlobalBatch
 from natgrad.inference.problem import Block, BlockInfo, EdgeProblem, Sampled, State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 from natgrad.random import draw_rows, generator
 
-__all__ = ["BlockUpdates", "ChildrenStepper", "GlobalBatchStepper", "NothingToFinish", "step_parts"]
+__all__ = ["BlockUpdates", "ChildrenStepper", "GlobalBatchStepper", "step_parts"]
 
 Array = Any
 Stats = tuple[Array, ...]
 Ints = npt.NDArray[np.int64]
-
-
-class NothingToFinish:
-    """A stepper whose states are complete after every step."""
-
-    def finish(self, state: State) -> State:
-        """The state itself."""
-        return state
 
 
 class BlockUpdates:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from natgrad.inference.problem import BlockInfo, State
 
-__all__ = ["StepInfo", "Stepper", "all_valid"]
+__all__ = ["NothingToFinish", "StepInfo", "Stepper", "all_valid"]
 
 
 class StepInfo(NamedTuple):
@@ -47,6 +47,14 @@ class Stepper(Protocol):
     def finish(self, state: State) -> State:
         """The state as a user sees it, after the last step of a run."""
         ...
+
+
+class NothingToFinish:
+    """A stepper whose states are complete after every step."""
+
+    def finish(self, state: State) -> State:
+        """The state itself."""
+        return state
 
 
 def all_valid(info: StepInfo) -> bool:

@@ -12,48 +12,18 @@ shared, and what is summed over rows is handed back row by row: results do not d
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from natgrad.kernels._njit import of_pieces, parallel_kernel, serial_kernel
-from natgrad.kernels.small import is_little
 
 __all__ = [
-    "count_rows",
     "expected_errors",
     "full_target",
-    "group_rows",
     "sampled_target",
     "solve",
     "sweep_side",
     "sweep_side_jointly",
 ]
-
-
-def group_rows(keys: Any, start: Any, place: Any) -> None:
-    """A stable counting sort: ``place`` lists the positions of key 0, of key 1, … in order; ``start`` where each begins."""
-    if is_little(keys.size):
-        place[:] = np.argsort(keys, kind="stable")
-        start[0] = 0
-        np.cumsum(np.bincount(keys, minlength=len(start) - 1), out=start[1:])
-    else:
-        count_rows(keys, start, place)
-
-
-@serial_kernel
-def count_rows(keys, start, place):
-    """`group_rows` for many keys."""
-    start[:] = 0
-    for n in range(keys.shape[0]):
-        start[keys[n] + 1] += 1
-    for row in range(start.shape[0] - 1):
-        start[row + 1] += start[row]
-    free = start.copy()
-    for n in range(keys.shape[0]):
-        row = keys[n]
-        place[free[row]] = n
-        free[row] += 1
 
 
 @parallel_kernel(of_pieces)

@@ -12,7 +12,7 @@ import numpy as np
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import FLOOR, TINY
 
-__all__ = ["best_path", "filter_rows", "log_weights", "run_windows", "work_of"]
+__all__ = ["best_path", "filter_rows", "log_weights", "run_windows", "statistics", "work_of"]
 
 
 def work_of(n_times: int, n_states: int) -> float:
@@ -29,7 +29,7 @@ def run_windows(
     begin, length, spans = begin[first:last], length[first:last], spans[first:last]
     steps = np.arange(int(length.max()))[:, None]
     places = np.minimum(begin + steps, begin + length - 1)  # [t, w]
-    statistics, logs = log_weights(kind, codes, table, values, weights, labels, places)
+    seen, logs = log_weights(kind, codes, table, values, weights, labels, places)
     shift = logs.max(2)
     emitted = np.exp(logs - np.where(np.isfinite(shift), shift, 0.0)[:, :, None])
     alpha, scale = _forward(before[first:last], transition, logs, emitted, shift)
@@ -44,7 +44,7 @@ def run_windows(
     if kind == TABLE:
         np.add.at(out_sums, codes[places].ravel(), q.reshape(flat))
     else:
-        out_sums += statistics.reshape(-1, statistics.shape[2]).T @ q.reshape(flat)
+        out_sums += seen.reshape(-1, seen.shape[2]).T @ q.reshape(flat)
     if len(out_states):
         out_states[places[counted] - offset] = q[counted]
     heads = spans[:, 3] > 0
@@ -54,17 +54,17 @@ def run_windows(
 def log_weights(kind: int, codes: Any, table: Any, values: Any, weights: Any, labels: Any, places: Any) -> Any:
     """Statistics [t, w, F] (none of codes) and log b [t, w, K]; −∞ for states that a label rules out."""
     if kind == TABLE:
-        statistics, logs = None, table[codes[places]]
+        seen, logs = None, table[codes[places]]
     else:
-        statistics = _statistics(kind, np.asarray(values)[places])
-        logs = statistics @ weights.T
+        seen = statistics(kind, np.asarray(values)[places])
+        logs = seen @ weights.T
     if len(labels):
         known = labels[places][:, :, None]
         logs = np.where((known < 0) | (known == np.arange(logs.shape[2])), logs, -np.inf)
-    return statistics, logs
+    return seen, logs
 
 
-def _statistics(kind: int, raw: Any) -> Any:
+def statistics(kind: int, raw: Any) -> Any:
     """(1, y, y²) of each column, or (1, y_d, y_d y_e for d ≤ e) of rows [..., D]; zeros where they are missing."""
     if kind == BY_COLUMN:
         seen = raw == raw

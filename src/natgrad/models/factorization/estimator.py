@@ -329,7 +329,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         options: FitOptions | None = None,
         **limits: Any,
     ) -> None:
-        from natgrad.models.threads import at_most
+        from natgrad.threads import at_most
 
         method, seed = checked_method(self.method), int(self.seed)
         every, subject = checked_every(self.bound_every), Subject(kind, ratings)

@@ -11,7 +11,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.problem import State
 from natgrad.kernels.factorization.messages import read_edges, rebuild_rows
 from natgrad.models.factorization.sides import OTHER
-from natgrad.models.threads import at_most
+from natgrad.threads import at_most
 
 __all__ = ["RatingMessages"]
 

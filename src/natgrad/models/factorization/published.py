@@ -90,8 +90,7 @@ class PublishedFactors:
         self._predictor: Any = kind.predictor(result.state, ratings)
         self.levels_ = (kind.saved().get("learned") or {}).get("levels")
         self._kept_draws = None
-        if hasattr(self, "draws_"):
-            del self.draws_
+        vars(self).pop("draws_", None)
         self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
         self.n_factors_: int = 0
         if not kind.sides:

@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
-from natgrad.kernels._threads import Shared
 from natgrad.kernels.factorization import blocks as kernels
 from natgrad.kernels.factorization import plain
 from natgrad.kernels.factorization.gather import gather_rows, pack, unpack
 from natgrad.kernels.factorization.pairs import linear_forms, moments_of_columns, moments_of_rows
-from natgrad.kernels.small import is_little
-from natgrad.models.threads import at_most
+from natgrad.threads import Shared, at_most, is_little
 
 __all__ = [
     "OTHER",

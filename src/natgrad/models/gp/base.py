@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.covariance import RBF, Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
@@ -33,6 +32,7 @@ from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options
 from natgrad.random import Stream, generator
 from natgrad.renamed import OldName
+from natgrad.threads import ONE_BLAS_THREAD
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:

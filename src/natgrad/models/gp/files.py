@@ -51,7 +51,7 @@ SETTINGS: dict[str, Any] = {
 }
 # Of a regressor alone.
 REGRESSOR: dict[str, Any] = {
-    "likelihood": "'gaussian' | 'student_t' | 'poisson'",
+    "likelihood": "'gaussian' | 'student_t' | 'poisson' | 'negative_binomial'",
     "learn_noise": "flag",
     "noise_variance": "real in (0, 1e100]",
     "df": "positive",

@@ -4,7 +4,7 @@
 
 Expectations without a closed form are Gauss–Hermite sums, and slope and spread are the derivatives of these sums; the
 curvature is twice the spread up to the error of the sums, and less noisy. Bernoulli has the probit link, p(y = 1) = Φ(f);
-Poisson the rate exp(f).
+Poisson and the negative binomial have the mean exp(f).
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ import numpy.typing as npt
 from natgrad import special as sp
 from natgrad.families._ops import logsumexp
 
-__all__ = ["Bernoulli", "Expected", "Gaussian", "Likelihood", "Poisson", "StudentT", "is_function", "likelihood_named"]
+__all__ = [
+    "Bernoulli",
+    "Expected",
+    "Gaussian",
+    "Likelihood",
+    "NegativeBinomial",
+    "Poisson",
+    "Scaled",
+    "StudentT",
+    "is_function",
+    "likelihood_named",
+]
 
 Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -107,19 +118,26 @@ class Likelihood(abc.ABC):
         return
 
 
-@final
-class Gaussian(Likelihood):
-    """y ~ N(f, σ²)."""
+class Scaled(Likelihood):
+    """With a positive number of its own, σ² or a dispersion, that is learned; abstract."""
 
-    name, conjugate, has_parameter, standardised = "gaussian", True, True, True
+    has_parameter = True
+    parameter = "noise variance"
 
     def variance(self, psi: float) -> float:
-        """σ²."""
+        """The number at ψ."""
         return LEAST + float(np.exp(psi))
 
     def start(self, variance: float) -> float:
-        """log(σ² − least)."""
+        """log(number − least)."""
         return float(np.log(max(variance - LEAST, LEAST)))
+
+
+@final
+class Gaussian(Scaled):
+    """y ~ N(f, σ²)."""
+
+    name, conjugate, standardised = "gaussian", True, True
 
     def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
         """In closed form."""
@@ -180,21 +198,13 @@ class _Quadrature(Likelihood):
 
 
 @final
-class StudentT(_Quadrature):
+class StudentT(Scaled, _Quadrature):
     """y = f + σ t with t of ``df`` degrees of freedom: outliers bend the fit less."""
 
-    name, has_parameter, standardised = "student_t", True, True
+    name, standardised = "student_t", True
 
     def __init__(self, df: float = 4.0) -> None:
         self.df = df
-
-    def variance(self, psi: float) -> float:
-        """σ²."""
-        return LEAST + float(np.exp(psi))
-
-    def start(self, variance: float) -> float:
-        """Of the scale σ²."""
-        return float(np.log(max(variance - LEAST, LEAST)))
 
     def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Of −(ν + 1)/2 log(1 + (y − f)²/(ν σ²)) − log σ + const."""
@@ -259,14 +269,74 @@ class Poisson(Likelihood):
 
     def offset(self, y: Floats) -> float:
         """Log of the mean count."""
-        return float(np.log(max(float(np.mean(y)), 1e-3)))
+        return _log_mean(y)
 
     def check(self, y: Floats, what: str) -> None:
         """Whole numbers ≥ 0."""
-        bad = np.argwhere((y < 0) | (y != np.round(y)))
-        if len(bad):
-            place = tuple(int(i) for i in bad[0])
-            raise ValueError(f"{what}{list(place)} = {y[place]:g}: likelihood='poisson' needs whole numbers ≥ 0")
+        _check_counts(y, what, self.name)
+
+
+@final
+class NegativeBinomial(Scaled, _Quadrature):
+    """Counts with mean μ = exp(f) and variance μ + α μ²; ψ is that of the dispersion α = 1/r, and α → 0 is Poisson."""
+
+    name, parameter = "negative_binomial", "dispersion"
+
+    def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """With p = μ/(r + μ): y − (y + r) p, −(y + r) p (1 − p), and dr/dψ = −r² exp(ψ) times the slope in r."""
+        r = 1.0 / self.variance(psi)
+        p = sp.expit(f - np.log(r))
+        log_rest = sp.log_expit(np.log(r) - f)
+        in_r = sp.digamma(y + r) - sp.digamma(r) + log_rest + 1.0 - (y + r) / r * (1.0 - p)
+        along = -(r**2) * np.exp(psi) * in_r
+        return self.log_density(psi, y, f), y - (y + r) * p, -(y + r) * p * (1.0 - p), along
+
+    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Log Γ(y + r) − log Γ(r) − log y! + r log(1 − p) + y log p."""
+        r = 1.0 / self.variance(psi)
+        counted = sp.gammaln(y + r) - sp.gammaln(r) - sp.gammaln(y + 1.0)
+        return np.asarray(counted + r * sp.log_expit(np.log(r) - f) + y * sp.log_expit(f - np.log(r)))
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(count ≤ y): a regularised incomplete beta function."""
+        r = 1.0 / self.variance(psi)
+        below = sp.betainc(r, np.floor(np.maximum(y, 0.0)) + 1.0, sp.expit(np.log(r) - f))
+        return np.asarray(np.where(y < 0, 0.0, below))
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """The smallest count with at least this probability below or at it."""
+        return np.maximum(np.ceil(super().quantile(psi, level, mean, var) - 1e-9), 0.0)
+
+    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        """E[μ] = exp(m + v/2), and E[μ] + (1 + α) E[μ²] − E[μ]²."""
+        rate = np.exp(np.minimum(mean + 0.5 * var, MOST_LOG_RATE))
+        more = (1.0 + self.variance(psi)) * np.exp(np.minimum(var, MOST_LOG_RATE)) - 1.0
+        return rate, rate + rate**2 * more
+
+    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
+        """Counts of a rate that is itself drawn; one above 10⁸ is taken as that."""
+        spread = self.variance(psi)
+        rate = np.exp(np.minimum(f, np.log(1e8))) * rng.gamma(1.0 / spread, spread, f.shape)
+        return rng.poisson(np.minimum(rate, 1e8)).astype(np.float64)
+
+    def offset(self, y: Floats) -> float:
+        """Log of the mean count."""
+        return _log_mean(y)
+
+    def check(self, y: Floats, what: str) -> None:
+        """Whole numbers ≥ 0."""
+        _check_counts(y, what, self.name)
+
+
+def _log_mean(y: Floats) -> float:
+    return float(np.log(max(float(np.mean(y)), 1e-3)))
+
+
+def _check_counts(y: Floats, what: str, name: str) -> None:
+    bad = np.argwhere((y < 0) | (y != np.round(y)))
+    if len(bad):
+        place = tuple(int(i) for i in bad[0])
+        raise ValueError(f"{what}{list(place)} = {y[place]:g}: likelihood={name!r} needs whole numbers ≥ 0")
 
 
 @final
@@ -315,7 +385,7 @@ def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:
     """The likelihood of a regressor."""
     if isinstance(name, Likelihood):
         return name
-    known: dict[str, Likelihood] = {"gaussian": Gaussian(), "student_t": StudentT(df), "poisson": Poisson()}
+    known: dict[str, Likelihood] = {of.name: of for of in (Gaussian(), StudentT(df), Poisson(), NegativeBinomial())}
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f'likelihood must be "gaussian", "student_t" or "poisson", got {name!r}')
+        raise ValueError(f'likelihood must be "gaussian", "student_t", "poisson" or "negative_binomial", got {name!r}')
     return known[name]

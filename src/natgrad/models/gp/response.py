@@ -16,7 +16,6 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.errors import NotAtMaximum, NotConverged
 from natgrad.families._family import tails
 from natgrad.inference.problem import GroupResult, State
@@ -25,6 +24,7 @@ from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
 from natgrad.special import ndtri
+from natgrad.threads import ONE_BLAS_THREAD
 
 __all__ = ["HyperFactor", "HyperResponse", "hyper_response"]
 

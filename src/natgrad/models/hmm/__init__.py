@@ -1,1 +1,41 @@
-"""Hidden Markov models."""
+"""Hidden Markov models: `HMM`, and the kinds of its emissions and durations. Models of one kind are at the top of natgrad.
+
+Each name is imported when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.durations import Explicit, NegativeBinomial
+    from natgrad.models.hmm.general import HMM
+    from natgrad.models.hmm.kinds import Autoregressive, Bernoulli, Categorical, Gaussian, Mixture, Poisson, StudentT
+
+__all__ = [
+    "HMM",
+    "Autoregressive",
+    "Bernoulli",
+    "Categorical",
+    "Explicit",
+    "Gaussian",
+    "Mixture",
+    "NegativeBinomial",
+    "Poisson",
+    "StudentT",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """A kind of emission or of durations, or the model."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "HMM":
+        from natgrad.models.registry import model_class
+
+        return model_class(name)
+    home = "durations" if name in ("Explicit", "NegativeBinomial") else "kinds"
+    return getattr(import_module(f"natgrad.models.hmm.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

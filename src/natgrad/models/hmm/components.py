@@ -14,10 +14,10 @@ from natgrad.inference.group_components import GroupComponents, settled
 from natgrad.inference.moves import Birth
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
-from natgrad.models.hmm.emissions import reordered, state_axes
 from natgrad.models.hmm.forward_backward import count, whole_sequences
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.models.hmm.start import rows_at, sliced, sums_of
+from natgrad.models.hmm.tracks import Tracks, parts_of, reordered
 from natgrad.random import Stream, generator
 
 __all__ = ["HMMComponents", "found_states"]
@@ -40,7 +40,8 @@ class HMMComponents(GroupComponents):
     problem: SequenceProblem
 
     def __init__(self, problem: SequenceProblem) -> None:
-        axes = {"initial": ((0,),), "transition": ((0, 1),), "emission": state_axes(problem.model.emission)}
+        emitted = {name: part.axes for name, part in problem.emitted.items()}
+        axes = {"initial": ((0,),), "transition": ((0, 1),), **emitted}
         super().__init__(problem, "state", problem.model.n_states, axes)
         self._last: tuple[State, tuple[SequenceProblem, Floats, Floats, float]] | None = None
 
@@ -76,7 +77,8 @@ class HMMComponents(GroupComponents):
             return None
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
         gain = (best[0] - base) / factor if best[0] > base else float("nan")
-        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]))
+        bound = best[0] if part.data is whole.data else float("nan")
+        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]), bound)
 
     def _looked_at(self, state: State, rng: np.random.Generator) -> tuple[SequenceProblem, Floats, Floats, float]:
         """A slice of the data, q(x_t) and rows of its times, and its bound without a split.
@@ -89,7 +91,12 @@ class HMMComponents(GroupComponents):
         data = sliced(whole.data, rng)
         part = SequenceProblem(data, whole.model, n_jobs=whole.n_jobs, truncated=True)
         here = part.at(scaled_natural(part, state, data.n_times / whole.data.n_times), state.t)
-        looked_at = part, _marginals(part, here), rows_at(data), settled(part, here, SWEEPS, LITTLE)[0]
+        looked_at = (
+            part,
+            _marginals(part, here),
+            rows_at(data, whole.model.emission),
+            settled(part, here, SWEEPS, LITTLE)[0],
+        )
         self._last = (state, looked_at) if data is whole.data else None
         return looked_at
 
@@ -133,11 +140,15 @@ def found_states(model: HMMModel, state: State) -> tuple[HMMModel, State]:
     held = components.held(state)
     order = np.argsort(-held, kind="stable")
     order = order[components.active(state)[order]]
-    emission: Any = type(model.emission)
-    own = emission(**{**model.emission.arguments, "n_states": len(order)})
+    emission: Any = model.emission
+    if isinstance(emission, Tracks):
+        own: Any = emission.with_states(len(order))
+    else:
+        own = type(emission)(**{**emission.arguments, "n_states": len(order)})
     lam = dict(state.lam)
     lam["initial"] = (state.lam["initial"][0][order],)
     lam["transition"] = (state.lam["transition"][0][np.ix_(order, order)],)
-    lam["emission"] = reordered(model.emission, state.lam["emission"], order)
+    for name, part in parts_of(emission).items():
+        lam[name] = reordered(part, state.lam[name], order)
     fewer = HMMModel(model.initial[order], model.transition[np.ix_(order, order)], own)
     return fewer, SequenceProblem(nothing, fewer).at(lam, state.t)

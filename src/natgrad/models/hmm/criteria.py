@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.models.hmm.parameters import n_free, named_parameters
 from natgrad.models.hmm.priors import FORBIDDEN
+from natgrad.models.hmm.tracks import own_of
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["HMMCriteria"]
 
 Array = npt.NDArray[Any]
-# Which attribute holds the parameters of each emission, and their free numbers less than elements (shares sum to one).
-NAMED = (("emissionprob_", "probabilities", True), ("rates_", "rates", False), ("probs_", "probabilities", False))
-
 CHAIN = (("initial", "startprob_"), ("transition", "transmat_"))
 
 
@@ -42,21 +41,18 @@ class HMMCriteria:
         """Free numbers of the model: probabilities that may move, and parameters of the emissions."""
         self._check_fitted()
         of_chain = sum(int(_open(self._model_, part, getattr(self, name))) for part, name in CHAIN)
-        for attribute, _, simplex in NAMED:
-            if (values := getattr(self, attribute, None)) is not None:
-                return of_chain + int(values.size) - (len(values) if simplex else 0)
-        means, spread = np.asarray(self.means_), np.asarray(self.covars_)  # type: ignore[attr-defined]
-        matrices: bool = (
-            spread.ndim >= 2 and spread.shape[-1] == spread.shape[-2] == means.shape[1] and self._has_matrices
-        )
-        if matrices:
-            d = int(means.shape[1])
-            return of_chain + int(means.size) + (int(spread.size) // d**2) * d * (d + 1) // 2
-        return of_chain + int(means.size) + int(spread.size)
+        emission, chain = self._model_.emission, self._model_.chain
+        of_chain += 0 if chain is None else chain.n_states * chain.durations.n_free
+        return of_chain + n_free(emission, own_of(emission, self._state.lam))
 
     @property
-    def _has_matrices(self) -> bool:
-        return getattr(self, "covariance", "full") in ("full", "tied")
+    def mean_durations_(self) -> Array:
+        """How long each state lasts, expected at the mean of q [K]: 1 / (1 − A_kk), or what ``durations`` says."""
+        self._check_fitted()
+        if self._model_.chain is not None:
+            return np.asarray(self._model_.chain.durations.mean(self._state.lam["duration"]))
+        stay = np.clip(np.diagonal(self.transmat_), 0.0, 1.0 - 1e-12)
+        return np.asarray(1.0 / (1.0 - stay))
 
     def aic(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Akaike's information criterion of data, −2 log p(X) + 2 parameters, at the mean of q; lower is better.
@@ -109,10 +105,11 @@ class HMMCriteria:
         rng = np.random.default_rng(whole_number(seed, "seed", least=0))
         return drawn_paths(problem, problem.at_point(self._state), rng, whole_number(n, "n"))
 
-    def emission_parameters(self) -> dict[str, Array]:
+    def emission_parameters(self) -> dict[str, Any]:
         """What each state emits, by name: "means" and "covariances" [K, …], "probabilities" or "rates", expectations under q.
 
-        ``posterior_["emission"]`` has the same in one array, as the engine needs it.
+        Of several tracks such a dict of each; of mixtures [K, m, …], and their "weights" [K, m]. ``posterior_["emission"]`` has
+        the same in one array, as the engine needs it.
 
         Examples
         --------
@@ -122,10 +119,8 @@ class HMMCriteria:
         {'rates': (2, 1)}
         """
         self._check_fitted()
-        for attribute, name, _ in NAMED:
-            if (values := getattr(self, attribute, None)) is not None:
-                return {name: np.asarray(values)}
-        return {"means": np.asarray(self.means_), "covariances": np.asarray(self.covars_)}  # type: ignore[attr-defined]
+        emission = self._model_.emission
+        return named_parameters(emission, own_of(emission, self._state.lam))
 
 
 def _open(model: Any, part: str, values: Array) -> int:

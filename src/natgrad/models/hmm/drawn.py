@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.hmm.live import walk
+from natgrad.models.hmm.priors import walk
+from natgrad.models.hmm.tracks import own_of
 from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 
 if TYPE_CHECKING:
     from natgrad.data.sequences import Sequences
-    from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
     from natgrad.posterior.draws import DrawnFactor
 
@@ -31,7 +31,7 @@ class StateDraws:
 
         def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
         def _sequences(
-            self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+            self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False
         ) -> Sequences: ...
 
     def _response_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
@@ -45,7 +45,7 @@ class StateDraws:
 
     def _drawn_as(self, problem: SequenceProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
         emission: Any = problem.model.emission
-        gaussian = hasattr(emission, "located")
+        gaussian = hasattr(emission, "located")  # of several tracks each has its block
         return with_locations(factors, "emission", emission, "state") if gaussian else factors
 
     def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Array]:
@@ -53,7 +53,9 @@ class StateDraws:
         truth = drawn_from_priors(problem, rng)
         rows = np.cumsum(np.vstack([truth["initial"], truth["transition"]]), axis=1)
         states = walk(rows, rng.random(size))
-        return truth, problem.model.emission.draw(as_means(problem, "emission", truth), states, rng), states
+        emission = problem.model.emission
+        lam = {name: as_means(problem, name, truth) for name in problem.emitted}
+        return truth, emission.draw(own_of(emission, lam), states, rng), states
 
     def _with_same_priors(self) -> dict[str, Any]:
         return {"_model": lambda X: self._model_}

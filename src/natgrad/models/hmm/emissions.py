@@ -31,6 +31,7 @@ from natgrad.models.gaussians import (
     as_floats,
     require_rows,
 )
+from natgrad.models.hmm.autoregression import Autoregressions
 
 __all__ = [
     "EMISSIONS",
@@ -43,8 +44,6 @@ __all__ = [
     "Poissons",
     "SphericalGaussians",
     "TiedGaussians",
-    "reordered",
-    "state_axes",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +84,7 @@ class Emission(Protocol):
 
     @property
     def axes(self) -> tuple[tuple[int, ...], ...]:
-        """Of each statistic, those along which states lie (see `state_axes`)."""
+        """Of each statistic, those along which states lie ."""
         ...
 
     @property
@@ -242,22 +241,10 @@ class Categories:
 EMISSIONS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        FullGaussians, IndependentGaussians, TiedGaussians, SphericalGaussians, Poissons, Bernoullis, Categories
+        FullGaussians, IndependentGaussians, TiedGaussians, SphericalGaussians, Poissons, Bernoullis, Categories,
+        Autoregressions,
     )
 }  # fmt: skip
-
-
-def state_axes(emission: Emission) -> tuple[tuple[int, ...], ...]:
-    """For each statistic the axes of λ along which states lie; none where all states share it."""
-    return emission.axes[: len(emission.prior)]
-
-
-def reordered(emission: Emission, parts: Stats, order: Array) -> Stats:
-    """Statistics with the states in another order, or some of them."""
-    axes = state_axes(emission)
-    return tuple(
-        np.take(part, order, axis=own[0]) if own else np.asarray(part) for part, own in zip(parts, axes, strict=True)
-    )
 
 
 # -- checks --

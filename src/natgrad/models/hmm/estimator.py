@@ -27,8 +27,9 @@ from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.live import LiveHMM
-from natgrad.models.hmm.priors import chain_priors
+from natgrad.models.hmm.priors import FORBIDDEN, chain_priors
 from natgrad.models.hmm.queries import StateQueries
+from natgrad.models.hmm.tracks import own_of
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_step
 from natgrad.validation import real_number, whole_number
@@ -130,7 +131,7 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         """The emission with its prior; what the user left open follows from the data."""
 
     @abstractmethod
-    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+    def _name(self, emission: Any, lam: Any) -> None:
         """Set the attributes that users of this kind of emission expect."""
 
     @property
@@ -337,13 +338,11 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         self.startprob_: Floats = self.posterior_["initial"].mean()
         self.transmat_: Floats = self.posterior_["transition"].mean()
         self.n_steps_: int = state.t
-        self._name(model.emission, state.lam["emission"])
+        self._name(model.emission, own_of(model.emission, state.lam))
 
-    def _sequences(
-        self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
-    ) -> Sequences:
-        seen = self._observe(emission, columns, held_out)
+    def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False) -> Sequences:
         ends = as_ends(lengths, len(columns))
+        seen = self._observe(emission, columns, ends, held_out)
         known = as_labels(labels, len(columns), self._size)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
@@ -379,4 +378,11 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         if self._finds_number:  # of a row in all, whatever the most is
             priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
         initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
-        return HMMModel(initial, rows, self._emission(X))
+        chain = self._chain(n_states)
+        if chain is not None:
+            rows = np.where(np.eye(n_states, dtype=bool), FORBIDDEN, rows)
+        return HMMModel(initial, rows, self._emission(X), chain)
+
+    def _chain(self, n_states: int) -> Any:
+        """The longer chain that durations make, if they are declared."""
+        return None

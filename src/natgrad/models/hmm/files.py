@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from natgrad.families import Dirichlet, TiedNormalWishart
+from natgrad import families as natgrad_families
+from natgrad.families import TiedNormalWishart
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
 from natgrad.models.hmm.criteria import HMMCriteria
+from natgrad.models.hmm.tracks import Tracks
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -55,7 +57,11 @@ PAIR = "none | positive list [2]"
 SHAPES = {
     "TiedGaussians": ("real [1, state, column]", "real [1, state]", "real [1, column, column]", "real [1]"),
     "SphericalGaussians": ("real [state, column, 1]", "real [state, column]", "real [state, 1, 1]", "real [state]"),
-}
+    "Autoregressions": (
+        "real [state, regressor, column]", "real [state, regressor, regressor]", "real [state, column, column]",
+        "real [state]",
+    ),
+}  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -82,6 +88,19 @@ KINDS = {
     ),
     "TiedGaussians": Kind("", {**GAUSSIAN, **TIED[1]}, "GaussianHMM", TIED[0]),
     "SphericalGaussians": Kind("", {**GAUSSIAN, **SPHERICAL[1]}, "GaussianHMM", SPHERICAL[0]),
+    "Autoregressions": Kind(
+        "",
+        {
+            "n_states": "size state",
+            "order": "whole in [1, 1e6]",
+            "centre": ARGUMENTS["mean"],
+            "scale": "positive [regressor]",
+            "dof": ARGUMENTS["dof"],
+            "rate": "real [column, column]",
+        },
+        "HMM",
+        {},
+    ),
     "Poissons": Kind(
         "Gamma [state, column]",
         {"n_states": "size state", "n_columns": "size column", "shape": "positive", "rate": "positive"},
@@ -111,42 +130,131 @@ KINDS = {
 }
 
 
-def state_table(emission: str) -> Any:
-    """The table of a state with emissions of this kind; q(x) is never remembered."""
+def state_table(emission: str, tracks: list[Mapping[str, Any]] | None = None, durations: Any = None) -> Any:
+    """The table of a state with emissions of this kind, or of these tracks; q(x) is never remembered."""
     blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": "Dirichlet [state; state]"}
-    said = {name: like(rule) for name, rule in blocks.items()}
-    if emission in SHAPES:
-        blocks["emission"], said["emission"] = _tied_natural(SHAPES[emission]), SHAPES[emission]
-        return state_of(blocks, memory=groups_of(said, ()), moments=_moments)
-    blocks["emission"] = KINDS[emission].family
-    return state_of(blocks, memory=groups_of({**said, "emission": like(blocks["emission"])}, ()))
+    if durations is not None:
+        blocks["duration"] = (
+            "Beta [state]" if durations.part(1).family.name == "Beta" else "Dirichlet [state; duration]"
+        )
+    said: dict[str, Any] = {name: like(rule) for name, rule in blocks.items()}
+    tied: dict[str, Any] = {}
+    if tracks is not None:
+        from natgrad.models.hmm.track_files import tracks_table
+
+        own, told, tied, _ = tracks_table(tracks)
+        blocks, said = {**blocks, **own}, {**said, **told}
+    elif emission in SHAPES:
+        blocks["emission"], said["emission"] = tied_natural(emission, SHAPES[emission]), SHAPES[emission]
+        tied["emission"] = family_of(emission)
+    else:
+        blocks["emission"] = KINDS[emission].family
+        said["emission"] = like(blocks["emission"])
+    families = {name: tied[name] if name in tied else named_family(rule) for name, rule in blocks.items()}
+
+    def moments(name: str, lam: Any) -> Any:
+        return families[name].expected_stats(lam)
+
+    return state_of(blocks, memory=groups_of(said, ()), moments=moments if tied else None)
 
 
-def _tied_natural(shapes: tuple[str, ...]) -> Any:
+def named_family(rule: str) -> Any:
+    """The family that a rule names."""
+    return getattr(natgrad_families, rule.split()[0])()
+
+
+def family_of(emission: str) -> Any:
+    """The family of an emission whose shapes are in `SHAPES`."""
+    return natgrad_families.MatrixNormalWishart() if emission == "Autoregressions" else TiedNormalWishart()
+
+
+def tied_natural(emission: str, shapes: tuple[str, ...]) -> Any:
     """The table of natural parameters of these shapes."""
+    family = family_of(emission)
 
     def of(value: Any, sizes: Any, where: str) -> None:
         check(value, tuple(f"{shape} in [-1e150, 1e150]" for shape in shapes), sizes, where)
-        rate = value[2]
-        off = np.abs(rate - np.swapaxes(rate, -1, -2)).max(initial=0.0)
-        if any(part.dtype != np.float64 for part in value) or not off <= 1e-6 * np.abs(rate).max(initial=0.0):
-            refuse(where, "must be of double precision, and symmetric if it is a matrix")
-        if not np.all(TiedNormalWishart().valid(value)):
-            refuse(where, "is outside the natural parameters of a TiedNormalWishart")
+        matrices = [part for part, symmetric in zip(value, family.symmetric, strict=True) if symmetric]
+        for part in matrices:
+            off = np.abs(part - np.swapaxes(part, -1, -2)).max(initial=0.0)
+            if not off <= 1e-6 * np.abs(part).max(initial=0.0):
+                refuse(where, "must be symmetric if it is a matrix")
+        if any(part.dtype != np.float64 for part in value):
+            refuse(where, "must be of double precision")
+        if not np.all(family.valid(value)):
+            refuse(where, f"is outside the natural parameters of a {family.name}")
 
     return of
 
 
-def _moments(name: str, lam: Any) -> Any:
-    family = TiedNormalWishart() if name == "emission" else Dirichlet()
-    return family.expected_stats(lam)
-
-
 def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
     """The table of a state of a run, and its sizes."""
+    if isinstance(model.emission, Tracks):
+        own = None if model.chain is None else model.chain.durations
+        sizes = {"state": model.n_states, **({} if own is None else {"duration": own.size})}
+        return state_table("Tracks", model.emission.arguments["tracks"], own), sizes
     sizes = {"state": model.n_states, "column": getattr(model.emission, "n_columns", 1)}
     sizes["category"] = getattr(model.emission, "n_categories", 1)
     return state_table(type(model.emission).__name__), sizes
+
+
+def _declared(value: Any, sizes: Any, where: str) -> None:
+    """Kinds of emissions, or nothing; whether they are those of the fit is asked later."""
+    from natgrad.models.hmm.kinds import EmissionKind
+
+    kinds = list(value.values()) if isinstance(value, dict) else [value]
+    if value is not None and not (kinds and all(isinstance(kind, EmissionKind) for kind in kinds)):
+        refuse(where, f"= {value!r} is no kind of emission, nor {{column: kind}}")
+
+
+def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Those of `HMM`: a plain emission, or tracks."""
+    from natgrad.models.hmm.track_files import check_emissions, checked_tracks, tracks_table
+
+    name, width = fitted.get("emission"), fitted.get("n_features")
+    check(name, " | ".join(f"'{kind}'" for kind in (*KINDS, "Tracks")), where="fitted['emission']")
+    check(width, "whole in [1, 1e6]", where="fitted['n_features']")
+    tracks = checked_tracks(fitted.get("arguments")) if name == "Tracks" else None
+    _declared(settings["emissions"], {}, "settings['emissions']")
+    check_emissions(settings["emissions"], tracks, str(name), int(width))  # type: ignore[arg-type]
+    durations = settings["durations"]
+    _lasting(durations, {}, "settings['durations']")
+    if durations is not None and tracks is None:
+        refuse("settings['durations']", "belong to emissions of tracks")
+    arguments = KINDS[str(name)].arguments if tracks is None else tracks_table(tracks)[3]
+    table = {"state": state_table(str(name), tracks, durations), "emission": "text", "arguments": arguments, **FITTED}
+    table |= {"categories?": _named_labels}
+    if tracks is not None:
+        table["n_features"] = f"whole in [{width}, {width}]"
+    if durations is not None:
+        table["state"] = _sized(table["state"], "duration", durations.size)
+    return {**SETTINGS, "emissions": _declared, "durations": _lasting}, table
+
+
+def _sized(rule: Any, name: str, size: int) -> Any:
+    """A rule with a size that is known before."""
+
+    def of(value: Any, sizes: Any, where: str) -> None:
+        sizes[name] = size
+        check(value, rule, sizes, where)
+
+    return of
+
+
+def _lasting(value: Any, sizes: Any, where: str) -> None:
+    """Durations, or none."""
+    from natgrad.models.hmm.durations import Durations
+
+    if value is not None and not isinstance(value, Durations):
+        refuse(where, f"= {value!r} are no durations")
+
+
+def _named_labels(value: Any, sizes: Any, where: str) -> None:
+    """{track: labels}, as many as the track has categories."""
+    check(value, dict, sizes, where)
+    for name, labels in value.items():
+        check(name, "text", sizes, where)
+        check(labels, "ids [_]", sizes, f"{where}[{name!r}]")
 
 
 class HMMFiles(HMMCriteria, Estimator):
@@ -162,8 +270,13 @@ class HMMFiles(HMMCriteria, Estimator):
     def _publish(self, model: HMMModel, state: State) -> None:
         raise NotImplementedError
 
+    def _chain(self, n_states: int) -> Any:
+        raise NotImplementedError
+
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
+        if cls.__name__ == "HMM":
+            return {**SETTINGS, "emissions": _declared, "durations": _lasting}
         kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
         own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
         return {**SETTINGS, **own}
@@ -171,6 +284,8 @@ class HMMFiles(HMMCriteria, Estimator):
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         name = fitted.get("emission")
+        if cls.__name__ == "HMM":
+            return _general_tables(settings, fitted)
         check(name, " | ".join(f"'{kind}'" for kind in KINDS), where="fitted['emission']")
         kind = KINDS[str(name)]
         if kind.model != cls.__name__:
@@ -183,7 +298,7 @@ class HMMFiles(HMMCriteria, Estimator):
     def _saved(self) -> dict[str, Any]:
         model, named = self._model_, getattr(self, "categories_", None)
         return {
-            **({} if named is None else {"categories": named}),
+            **({"categories": named} if named is not None and len(named) else {}),
             "state": self._state,
             "initial": model.initial,
             "transition": model.transition,
@@ -201,8 +316,10 @@ class HMMFiles(HMMCriteria, Estimator):
 
         if "categories" in saved:
             self.categories_ = saved["categories"]
-        emission = EMISSIONS[saved["emission"]](**saved["arguments"])
-        self._publish(HMMModel(saved["initial"], saved["transition"], emission), saved["state"])
+        kind: Any = Tracks if saved["emission"] == "Tracks" else EMISSIONS[saved["emission"]]
+        emission = kind(**saved["arguments"])
+        chain = self._chain(len(saved["initial"]))
+        self._publish(HMMModel(saved["initial"], saved["transition"], emission, chain), saved["state"])
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]
         self.elbo_ = saved["elbo"]
         for name in OF_A_RUN:

@@ -11,7 +11,7 @@ States go on with the mean of q of the transitions. Quantiles are those of the m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from natgrad.validation import real_number, whole_number
 if TYPE_CHECKING:
     from natgrad.models.hmm.live import LiveHMM
 
-__all__ = ["Forecast", "predictive_columns"]
+__all__ = ["Columns", "Forecast", "StudentColumns", "columns_of"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -51,37 +51,41 @@ class Forecast:
     True
     """
 
-    def __init__(self, states: Floats, model: LiveHMM, columns: _Columns | None) -> None:
-        self.states, self._model, self._columns = states, model, columns
+    def __init__(
+        self, states: Floats, model: LiveHMM, columns: Columns | None, leaves: Floats | None = None,
+        chances: Floats | None = None, names: Array | None = None, before: Array | None = None,
+        first: Floats | None = None,
+    ) -> None:  # fmt: skip
+        self.states, self._model, self._columns, self._before = states, model, columns, before
+        self._first = states[0] if first is None else first
+        # Of mixtures the probabilities of all components [n, L]; of a track of categories its own chances and names.
+        self._leaves = states if leaves is None else leaves
+        self._chances, self._own_names = chances, model._names() if chances is None else names
 
     @property
     def categories(self) -> Array:
         """What the columns of `probabilities` stand for."""
-        names = self._model._names()
-        return np.arange(self._category_means().shape[1]) if names is None else names
+        return np.arange(self._category_means().shape[1]) if self._own_names is None else self._own_names
 
     def probabilities(self) -> Floats:
         """Of categories the probability of each [n, V]; of binary tracks that of a one [n, D]."""
         if isinstance(self._columns, _Binary):
             return self.mean()
-        return np.asarray(self.states @ self._category_means())
+        return np.asarray(self._leaves @ self._category_means())
 
     def mean(self) -> Floats:
         """The expected value."""
-        return np.asarray(self.states @ self._ordered("mean").mean)
+        return self._ordered("mean").mean_of(self._leaves)
 
     def std(self) -> Floats:
         """The standard deviation; infinite where a state has seen too little to have one."""
-        columns = self._ordered("standard deviation")
-        mean = self.states @ columns.mean
-        between = np.einsum("nk,nkd->nd", self.states, (columns.mean - mean[:, None]) ** 2)
-        return np.asarray(np.sqrt(_weighted(self.states, columns.variance) + between))
+        return self._ordered("standard deviation").std_of(self._leaves)
 
     def quantile(self, q: float) -> Floats:
         """The value below which the observation lies with probability ``q``; of counts the least with at least that."""
         if not 0 < real_number(q, "q") < 1:
             raise ValueError(f"q must lie in (0, 1), got {q!r}")
-        return self._ordered("quantile").quantile(self.states, float(q))
+        return self._ordered("quantile").quantile(self._leaves, float(q))
 
     def interval(self, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Lower and upper ends of the central interval of each observation with probability ``mass`` (at least, of counts)."""
@@ -93,7 +97,8 @@ class Forecast:
         """``n`` ways in which the sequence may go on [n, steps, D], at the mean of q: steps depend on each other."""
         rng = np.random.default_rng(seed)
         steps = len(self.states)
-        return np.stack([self._model._drawn_from(self.states[0], steps, rng)[0] for _ in range(whole_number(n, "n"))])
+        ways = range(whole_number(n, "n"))
+        return np.stack([self._model._drawn_from(self._first, steps, rng, self._before)[0] for _ in ways])
 
     def frame(self, mass: float = 0.9) -> Any:
         """A pandas table: a row for each step and column, with mean, std and interval; of categories their probabilities."""
@@ -111,7 +116,7 @@ class Forecast:
     def __repr__(self) -> str:
         return f"Forecast of {len(self.states)} observations by a {type(self._model).__name__}"
 
-    def _ordered(self, what: str) -> _Columns:
+    def _ordered(self, what: str) -> Columns:
         if self._columns is None:
             raise TypeError(
                 f"categories have no {what}, their numbers are only names: use probabilities(), or sample()"
@@ -123,8 +128,26 @@ class Forecast:
             raise TypeError(
                 "only categories and binary tracks have probabilities: use mean(), interval() or quantile()"
             )
+        if self._chances is not None:
+            return self._chances
         emission: Any = self._model._model_.emission
         return np.asarray(emission.family.mean(self._model._state.lam["emission"]))
+
+
+class Columns(Protocol):
+    """Distributions of columns in the states whose probabilities [n, K] are given; arrays [n, D]."""
+
+    def mean_of(self, states: Floats) -> Floats:
+        """Expected values."""
+        ...
+
+    def std_of(self, states: Floats) -> Floats:
+        """Standard deviations."""
+        ...
+
+    def quantile(self, states: Floats, q: float) -> Floats:
+        """Quantiles."""
+        ...
 
 
 class _Columns:
@@ -134,6 +157,16 @@ class _Columns:
 
     def __init__(self, mean: Floats, variance: Floats) -> None:
         self.mean, self.variance = mean, variance
+
+    def mean_of(self, states: Floats) -> Floats:
+        """Of the mixture [n, D]."""
+        return np.asarray(states @ self.mean)
+
+    def std_of(self, states: Floats) -> Floats:
+        """Of the mixture [n, D]."""
+        mean = states @ self.mean
+        between = np.einsum("nk,nkd->nd", states, (self.mean - mean[:, None]) ** 2)
+        return np.asarray(np.sqrt(_weighted(states, self.variance) + between))
 
     def cdf(self, value: Floats) -> Floats:
         """P(y ≤ value) in each state: values [n, 1, D] to [n, K, D]."""
@@ -153,7 +186,9 @@ class _Columns:
         return high
 
 
-class _StudentT(_Columns):
+class StudentColumns(_Columns):
+    """Student's t in each state and column [K, D]."""
+
     whole = False
 
     def __init__(self, mean: Floats, scale: Floats, dof: Floats) -> None:
@@ -213,10 +248,8 @@ def _weighted(states: Floats, values: Floats) -> Floats:
     return np.asarray(np.einsum("nk,nkd->nd", states, np.where(states[:, :, None] > 0.0, wide, 0.0)))
 
 
-def predictive_columns(model: LiveHMM) -> _Columns | None:
-    """Of each state and column; None for categories."""
-    emission: Any = model._model_.emission
-    lam = model._state.lam["emission"]
+def columns_of(emission: Any, lam: Any) -> Columns | None:
+    """Of each state and column of a plain emission; None for categories."""
     usual = {name: np.asarray(value) for name, value in emission.family.usual(lam).items()}
     kind = emission.family.name
     if kind == "Dirichlet":
@@ -234,4 +267,4 @@ def predictive_columns(model: LiveHMM) -> _Columns | None:
         spread = np.diagonal(usual["rate"], axis1=-2, axis2=-1) / dof[:, None]
         dof, scale = dof[:, None], np.reshape(usual["scale"], (len(mean), -1))
     square = np.broadcast_to(spread * (1.0 + 1.0 / scale), (len(mean), width))
-    return _StudentT(mean, np.sqrt(square), np.broadcast_to(dof, square.shape))
+    return StudentColumns(mean, np.sqrt(square), np.broadcast_to(dof, square.shape))

@@ -20,8 +20,8 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import best_scores, grow_buffers, scan_backward, scan_forward, trace_path
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import run_windows
-from natgrad.kernels.small import is_little
 from natgrad.models.hmm.emissions import Emission
+from natgrad.threads import is_little
 
 __all__ = [
     "Buffers", "Counts", "Weights", "Windows", "blocks_of_sequences", "count", "grown", "viterbi", "weights_of",
@@ -48,7 +48,10 @@ TASK = 128
 
 
 class Weights(NamedTuple):
-    """What the kernels read: exp E log A and exp E log π, and the emission as a table by code or as linear forms."""
+    """What the kernels read: exp E log A and exp E log π, and the emission as a table by code or as linear forms.
+
+    ``by_time``: every time has a code of its own, so that what is summed by codes is q(x_t) [T, K], in one array for all threads.
+    """
 
     initial: Floats
     transition: Floats
@@ -60,6 +63,7 @@ class Weights(NamedTuple):
     values: Any
     forms: Floats
     labels: Any
+    by_time: bool = False
 
     @property
     def little(self) -> bool:
@@ -182,9 +186,11 @@ def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: Row
     """
     n_states, n_windows = len(weights.initial), len(windows.begin)
     log_z = np.zeros(n_windows)
+    shared = np.zeros((len(weights.codes), n_states)) if weights.by_time else None
 
     def task(first: int) -> Counts:
-        counts = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros((n_sums, n_states)), 0.0)
+        sums = np.zeros((n_sums, n_states)) if shared is None else shared  # each time counts in one window
+        counts = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), sums, 0.0)
         last = min(first + TASK, n_windows)
         if first == last:  # no windows at all
             return counts
@@ -202,7 +208,8 @@ def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: Row
     total = parts[0]
     for part in parts[1:]:
         for whole, more in zip(total[:3], part[:3], strict=True):
-            whole += more
+            if more is not shared:
+                whole += more
     return total._replace(log_z=float(log_z.sum()))
 
 

@@ -20,16 +20,21 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import TINY
-from natgrad.kernels.small import is_little
 from natgrad.models.hmm.files import HMMFiles
-from natgrad.models.hmm.forecast import Forecast, predictive_columns
+from natgrad.models.hmm.forecast import Forecast, columns_of
 from natgrad.models.hmm.forward_backward import weights_of
+from natgrad.models.hmm.parts import Segment
+from natgrad.models.hmm.priors import walk
+from natgrad.models.hmm.track_counts import TrackWeights
+from natgrad.models.hmm.track_forecast import TrackForecast, track_forecast
+from natgrad.models.hmm.tracks import Tracks, observed_by, own_of
+from natgrad.threads import is_little
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission, Observed
 
-__all__ = ["LiveHMM", "StateFilter", "walk"]
+__all__ = ["LiveHMM", "StateFilter"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -79,7 +84,7 @@ class LiveHMM(HMMFiles):
             live._after(columns)
         return live
 
-    def forecast(self, n: int = 1, X: Any = None) -> Forecast:
+    def forecast(self, n: int = 1, X: Any = None) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations: means, intervals, states.
 
         Parameters
@@ -115,24 +120,42 @@ class LiveHMM(HMMFiles):
         """
         self._check_fitted()
         rng = np.random.default_rng(seed)
-        first = self.startprob_
-        if after is not None:
-            first = (after if isinstance(after, StateFilter) else self.filter(after)).next_states
-        return self._drawn_from(first, whole_number(n, "n"), rng)
+        if after is None:
+            return self._drawn_from(self._chain_at_mean()[0], whole_number(n, "n"), rng)
+        live = after if isinstance(after, StateFilter) else self.filter(after)
+        return self._drawn_from(live._ahead, whole_number(n, "n"), rng, live._before)
 
-    def _drawn_from(self, first: Floats, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A sequence whose first state has these probabilities."""
-        states = walk(np.cumsum(np.vstack([first, self.transmat_]), axis=1), rng.random(n))
-        return self._named_values(self._model_.emission.draw(self._state.lam["emission"], states, rng)), states
+    def _drawn_from(
+        self, first: Floats, n: int, rng: np.random.Generator, before: Array | None = None
+    ) -> tuple[Array, Array]:
+        """A sequence whose first state of the chain has these probabilities; rows ``before`` it matter to autoregressions."""
+        states = walk(np.cumsum(np.vstack([first, self._chain_at_mean()[1]]), axis=1), rng.random(n))
+        if self._model_.chain is not None:
+            states = self._model_.chain.states[states]
+        emission = self._model_.emission
+        if isinstance(emission, Tracks):
+            return self._named_values(emission.draw(self._state.lam, states, rng, before)), states
+        return self._named_values(emission.draw(self._state.lam["emission"], states, rng)), states
+
+    def _chain_at_mean(self) -> tuple[Floats, Floats]:
+        """Probabilities of first states and transitions of the chain, which is longer where durations are declared."""
+        chain = self._model_.chain
+        if chain is None:
+            return self.startprob_, self.transmat_
+        duration = self.posterior_["duration"]
+        stats = duration.family.stats_of(duration.family.mean(self._state.lam["duration"]))
+        with np.errstate(divide="ignore"):
+            logs = {"initial": (np.log(self.startprob_),), "transition": (np.log(self.transmat_),), "duration": stats}
+        return chain.weights(logs)
 
     # -- hooks --
 
     def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
         raise NotImplementedError
 
-    def _observe(self, emission: Emission, columns: Array, held_out: bool) -> Observed:
+    def _observe(self, emission: Emission, columns: Array, ends: Array, held_out: bool) -> Observed:
         """Checked data; ``held_out`` if nothing is learned from them."""
-        return emission.observe(columns)
+        return observed_by(emission, columns, ends, held_out)
 
     def _named_values(self, drawn: Array) -> Array:
         """Observations as the user writes them."""
@@ -160,35 +183,48 @@ class StateFilter:
     def __init__(self, model: LiveHMM) -> None:
         emission: Any = model._model_.emission
         self._model, self._emission = model, emission
-        forms = self._emission.weights(self._emission.point(model._state.lam["emission"]))
-        self._forms = np.ascontiguousarray(forms)
-        self._transition = np.ascontiguousarray(model.transmat_)
+        self._initial, self._transition = (np.ascontiguousarray(part) for part in model._chain_at_mean())
+        self._chain = model._model_.chain
+        self._point = emission.point(own_of(emission, model._state.lam))
+        self._width = model.n_features_in_
+        self._simple = not isinstance(emission, Tracks)
+        if self._simple:
+            self._columns = columns_of(emission, model._state.lam["emission"])
+            self._begin_rows(model)
+        self.reset()
+
+    def _begin_rows(self, model: LiveHMM) -> None:
+        """What a row of a plain emission needs."""
+        self._forms = np.ascontiguousarray(self._emission.weights(self._point))
         self._kind = self._emission.kind
         origin: Any = self._emission.origin
         self._origin = None
         if origin is not None:
             self._origin = np.asarray(self._emission.family.location(origin)).reshape(-1, model.n_features_in_)[0]
-        self._width = model.n_features_in_
         self._pairs = np.triu_indices(self._width)
         self._family = self._emission.family.name
-        self._columns = predictive_columns(model)
-        self.reset()
 
     def reset(self) -> None:
         """Forget what was seen: the next row is the first of a sequence."""
         self.states: Floats = self._model.startprob_.copy()
         self.next_states: Floats = self._model.startprob_.copy()
+        self._of_chain = self._initial  # of the chain's states, where these are more
         self.log_prob, self.n_seen = 0.0, 0
+        self._before: Array = np.zeros((0, self._width))  # rows that the next one still depends on
 
     def copy(self) -> StateFilter:
         """Another filter that stands where this one does."""
         other = StateFilter(self._model)
         other.states, other.next_states = self.states.copy(), self.next_states.copy()
-        other.log_prob, other.n_seen = self.log_prob, self.n_seen
+        other._of_chain = self._of_chain
+        other.log_prob, other.n_seen, other._before = self.log_prob, self.n_seen, self._before
         return other
 
     def update(self, rows: Any) -> Floats:
         """Probabilities of the state after a row [K], or after each of several rows [n, K]."""
+        if not self._simple:
+            one = np.ndim(rows) == 1
+            return np.asarray(self._several(np.asarray(rows)[None])[0]) if one else self._several(rows)
         if self._kind == TABLE:
             if np.ndim(rows) > 0:
                 return self._several(rows)
@@ -202,15 +238,25 @@ class StateFilter:
             return np.asarray(self._several(row[None])[0])
         return self._stepped(self._forms @ statistics, base, row[None])
 
-    def forecast(self, n: int = 1) -> Forecast:
+    def forecast(self, n: int = 1) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations given what was seen."""
-        states = np.empty((whole_number(n, "n"), len(self.states)))
-        states[0] = self.next_states
+        states = np.empty((whole_number(n, "n"), len(self._initial)))
+        states[0] = self._ahead
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
+        if not self._simple:
+            return track_forecast(self._folded(states), self._model, self._before, states[0])
         return Forecast(states, self._model, self._columns)
 
     # -- parts --
+
+    @property
+    def _ahead(self) -> Floats:
+        """Probabilities of the chain's next state."""
+        return self.next_states if self._chain is None else self._of_chain
+
+    def _folded(self, q: Floats) -> Floats:
+        return q if self._chain is None else self._chain.folded(q)
 
     def _stepped(self, logs: Floats, base: float, row: Any) -> Floats:
         """A row with weights ``logs``, without the checks that only what is unusual needs."""
@@ -261,12 +307,18 @@ class StateFilter:
 
     def _taken(self, columns: Array) -> Floats:
         """Checked rows, in pieces."""
-        seen = self._model._observe(self._emission, columns, held_out=True)
-        data = Sequences(seen.codes, seen.values, np.array([0, len(columns)]), seen.patterns)
-        weights = weights_of(self._emission, data, self.states, self._transition, self._forms)
-        out = np.empty((len(columns), len(self.states)))
-        states, ahead, log_prob = self.states, self.next_states, seen.base
-        little = is_little(plain.work_of(len(columns), len(self.states)))
+        ends, tracks = np.array([0, len(columns)]), isinstance(self._emission, Tracks)
+        seen = self._seen_tracks(columns) if tracks else self._model._observe(self._emission, columns, ends, True)
+        if tracks:
+            own = None if self._chain is None else self._chain.states
+            sent = TrackWeights(self._initial, self._transition, self._emission, self._point, own)
+            weights = sent.on(Segment(seen.codes, seen.values, np.zeros(0, np.int32)))
+        else:
+            data = Sequences(seen.codes, seen.values, ends, seen.patterns)
+            weights = weights_of(self._emission, data, self.states, self._transition, self._forms)
+        out = np.empty((len(columns), len(self._initial)))
+        states, ahead, log_prob = self.states, self._ahead, seen.base
+        little = is_little(plain.work_of(len(columns), len(self._initial)))
         for begin in range(0, len(columns), PIECE):
             part = out[begin : begin + PIECE]
             logs = _log_weights(*weights.logs, np.arange(begin, begin + len(part))[:, None])[1][:, 0]
@@ -278,15 +330,17 @@ class StateFilter:
             raise ValueError(
                 "these rows are impossible for every state that can be reached: the filter stays where it was"
             )
-        self.states, self.next_states = states, ahead
+        self.states, self.next_states, self._of_chain = self._folded(states), self._folded(ahead), ahead
         self.log_prob += float(log_prob)
         self.n_seen += len(columns)
-        return out
+        if tracks:
+            kept = np.vstack([self._before, columns])
+            self._before = kept[len(kept) - min(self._emission.order, len(kept)) :]
+        return self._folded(out)
 
-
-def walk(rows: Floats, uniforms: Floats) -> Array:
-    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
-    states, here = np.empty(len(uniforms), np.int64), -1
-    for t, u in enumerate(uniforms):
-        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
-    return states
+    def _seen_tracks(self, columns: Array) -> Observed:
+        """Rows that know those before them."""
+        n, before = len(self._before), self._before
+        seen: Observed = self._emission.observe(np.vstack([before, columns]), np.array([0, n + len(columns)]), True)
+        known = self._emission.observe(before, np.array([0, n]), True).base if n else 0.0
+        return seen._replace(values=seen.values[n:], base=seen.base - known)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.gaussian_prior import PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
 from natgrad.models.hmm.estimator import HiddenMarkov
+from natgrad.models.hmm.kinds import Bernoulli, Categorical, Gaussian, Poisson
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels, is_several
 from natgrad.renamed import says_new_names
-from natgrad.validation import check_counts, real_number, require, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.held import HeldSequences
@@ -22,8 +21,6 @@ __all__ = ["BernoulliHMM", "CategoricalHMM", "GaussianHMM", "PoissonHMM"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
-# More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
-MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
 
 
 @final
@@ -83,15 +80,11 @@ class GaussianHMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        from natgrad.models.gaussians import GAUSSIANS
-
-        n_states = self._size
-        prior = gaussian_prior(self, X, n_states)
-        # Ordinary data stay where they are, and are not copied.
-        made: Emission = GAUSSIANS[self.covariance](n_states, *prior[:4], prior.origin if prior.far else None)
+        settings = self.covariance, self.mean_prior, self.mean_scale, self.dof_prior, self.scale_prior
+        made: Emission = Gaussian(*settings).emission(X, self._size)
         return made
 
-    def _name(self, emission: Any, lam: tuple[Any, ...]) -> None:
+    def _name(self, emission: Any, lam: Any) -> None:
         self.means_: Floats
         self.covars_: Floats
         self.deviations_: Floats
@@ -154,29 +147,10 @@ class CategoricalHMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        from natgrad.models.hmm.emissions import Categories
-
-        n_states = self._size
-        if self.categories_ is not None:
-            if self.n_categories is not None:
-                raise ValueError(
-                    f"n_categories={self.n_categories!r} counts numbers, but X holds labels: name them with categories="
-                )
-            n_categories = max(1, len(self.categories_))
-        elif self.n_categories is None:
-            seen = np.asarray(X[np.isfinite(X)], dtype=np.float64)
-            n_categories = int(seen.max(initial=0.0)) + 1
-            if n_categories > MOST_CATEGORIES:
-                place = np.unravel_index(np.nanargmax(np.where(np.isfinite(X), X, np.nan)), X.shape)
-                raise ValueError(
-                    f"X[{place[0]}, {place[1]}] = {X[place]:g}: categories are numbered 0, 1, 2, …, without gaps, and there are "
-                    f"at most {MOST_CATEGORIES:,}; number them, np.unique(X, return_inverse=True)[1], or give n_categories"
-                )
-        else:
-            n_categories = whole_number(self.n_categories, "n_categories")
-        prior = finite_numbers(self.emission_prior, "emission_prior", [(), (n_states, n_categories)])
-        require(prior >= LEAST_PRIOR, prior, "emission_prior", f"≥ {LEAST_PRIOR:g}")
-        return Categories(n_states, n_categories, prior)
+        made: Emission = Categorical(self.n_categories, None, self.emission_prior).emission(
+            X, self._size, self.categories_
+        )
+        return made
 
     def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
         named = holds_labels(X)
@@ -203,7 +177,7 @@ class CategoricalHMM(HiddenMarkov):
         self._refuse_new(held.columns, self._model_.emission)  # by its row here, not among all rows
         return held
 
-    def _observe(self, emission: Any, columns: Array, held_out: bool) -> Observed:
+    def _observe(self, emission: Any, columns: Array, ends: Array, held_out: bool) -> Observed:
         if not held_out:
             self._refuse_new(columns, emission)
         return emission.observe(columns, unseen=held_out and self.n_categories is None)  # type: ignore[no-any-return]
@@ -221,7 +195,7 @@ class CategoricalHMM(HiddenMarkov):
     def _names(self) -> Array | None:
         return self.categories_
 
-    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+    def _name(self, emission: Any, lam: Any) -> None:
         self.emissionprob_: Floats = emission.family.mean(lam)
         if not hasattr(self, "categories_"):
             self.categories_ = None
@@ -262,16 +236,10 @@ class PoissonHMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        from natgrad.models.hmm.emissions import Poissons
+        made: Emission = Poisson(self.rate_prior).emission(X, self._size)
+        return made
 
-        stride = max(1, len(X) // PRIOR_ROWS)
-        check_counts(np.asarray(X[::stride]), "X", stride)
-        if self.rate_prior is None:
-            mean, _ = mean_and_variance(X, words=False)
-            return Poissons(self._size, X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
-        return Poissons(self._size, X.shape[1], *_pair(self.rate_prior, "rate_prior"))
-
-    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+    def _name(self, emission: Any, lam: Any) -> None:
         self.rates_: Floats = emission.family.mean(lam)
 
 
@@ -306,19 +274,8 @@ class BernoulliHMM(HiddenMarkov):
     track_prior: tuple[float, float] = (1.0, 1.0)
 
     def _emission(self, X: Array) -> Emission:
-        from natgrad.models.hmm.emissions import Bernoullis
+        made: Emission = Bernoulli(self.track_prior).emission(X, self._size)
+        return made
 
-        return Bernoullis(self._size, X.shape[1], *_pair(self.track_prior, "track_prior"))
-
-    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+    def _name(self, emission: Any, lam: Any) -> None:
         self.probs_: Floats = emission.family.mean(lam)
-
-
-def _pair(value: Any, what: str) -> tuple[float, float]:
-    try:
-        first, second = (real_number(v, what) for v in value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} must be two numbers > 0, got {value!r}") from None
-    if not (first > 0 and second > 0):
-        raise ValueError(f"{what} must be two numbers > 0, got {value!r}")
-    return first, second

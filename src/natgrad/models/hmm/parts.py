@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from natgrad.kernels.hmm.emissions import LANES
 from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
+from natgrad.models.hmm.track_counts import TrackWeights, copied, pieces
 
 __all__ = ["Segment", "SubchainBatch", "Subchains", "count_sequences", "count_subchains", "sum_counts"]
 
@@ -68,16 +69,18 @@ class SubchainBatch(NamedTuple):
 
 
 def count_sequences(
-    segment: Segment, sent: Weights, starts: Ints, lengths: Ints, n_sums: int, n_jobs: int = 1
+    segment: Segment, sent: Weights | TrackWeights, starts: Ints, lengths: Ints, n_sums: int, n_jobs: int = 1
 ) -> Counts:
     """Exact counts of whole sequences."""
+    if isinstance(sent, TrackWeights):
+        return sum_counts([_told(sent, *piece, n_jobs) for piece in pieces(segment, starts, lengths)])
     weights = segment.weights(sent)
     return count(weights, blocks_of_sequences(weights, starts, lengths, n_jobs).ordered(), n_sums, n_jobs)
 
 
 def count_subchains(
     segment: Segment,
-    sent: Weights,
+    sent: Weights | TrackWeights,
     chosen: SubchainBatch,
     how: Subchains,
     at_rest: Floats,
@@ -85,11 +88,26 @@ def count_subchains(
     n_jobs: int = 1,
 ) -> tuple[Counts, Counts, int]:
     """Counts of subchains, of sequences too short for one, and the times that were read."""
-    weights = segment.weights(sent)
+    if isinstance(sent, TrackWeights):
+        segment, chosen = copied(segment, chosen, how)
+        at = sent.weighed(segment)
+        weights = sent.on(segment, at)
+    else:
+        weights = segment.weights(sent)
     windows = _windows(weights, chosen, how, at_rest, n_jobs)
     short = blocks_of_sequences(weights, chosen.short, chosen.short_lengths, n_jobs)
     read = int(windows.length.sum() + chosen.short_lengths.sum())
-    return count(weights, windows, n_sums, n_jobs), count(weights, short.ordered(), n_sums, n_jobs), read
+    both = count(weights, windows, n_sums, n_jobs), count(weights, short.ordered(), n_sums, n_jobs)
+    if isinstance(sent, TrackWeights):
+        both = sent.told(at, both[0]), sent.told(at, both[1])
+    return (*both, read)
+
+
+def _told(sent: TrackWeights, segment: Segment, starts: Ints, lengths: Ints, n_jobs: int) -> Counts:
+    at = sent.weighed(segment)
+    weights = sent.on(segment, at)
+    windows = blocks_of_sequences(weights, starts, lengths, n_jobs)
+    return sent.told(at, count(weights, windows.ordered(), 0, n_jobs))
 
 
 def sum_counts(parts: Sequence[Counts]) -> Counts:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from natgrad.data.sequences import Sequences
 from natgrad.inference.methods import SVI, VB, Method
-from natgrad.models.hmm.problem import HMMModel, SequenceProblem, SubchainProblem, Subchains
+from natgrad.models.hmm.parts import Subchains
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+from natgrad.models.hmm.subchains import SubchainProblem
 from natgrad.posterior.fit_options import checked_method
 from natgrad.validation import whole_number
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.validation import real_number
 
-__all__ = ["FORBIDDEN", "chain_priors", "stationary"]
+__all__ = ["FORBIDDEN", "chain_priors", "stationary", "walk", "walks"]
 
 Floats = npt.NDArray[np.float64]
 # The concentration of what is forbidden: E log is −1e8, and its exponential is 0.
@@ -65,3 +65,27 @@ def stationary(transition: Floats) -> Floats:
     wanted = np.append(np.zeros(n_states), 1.0)
     shares = np.maximum(np.linalg.lstsq(rows, wanted, rcond=None)[0], 1e-12)
     return np.asarray(shares / shares.sum())
+
+
+def walk(rows: Floats, uniforms: Floats) -> npt.NDArray[np.int64]:
+    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
+    states, here = np.empty(len(uniforms), np.int64), -1
+    for t, u in enumerate(uniforms):
+        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
+    return states
+
+
+def walks(rows: Floats, uniforms: Floats) -> npt.NDArray[np.int64]:
+    """Several paths [n, T] at once, as `walk` makes one.
+
+    Examples
+    --------
+    >>> rows = np.cumsum([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]], axis=1)
+    >>> u = np.random.default_rng(0).random((3, 7))
+    >>> bool((walks(rows, u) == [walk(rows, one) for one in u]).all())
+    True
+    """
+    states, here = np.empty(uniforms.shape, np.int64), np.full(len(uniforms), -1)
+    for t in range(uniforms.shape[1]):
+        here = states[:, t] = np.minimum((uniforms[:, t, None] >= rows[here + 1]).sum(1), rows.shape[1] - 1)
+    return states

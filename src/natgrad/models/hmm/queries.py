@@ -12,7 +12,6 @@ from natgrad.data.io.npy import RowWriter
 if TYPE_CHECKING:
     from natgrad.data.sequences import Sequences
     from natgrad.inference.problem import State
-    from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
 __all__ = ["StateQueries"]
@@ -31,7 +30,7 @@ class StateQueries:
         def _check_fitted(self) -> None: ...
         def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
         def _sequences(
-            self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+            self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False
         ) -> Sequences: ...
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
@@ -62,9 +61,16 @@ class StateQueries:
         from natgrad.models.hmm.forward_backward import viterbi
 
         problem = self._held_out(X, lengths)
+        chain, n_times = problem.model.chain, problem.data.n_times
         smallest = np.min_scalar_type(problem.model.n_states - 1)
-        with RowWriter(out, (problem.data.n_times,), np.int64, smallest) as rows:
-            log_prob = viterbi(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
+        weights = problem.at_point(self._state)
+        with RowWriter(out, (n_times,), np.int64, smallest) as rows:
+            if chain is None:
+                log_prob = viterbi(weights, problem.data, problem.n_jobs, rows)
+            else:  # the likeliest path of the longer chain
+                with RowWriter(None, (n_times,), np.int64) as stages:
+                    log_prob = viterbi(weights, problem.data, problem.n_jobs, stages)
+                rows.write(0, chain.states[stages.result])
         return log_prob + problem.data.base, rows.result
 
     def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
@@ -83,4 +89,8 @@ class StateQueries:
 
         weights = problem.at_point(self._state)
         windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
-        return count(weights, windows, problem.n_sums, problem.n_jobs, out).log_z + problem.data.base
+        chain = problem.model.chain
+        counts = count(weights, windows, problem.n_sums, problem.n_jobs, out if chain is None else None)
+        if chain is not None and out is not None:
+            out.write(0, chain.folded(counts.sums))
+        return counts.log_z + problem.data.base

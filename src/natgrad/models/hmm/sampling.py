@@ -16,8 +16,8 @@ from natgrad.inference.problem import Block, State
 from natgrad.inference.sampler import GroupDraw
 from natgrad.kernels.hmm.paths import draw_paths
 from natgrad.kernels.hmm.plain import log_weights
-from natgrad.models.hmm.emissions import reordered, state_axes
 from natgrad.models.hmm.forward_backward import Counts, Weights, count, whole_sequences
+from natgrad.models.hmm.tracks import Tracks, reordered
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.problem import SequenceProblem
@@ -48,18 +48,26 @@ class PathSampler:
         """A path of each sequence."""
         problem, n_times = self.problem, self.problem.data.n_times
         weights = problem.weights(state)
-        logs = _potentials(weights, n_times, self.n_labels)
-        initial, transition = (np.ascontiguousarray(state.mu[name][0])[None] for name in ("initial", "transition"))
+        logs = _potentials(weights, n_times)
+        if problem.model.chain is None:
+            initial, transition = (np.ascontiguousarray(state.mu[n][0])[None] for n in ("initial", "transition"))
+        else:
+            initial, transition = _logs_of(weights)
         z = np.empty((1, n_times), dtype=np.int64)
         _draw_paths(logs, initial, transition, self._starts, rng.random((1, n_times)), z)
-        return GroupDraw(problem._messages(self._counts(z[0], weights)), {"states": z[0]}, {})
+        states = z[0] if problem.model.chain is None else problem.model.chain.states[z[0]]
+        return GroupDraw(problem._messages(self._counts(z[0], states, weights, state, rng)), {"states": states}, {})
 
-    def _counts(self, z: Array, weights: Any) -> Counts:
-        """First states, pairs and sums of statistics along paths."""
-        n, problem = self.n_labels, self.problem
+    def _counts(self, z: Array, states: Array, weights: Any, state: State, rng: np.random.Generator) -> Counts:
+        """First states, pairs and sums of statistics along paths of the chain, and of the states that it stands for."""
+        n, problem = len(weights.initial), self.problem
         heads = np.bincount(z[self._starts], minlength=n).astype(np.float64)
         inner = ~self._starts[1:]
         pairs = np.bincount(z[:-1][inner] * n + z[1:][inner], minlength=n * n).reshape(n, n).astype(np.float64)
+        emission = problem.model.emission
+        if isinstance(emission, Tracks):
+            told = emission.drawn(problem.data.values, state.mu, states, rng)
+            return Counts(heads, pairs, emission.flat(told), 0.0)
         if len(problem.data.codes):
             codes = problem.data.codes.astype(np.int64)
             sums = np.bincount(codes * n + z, minlength=problem.n_sums * n).reshape(-1, n).astype(np.float64)
@@ -78,14 +86,15 @@ class PathSampler:
         problem = type(self.problem)(part, self.problem.model, n_jobs=self.problem.n_jobs)
         weights = problem.weights(state)
         windows = whole_sequences(weights, part, None, problem.n_jobs)
-        with RowWriter(None, (part.n_times, self.n_labels), np.float64) as rows:
+        with RowWriter(None, (part.n_times, len(weights.initial)), np.float64) as rows:
             count(weights, windows, problem.n_sums, problem.n_jobs, rows)
-        return {"states": rows.result}
+        chain = problem.model.chain
+        return {"states": rows.result if chain is None else chain.folded(rows.result)}
 
     def renumbered_message(self, name: str, message: Stats, order: Array) -> Stats:
         """What is told parameters with the states in another order."""
-        if name == "emission":
-            return reordered(self.problem.model.emission, message, order)
+        if name in self.problem.emitted:
+            return reordered(self.problem.emitted[name], message, order)
         rows = tuple(np.asarray(part[order]) for part in message)
         return tuple(part[:, order] for part in rows) if name == "transition" else rows
 
@@ -95,17 +104,20 @@ def drawn_paths(problem: SequenceProblem, weights: Weights, rng: np.random.Gener
     n_times = problem.data.n_times
     starts = np.zeros(n_times, dtype=bool)
     starts[problem.data.ends[:-1][problem.data.lengths > 0]] = True
-    with np.errstate(divide="ignore"):  # what is forbidden
-        initial, transition = np.log(weights.initial)[None], np.log(weights.transition)[None]
     out = np.empty((n, n_times), dtype=np.int64)
-    logs = _potentials(weights, n_times, problem.model.n_states)
-    _draw_paths(logs, initial, transition, starts, rng.random((n, n_times)), out)
-    return out
+    logs = _potentials(weights, n_times)
+    _draw_paths(logs, *_logs_of(weights), starts, rng.random((n, n_times)), out)
+    return out if problem.model.chain is None else problem.model.chain.states[out]
 
 
-def _potentials(weights: Weights, n_times: int, n_states: int) -> Floats:
+def _logs_of(weights: Weights) -> tuple[Floats, Floats]:
+    with np.errstate(divide="ignore"):  # what is forbidden
+        return np.log(weights.initial)[None], np.log(weights.transition)[None]
+
+
+def _potentials(weights: Weights, n_times: int) -> Floats:
     """Log weights of the emissions [1, T, K]."""
-    logs = np.empty((1, n_times, n_states))
+    logs = np.empty((1, n_times, len(weights.initial)))
     for begin in range(0, n_times, PIECE):
         places = np.arange(begin, min(begin + PIECE, n_times))[:, None]
         logs[0, begin : begin + PIECE] = _log_weights(*weights.logs, places)[1][:, 0]
@@ -116,8 +128,8 @@ def _is_exchangeable(problem: SequenceProblem) -> bool:
     """Whether priors stay as they are when states are renumbered, and no state is known."""
     model, n = problem.model, problem.model.n_states
     off = model.transition[~np.eye(n, dtype=bool)]
-    parts = zip(model.emission.prior, state_axes(model.emission), strict=True)
-    rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in parts if own]
+    priors = [pair for part in problem.emitted.values() for pair in zip(part.prior, part.axes, strict=True)]
+    rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in priors if own]
     return bool(
         (problem.data.labels < 0).all()
         and np.ptp(model.initial) == 0

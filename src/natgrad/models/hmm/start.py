@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,12 @@ from natgrad.inference.problem import State
 from natgrad.inference.starts import Starts
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import Stepper
-from natgrad.kernels.hmm.emissions import BY_COLUMN
+from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.models.clusters import CERTAIN, SWEEPS, centres_of, nearest_of, scaled_natural, standard_columns
 from natgrad.models.hmm.forward_backward import n_threads, pattern_statistics
 from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+from natgrad.models.hmm.tracks import Track, Tracks
 from natgrad.random import Stream, generator
 
 __all__ = ["rows_at", "sliced", "start_of_one", "starts_of", "sums_of"]
@@ -41,7 +43,7 @@ def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: 
     """``n_init`` guesses from a slice of the data; the best of them is scaled to all."""
     part = sliced(data, generator(seed, Stream.START))
     problem = SequenceProblem(part, model, n_jobs=1)
-    rows = rows_at(part)
+    rows = rows_at(part, model.emission)
 
     def guess(number: int) -> State:
         return _guess(problem, rows, model.n_states, generator(seed, Stream.START, number))
@@ -85,22 +87,31 @@ def sliced(data: Sequences, rng: np.random.Generator) -> Sequences:
     return replace(data, codes=codes, values=values, labels=labels, ends=ends, base=sum(part.base for part in cuts))
 
 
-def rows_at(part: Sequences) -> Floats:
+def rows_at(part: Sequences, emission: Any = None) -> Floats:
     """A row of features for each time, columns of variance 1, missing ones at the mean."""
+    if isinstance(emission, Tracks):
+        return np.hstack([_track_rows(part, track, place) for track, place in emission.each()])
     if len(part.codes) == 0:
         rows = part.values.astype(np.float64)
     elif part.patterns is not None:
         rows = part.patterns[part.codes]
     else:
-        rows = _nearby(part)
+        rows = _nearby(part, part.codes)
     return standard_columns(rows)
 
 
-def _nearby(part: Sequences) -> Floats:
+def _track_rows(part: Sequences, track: Track, place: slice) -> Floats:
+    values = np.asarray(part.values[:, place], np.float64)
+    if track.emission.kind == TABLE:
+        values = _nearby(part, values[:, 0].astype(np.int64))
+    return standard_columns(values)
+
+
+def _nearby(part: Sequences, codes: Any) -> Floats:
     """Frequencies of categories around each time of its own sequence, and the category itself."""
-    n_codes = int(part.codes.max()) + 1
+    n_codes = int(codes.max()) + 1
     here = np.zeros((part.n_times, n_codes))
-    here[np.arange(part.n_times), part.codes] = 1.0
+    here[np.arange(part.n_times), codes] = 1.0
     sums = np.vstack([np.zeros(n_codes), np.cumsum(here, axis=0)])
     time = np.arange(part.n_times)
     first, end = (np.repeat(at, part.lengths) for at in (part.ends[:-1], part.ends[1:]))
@@ -128,7 +139,7 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
     pairs += (1.0 - CERTAIN) * len(later) / n_states**2
     heads = np.where(problem.model.initial > FORBIDDEN, states[data.ends[:-1]].sum(0), 0.0)
     pairs = np.where(problem.model.transition > FORBIDDEN, pairs, 0.0)
-    return problem.from_counts(heads, pairs, sums_of(problem, states))
+    return problem.from_counts(heads, pairs, sums_of(problem, states, rng))
 
 
 def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
@@ -151,9 +162,16 @@ def _labelled(nearest: Ints, labels: npt.NDArray[np.int32], n_states: int) -> In
     return np.where(known, labels, name[nearest])
 
 
-def sums_of(problem: SequenceProblem, states: Floats) -> Floats:
+def sums_of(problem: SequenceProblem, states: Floats, rng: np.random.Generator | None = None) -> Floats:
     """Statistics weighted with states, as the kernels sum them."""
-    data = problem.data
+    data, emission = problem.data, problem.model.emission
+    if isinstance(emission, Tracks):
+        own = np.random.default_rng(0) if rng is None else rng
+        told: dict[str, Any] = {}
+        for track, place in emission.each():
+            member = _members(track, _track_rows(data, track, place), states, own)
+            told |= track.clustered(np.asarray(data.values[:, place], np.float64), member)
+        return emission.flat(told)
     if len(data.codes):
         out = np.zeros((problem.n_sums, states.shape[1]))
         np.add.at(out, data.codes, states)
@@ -165,6 +183,23 @@ def sums_of(problem: SequenceProblem, states: Floats) -> Floats:
     clean = np.where(seen[:, None], values, 0.0)
     rows, columns = np.triu_indices(values.shape[1])
     return np.vstack([seen @ states, clean.T @ states, (clean[:, rows] * clean[:, columns]).T @ states])
+
+
+def _members(track: Track, rows: Floats, states: Floats, rng: np.random.Generator) -> Floats:
+    """Times of each state shared out among its components, by clusters of their own [T, L]."""
+    m = track.n_components
+    if m == 1:
+        return states
+    out = np.repeat(states[:, :, None] * ((1.0 - CERTAIN) / m), m, axis=2)
+    for k in range(states.shape[1]):
+        own = np.flatnonzero(states[:, k] > 0.5)
+        if len(own) >= m:
+            few = own if len(own) <= CANDIDATES else rng.choice(own, CANDIDATES, replace=False)
+            nearest = nearest_of(rows, centres_of(rows[few], m, rng))
+            out[np.arange(len(rows)), k, nearest] += CERTAIN * states[:, k]
+        else:
+            out[:, k] = states[:, [k]] / m
+    return out.reshape(len(states), -1)
 
 
 def _scaled(problem: SequenceProblem, state: State, factor: float) -> State:

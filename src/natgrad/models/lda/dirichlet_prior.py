@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from natgrad import special as sp
 from natgrad.kernels.special import elog_columns
-from natgrad.models.threads import threads_for
+from natgrad.threads import threads_for
 
 __all__ = ["RANGE", "best_concentrations", "best_symmetric", "log_prior", "log_shares"]
 

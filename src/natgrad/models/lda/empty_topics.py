@@ -60,12 +60,6 @@ class EmptyTopics:
         other.row_bytes = other.n_topics * np.dtype(self.local.dtype).itemsize
         return other
 
-    def with_prior(self, alpha: Floats) -> LDAProblem:
-        """The same documents with other concentrations of their shares."""
-        other = copy(cast("LDAProblem", self))
-        other.doc_prior = alpha
-        return other
-
     def active_part(self, state: State) -> LDAProblem:
         """The problem of the topics that are not empty, with the priors of a state."""
         return self.with_hyper(state).restricted(self.places(state))

@@ -9,6 +9,7 @@ guard are those of every network; `natgrad.models.lda.problem` has the kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 import numpy as np
@@ -21,9 +22,10 @@ from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Trace
+from natgrad.models.lda.ensemble import EnsembleMixin
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.queries import TopicQueries
-from natgrad.models.lda.settings import LearnPriors
+from natgrad.models.lda.settings import LearnPriors, most_passes
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -46,7 +48,7 @@ FEW_ENTRIES = 5_000_000
 
 
 @says_new_names
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAStream, LDAFiles):
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, EnsembleMixin, LDAStream, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -88,7 +90,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes, max_steps, max_seconds : limits
-        Most readings of the corpus, most steps, most time.
+        Most readings of the corpus, most steps, most time. By default 50 passes; before a finish one, from which samples begin as
+        well as from fifty.
     tol : float
         Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
     seed : int
@@ -142,7 +145,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         local_steps: int = 100,
         skip_below: float = 1e-4,
         dtype: str = "float32",
-        max_passes: int = 50,
+        max_passes: int | None = None,
         max_steps: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-4,
@@ -203,7 +206,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             problem,
             lambda: problem.start(int(self.seed)),
             Trace(),
-            whole_number(self.max_passes, "max_passes"),
+            most_passes(self),
             keep,
             moves=moves,
         )
@@ -217,7 +220,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), number_known=True)
-        passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
+        passes = most_passes(self) if max_passes is None else whole_number(max_passes, "max_passes")
         self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
         self._data = HeldDocuments(problem.corpus)
         return self
@@ -277,9 +280,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
         advice = "raise max_passes, or call continue_fit()"
+        limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
+        if sampler is not None and self.max_passes is None:
+            limits = replace(limits, tol=0.0)  # a start of the sampler is not meant to converge
         with self._threads():
             result = self._run(
-                phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem,
+                phase, start, limits, problem,
                 options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
                 closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
             )  # fmt: skip

@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {
     "local_steps": "natural",
     "skip_below": "nonnegative",
     "dtype": "'float32' | 'float64'",
-    "max_passes": "natural",
+    "max_passes": "none | natural",
     "max_steps": "none | natural",
     "max_seconds": "none | positive",
 }

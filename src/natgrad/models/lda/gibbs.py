@@ -21,8 +21,8 @@ from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.lda.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.lda.drawn import TopicMoments
-from natgrad.models.threads import threads_for
 from natgrad.random import Stream, generator
+from natgrad.threads import threads_for
 
 if TYPE_CHECKING:
     from natgrad.models.lda.problem import LDAProblem

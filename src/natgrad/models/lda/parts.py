@@ -16,12 +16,11 @@ import numpy.typing as npt
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.origin import Origin
 from natgrad.inference.executors.threads import ShardSpec
-from natgrad.kernels.factorization.ratings import group_rows
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import solve_documents, topic_counts
-from natgrad.kernels.memory import aligned_empty
+from natgrad.kernels.memory import aligned_empty, group_rows
 from natgrad.kernels.special import bits_like, series_for
-from natgrad.models.threads import threads_for
+from natgrad.threads import threads_for
 
 __all__ = [
     "Inferred",

@@ -28,7 +28,6 @@ from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
-from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
 from natgrad.models.lda.afresh import ahead, all_anew, begin_anew, far_ahead
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
@@ -47,9 +46,9 @@ from natgrad.models.lda.parts import (
     solve_view,
 )
 from natgrad.models.lda.start import first_topics, revived_topics
-from natgrad.models.threads import threads_for
 from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
+from natgrad.threads import is_little, threads_for
 
 __all__ = ["Inferred", "LDAProblem", "Local"]
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from natgrad.data.corpus import Corpus
     from natgrad.models.lda.problem import LDAProblem
 
-__all__ = ["LearnPriors", "check_settings", "checked_priors", "problem_of"]
+__all__ = ["LearnPriors", "check_settings", "checked_priors", "most_passes", "problem_of"]
+
+# Passes at most if none are given, and before a finish.
+PASSES, BEFORE_FINISH = 50, 1
 
 LearnPriors = bool | Literal["doc", "topic"]
 LEARNED: dict[Any, frozenset[str]] = {
@@ -71,6 +74,13 @@ def check_settings(model: Any) -> None:
     for name, value in (("batch_size", model.batch_size), ("n_jobs", model.n_jobs)):
         if value is not None:
             whole_number(value, name)
+
+
+def most_passes(model: Any) -> int:
+    """How often an `LDA` reads its documents at most."""
+    if model.max_passes is not None:
+        return whole_number(model.max_passes, "max_passes")
+    return PASSES if model.finish is None else BEFORE_FINISH
 
 
 def problem_of(model: Any, corpus: Corpus, population: float | None = None, number_known: bool = False) -> LDAProblem:

@@ -7,11 +7,8 @@ lean is small, for a topic is not a document.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from natgrad.data.corpus import Corpus
 
@@ -51,18 +48,28 @@ def _seed_documents(corpus: Corpus, n: int, rng: np.random.Generator) -> Floats:
         return np.zeros((n, corpus.n_words))
     chosen = np.sort(rng.choice(filled, min(max(CANDIDATES, PER_TOPIC * n), len(filled)), replace=False))
     part = corpus.documents(chosen)
-    shares = scipy.sparse.csr_array(scipy.sparse.diags_array(1.0 / part.lengths) @ part.to_sparse())
-    seeds: Floats = shares[_far_apart(np.sqrt(shares), n, rng)].toarray()
+    rows = np.repeat(np.arange(len(part)), np.diff(part.start))
+    shares = (1.0 / part.lengths)[rows] * part.counts
+    seeds: Floats = np.zeros((n, corpus.n_words))
+    for seed, row in zip(seeds, _far_apart(part, rows, np.sqrt(shares), n, rng), strict=True):
+        here = slice(part.start[row], part.start[row + 1])
+        seed[part.words[here]] = shares[here]
     return seeds
 
 
-def _far_apart(roots: Any, n: int, rng: np.random.Generator) -> list[int]:
-    """Rows drawn in proportion to their squared Hellinger distance, 1 − Σ_v √(p q), from the nearest one drawn before."""
-    chosen = [int(rng.integers(roots.shape[0]))]
-    nearest = np.ones(roots.shape[0])
+def _far_apart(part: Corpus, rows: npt.NDArray[np.int64], roots: Floats, n: int, rng: np.random.Generator) -> list[int]:
+    """Documents drawn in proportion to their squared Hellinger distance, 1 − Σ_v √(p q), from the nearest one drawn before.
+
+    ``rows`` are the documents of the entries, ``roots`` the roots of their shares.
+    """
+    chosen = [int(rng.integers(len(part)))]
+    nearest = np.ones(len(part))
     for _ in range(n - 1):
-        here = roots[[chosen[-1]]].toarray()[0]
-        nearest = np.minimum(nearest, np.maximum(1.0 - roots @ here, 0.0))
+        here = slice(part.start[chosen[-1]], part.start[chosen[-1] + 1])
+        last = np.zeros(part.n_words)
+        last[part.words[here]] = roots[here]
+        alike = np.bincount(rows, roots * last[part.words], len(part))
+        nearest = np.minimum(nearest, np.maximum(1.0 - alike, 0.0))
         # Rounding leaves 1e-16 between equal rows; with fewer kinds of documents than topics, any will do.
         weight = nearest if nearest.sum() > 1e-9 else np.ones(len(nearest))
         chosen.append(int(rng.choice(len(weight), p=weight / weight.sum())))

@@ -22,9 +22,8 @@ from natgrad.data.stream import Stream
 from natgrad.inference.methods import VB
 from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Trace
-from natgrad.models.lda.settings import problem_of
+from natgrad.models.lda.settings import most_passes, problem_of
 from natgrad.posterior.fit_options import FitOptions
-from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -52,7 +51,7 @@ class LDAStream:
         return problem_of(self, corpus, population, number_known)
 
     def _threads(self) -> AbstractContextManager[None]:
-        from natgrad.models.threads import at_most
+        from natgrad.threads import at_most
 
         return at_most(self.n_jobs)
 
@@ -78,7 +77,7 @@ class LDAStream:
         problem = self._problem(corpus, number_known=True)
         start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
         method = VB() if self.method is None else None
-        self._optimise(problem, start, Trace(), whole_number(self.max_passes, "max_passes"), method=method)
+        self._optimise(problem, start, Trace(), most_passes(self), method=method)
         self._data = held._replace(corpus=corpus)
 
     def _resumed(self, problem: LDAProblem) -> State:
@@ -137,7 +136,7 @@ def fit_stream(
     with model._threads():
         state, phases = model._run_stream(
             documents.batches, documents.chunk, documents.start, lambda: documents.problem,
-            options=options, rereadable=stream.rereadable, max_passes=whole_number(model.max_passes, "max_passes"),
+            options=options, rereadable=stream.rereadable, max_passes=most_passes(model),
             n_groups=n_documents or stream.n_total, words="documents",
         )  # fmt: skip
     model._publish(cast("LDAProblem", phases.problem), state)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.families import Categorical
 from natgrad.inference.problem import Block, State
 from natgrad.inference.sampler import GroupDraw
-from natgrad.kernels._threads import in_order
 from natgrad.models.mixture.problem import memberships
+from natgrad.threads import ONE_BLAS_THREAD, in_order
 
 if TYPE_CHECKING:
     from natgrad.models.mixture.problem import MixtureProblem

@@ -19,6 +19,7 @@ from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded,
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
+from natgrad.network.language.indicators import frequencies
 from natgrad.network.language.matrices import block_diag, kron
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
@@ -48,12 +49,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "censored": censored,
     "concatenate": concatenate,
     "sum_over": sum_over,
+    "frequencies": frequencies,
 }
 
 
 # Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
 STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
-LINKS = frozenset({"logit", "logits", "probit", "softmax"})
+LINKS = frozenset({"logit", "logits", "probit", "softmax", "weights"})
 
 
 class Domain(NamedTuple):
@@ -79,6 +81,7 @@ def build_nodes(
     only: Collection[str] | None = None,
     part: Collection[str] = (),
     masked: Collection[str] = (),
+    begins: float | None = None,
 ) -> dict[str, Node]:
     """Every recorded node, made.
 
@@ -91,6 +94,7 @@ def build_nodes(
     only : names of the nodes that are wanted; all by default
     part : plates whose rows are some of many, in which everything may be missing
     masked : observed nodes that miss values in some of these chunks
+    begins : of rows that are part of one chain, whether it begins here (`Plate.begins`)
     """
     builder = Builder(
         template,
@@ -101,6 +105,7 @@ def build_nodes(
         weights or {},
         frozenset(part),
         frozenset(masked),
+        begins,
     )
     return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
 
@@ -118,8 +123,9 @@ class Builder:
         weights: Mapping[str, Array | None],
         part: frozenset[str],
         masked: frozenset[str],
+        begins: float | None = None,
     ) -> None:
-        self.part, self.masked = part, masked
+        self.part, self.masked, self.begins = part, masked, begins
         self.template, self.tables, self.domain = template, tables, domain
         self.made, self.left_out, self.weights = made, left_out, weights
         self.plates: dict[str, Plate] = {}
@@ -168,7 +174,8 @@ class Builder:
             if empty:
                 self.plates[name].weight = np.zeros(self._size(plate))
             self.plates[name].is_part = name in self.part
-            self.plates[name].masked = self.masked if name in self.part else frozenset()
+            if name in self.part:
+                self.plates[name].masked, self.plates[name].begins = self.masked, self.begins
         return self.plates[name]
 
     def _size(self, plate: Plate) -> int:

@@ -5,21 +5,34 @@ A chunk is known by where it was read and by the rows that were taken out of it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
 from natgrad.network.bind.bound import find_domain
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.compile.plan import Plan
+from natgrad.network.language.nodes import Node
 
-__all__ = ["Arrays", "Known", "Later", "Scan", "kept_levels", "same_codes", "scan_chunk"]
+__all__ = [
+    "Arrays",
+    "Known",
+    "Later",
+    "Scan",
+    "check_hidden",
+    "counted",
+    "kept_levels",
+    "same_codes",
+    "scan_chunk",
+    "split",
+]
 
 Array = npt.NDArray[Any]
 
@@ -72,6 +85,26 @@ def scan_chunk(template: Template, plate: str, tables: dict[str, Table]) -> Scan
     return Scan(levels, categories, lost)
 
 
+def check_hidden(plan: Plan, held: Collection[str], plate: str) -> None:
+    """What is hidden is so in each row, or above all of them."""
+    for name in plan.blocks:
+        if name not in held:
+            raise PlateMismatch(
+                f"{name!r} is hidden in the rows of {plate!r}, but not one for each of them: leave chunk_rows= out"
+            )
+
+
+def counted(nodes: Iterable[Node], names: Collection[str], plate: str, n_rows: int, shared: bool) -> dict[str, int]:
+    """The observations of a chunk that are there, by node; the first row is left out if it was counted in the chunk before."""
+    counts = {}
+    for node in nodes:
+        axes = [own.name for own in node.plates]
+        if node.name in names and plate in axes:
+            mask = np.ones([own.size for own in node.plates]) if node.mask is None else node.mask
+            counts[node.name] = int(np.moveaxis(mask, axes.index(plate), 0)[int(shared) : n_rows].sum())
+    return counts
+
+
 def kept_levels(scans: list[Scan], before: Domain | None) -> Domain:
     """The levels of all chunks: those that were there before in their order, and after them those that are new."""
     by_name: dict[str, list[Array]] = {}
@@ -103,3 +136,14 @@ def same_codes(before: Domain, now: Domain) -> bool:
         if len(own) < len(levels) or not np.array_equal(own[: len(levels)], levels.ids):
             return False
     return True
+
+
+def split(node: Node) -> None:
+    """Where any chunk has vectors that are known in part, all have.
+
+    Readers have a hold of the node itself, which was made for this chunk: no twin would do.
+    """
+    if node.entries is None:
+        assert node.size is not None
+        assert node.mask is not None
+        node.__dict__["entries"] = np.repeat(node.mask[..., None], node.size, axis=-1)

@@ -2,8 +2,8 @@
 
 A plan's structure follows from the declaration alone: every chunk registers its arrays in the same order. Two registrations share
 a key only if their arrays are equal in every chunk. A chunk that is short is filled up with copies of its first row, of weight 0.
-A chain along the rows has a factor for each of its sequences: chunks are then whole sequences, nothing is filled up, and each has
-a plan of its own, equal to the others in all that is said to the globals.
+A chain along the rows has a factor for each of its sequences: chunks are then whole sequences, or stretches of one that share a
+row (`carried_chains.py`), nothing is filled up, and each has a plan of its own, equal to the others in all that globals are told.
 
 Before the first sweep the table is read twice: once for the levels of plates, once for what chunks have in common; and once or
 twice more if values are missing that others read.
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,20 @@ from natgrad.data.stream import prefetch
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.bind.bound import aligned
 from natgrad.network.bind.build import Domain, build_nodes
-from natgrad.network.bind.chunk_records import Arrays, Known, Later, Scan, kept_levels, same_codes, scan_chunk
-from natgrad.network.bind.cuts import Cuts, sequences_along
+from natgrad.network.bind.carried_chains import NUMBER, check_alone, check_chains
+from natgrad.network.bind.chunk_records import (
+    Arrays,
+    Known,
+    Later,
+    Scan,
+    check_hidden,
+    counted,
+    kept_levels,
+    same_codes,
+    scan_chunk,
+    split,
+)
+from natgrad.network.bind.cuts import Cuts, chains_along
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.origins import find_origins, placed
@@ -37,8 +51,6 @@ from natgrad.network.language.scope import Numbered
 __all__ = ["Chunks", "Known"]
 
 Array = npt.NDArray[Any]
-
-
 # Bytes of chunks that stay in memory; more are made anew from the table in every pass.
 HELD = 2**28
 # Chunks that are worked on at a time, in threads: no more are in memory.
@@ -80,9 +92,10 @@ class Chunks:
         self.domain: Domain
         self._origins: dict[str, npt.NDArray[np.float64]] | None = None
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
-        groups = sequences_along(template, plate)
-        self.chained = bool(groups)
-        self.cuts = Cuts(source, template.columns_on(plate), size, groups)
+        chains = chains_along(template, plate)
+        check_chains(template, plate, chains, size)
+        self.chained, self.carried = any(chains), chains.carried
+        self.cuts = Cuts(source, template.columns_on(plate), size, chains.sequences, bool(chains.carried))
         if plate in template.level_plates:
             raise PlateMismatch(f"rows of plate {plate!r} are read by their ids: they cannot come in chunks")
         self.inside = frozenset(inside)
@@ -119,17 +132,21 @@ class Chunks:
     def known(self, table: Table) -> Known:
         """The known arrays of a chunk, under the keys of the plan."""
         nodes, weight = self._nodes(table)
-        if self.chained:
+        if self._has_plan(table):
             return self._with_plan(table, nodes)
         calls = self._registered(nodes)
         self._check_layout(table, calls)
-        return self._under_keys(calls, weight)
+        return self._under_keys(calls, weight, table.key)
+
+    def _has_plan(self, table: Table) -> bool:
+        """Whether a chunk needs a plan of its own: sequences have any length, stretches of a chain one, but for the last."""
+        return self.chained and not (self.carried and table.n_rows == self.first_rows)
 
     def _with_plan(self, table: Table, nodes: list[Node]) -> Known:
         arrays = Numbered(self._keys)
         plan = make_plan(nodes, self._origins, arrays, self.read)
         self._check_layout(table, arrays.calls)
-        chunk = Known(arrays)
+        chunk = self._placed(Known(arrays), table.key)
         chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return chunk
 
@@ -138,7 +155,7 @@ class Chunks:
 
         With ``numbered`` the function gets (number, chunk).
         """
-        from natgrad.kernels._threads import in_order, n_threads  # Numba takes a while to import
+        from natgrad.threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())
@@ -247,7 +264,9 @@ class Chunks:
             if own is None:
                 calls = self._registered(nodes)
                 marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-                own = Arrays(calls, marks, weight, self._counted(nodes, table.n_rows))
+                goes_on = bool(self.carried) and table.first > 0
+                present = counted(nodes, self.n_present, self.plate, table.n_rows, goes_on)
+                own = Arrays(calls, marks, weight, present)
             counts = counts or bool(np.any(own.weight))
             self._layout = self._layout or self._layout_of(own.calls)
             self._check_layout(table, own.calls)
@@ -257,7 +276,11 @@ class Chunks:
             for name, count in own.present.items():
                 self.n_present[name] += count
             n_bytes += sum(call.nbytes for call in own.calls)
-            kept = (table, nodes) if self.chained else (own.calls, own.weight)
+            # What a chain is told at each of its times is as long as what it tells.
+            n_bytes += sum(8 * math.prod(s) for n in nodes if n.name in self.carried for s in n.stat_shapes())
+            kept = partial(self._with_plan, table, nodes)
+            if not self._has_plan(table):
+                kept = partial(self._under_keys, own.calls, own.weight, table.key)
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, kept]
             if calls_held is not None:
                 self.arrays[table.key] = own
@@ -267,26 +290,17 @@ class Chunks:
             self.arrays = {}
         self._keys = [f"known:{number}" for number in classes]
         known = Numbered(self._keys)
-        if not self.chained:
+        if self.carried or not self.chained:
             known[weight_key(self.plate)] = first_weight
         self.plan = make_plan(first, self._origins, known, self.read)
         # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
-        self.local = tuple(
-            name for name, node in self.plan.nodes.items() if name in self.plan.blocks and self._in_rows(node)
-        )
-        above = {node.name for node in parents_first(self.made)}
-        for name in self.plan.blocks:
-            if name not in self.local and name not in above:
-                raise PlateMismatch(
-                    f"{name!r} is hidden in the rows of {self.plate!r}, but not one for each of them: leave chunk_rows= out"
-                )
+        in_rows = (name for name, node in self.plan.nodes.items() if any(p.name == self.plate for p in node.plates))
+        self.local = tuple(name for name in in_rows if name in self.plan.blocks)
+        check_alone(self.plan, self.local, self.carried)
+        check_hidden(self.plan, {*self.local, *(node.name for node in parents_first(self.made))}, self.plate)
         if calls_held is not None:
-            make = self._with_plan if self.chained else self._under_keys
-            self._held = [Later(_as_is, make(*entry)) for entry in calls_held]
+            self._held = [Later(_as_is, make()) for make in calls_held]
         self._colour()
-
-    def _in_rows(self, node: Node) -> bool:
-        return any(plate.name == self.plate for plate in node.plates)
 
     def _check_layout(self, table: Table, calls: list[Array]) -> None:
         if self._layout_of(calls) != self._layout:
@@ -299,8 +313,15 @@ class Chunks:
         # Sequences of a chunk are as long as they are.
         return [(call.dtype.str, call.ndim if self.chained else call.shape) for call in calls]
 
-    def _under_keys(self, calls: list[Array], weight: Array) -> Known:
-        return Known({**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight})
+    def _under_keys(self, calls: list[Array], weight: Array, key: Any) -> Known:
+        keyed = Known(zip(reversed(self._keys), reversed(calls), strict=True))
+        keyed[weight_key(self.plate)] = weight
+        return self._placed(keyed, key)
+
+    def _placed(self, chunk: Known, key: Any) -> Known:
+        if self.carried:
+            chunk[NUMBER] = np.array(key[-1])
+        return chunk
 
     def _arrays_before(self) -> Mapping[Any, Arrays]:
         """Of chunks that stayed, if ids are numbered as they were and nothing else is seen in another way."""
@@ -308,16 +329,6 @@ class Chunks:
         if old is None or old.size != self.size or not same_codes(old.domain, self.domain):
             return {}
         return old.arrays if (old.lost, old.parts) == (self.lost, self.parts) else {}
-
-    def _counted(self, nodes: list[Node], n_rows: int) -> dict[str, int]:
-        """The observations of a chunk that are there, by node."""
-        counts = {}
-        for node in nodes:
-            if node.name in self.n_present and node.name in self.inside:
-                axis = [plate.name for plate in node.plates].index(self.plate)
-                mask = np.ones([plate.size for plate in node.plates]) if node.mask is None else node.mask
-                counts[node.name] = int(np.moveaxis(mask, axis, 0)[:n_rows].sum())
-        return counts
 
     def _colour(self) -> None:
         """Elements that meet in any chunk have different colours."""
@@ -357,7 +368,9 @@ class Chunks:
     def _nodes(self, table: Table) -> tuple[list[Node], Array]:
         """The nodes of a network whose rows are those of a chunk, parents first, and how often each row counts."""
         if self.chained:
-            padded, weight, weights = table, np.ones(table.n_rows), {}
+            padded, weight = table, np.ones(table.n_rows)
+            weight[0] = table.first == 0 or not self.carried
+            weights = {self.plate: weight} if self.carried else {}
         else:
             padded = table if table.n_rows == self.size else table.repeated(self.size)
             weight = (np.arange(self.size) < table.n_rows).astype(np.float64)
@@ -366,23 +379,13 @@ class Chunks:
             weights = {self.plate: weight}
         made = build_nodes(
             self.template, {self.plate: padded}, self.domain, made=self.made, weights=weights, only=self.inside,
-            part=(self.plate,), masked=self.lost,
+            part=(self.plate,), masked=self.lost, begins=weight[0] if self.carried else None,
         )  # fmt: skip
         nodes = parents_first({**self.made, **made})
         for node in nodes:
             if node.name in getattr(self, "in_parts", ()):
-                self._split(node)
+                split(node)
         return nodes, weight
-
-    def _split(self, node: Node) -> None:
-        """Where any chunk has vectors that are known in part, all have.
-
-        Readers have a hold of the node itself, which was made for this chunk: no twin would do.
-        """
-        if node.entries is None:
-            assert node.size is not None
-            assert node.mask is not None
-            node.__dict__["entries"] = np.repeat(node.mask[..., None], node.size, axis=-1)
 
     def _registered(self, nodes: list[Node]) -> list[Array]:
         known = Numbered()

@@ -2,6 +2,7 @@
 
     rows       chunks of a fixed length, but for the last one
     groups     whole runs of equal ids, as many as fit: a sequence is never cut, and one that is longer is a chunk of its own
+    one chain  as rows, but each begins with the last row of the chunk before: neighbours share it
     as read    the source has cut already: rows came or went since (`natgrad.network.bind.updating`)
 
 What differs from the first pass is an error: a row more or less, a file that was written meanwhile, a group that comes twice.
@@ -10,12 +11,12 @@ What differs from the first pass is an error: a row more or less, a file that wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.mapped import file_identity
+from natgrad.data.origin import file_identity
 from natgrad.errors import PlateMismatch
 from natgrad.network.bind.levels import ids_of
 from natgrad.network.bind.tables import Table, TableChunks
@@ -23,7 +24,7 @@ from natgrad.network.bind.template import Template
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
 
-__all__ = ["Cuts", "run_starts", "sequences_along"]
+__all__ = ["Chains", "Cuts", "chains_along", "run_starts", "sequences_along"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,14 +38,23 @@ class Cuts:
     names : columns that are read
     size : rows of a chunk
     groups : columns whose runs of equal ids are kept whole; none if rows may be cut anywhere
+    overlap : bool, whether chunks begin with the last row of the one before
 
     Attributes
     ----------
     n_rows, n_chunks : int, known once the table was read
     """
 
-    def __init__(self, source: TableChunks, names: Sequence[str], size: int, groups: Sequence[str] = ()) -> None:
-        self.source, self.names, self.size, self.groups = source, list(names), size, tuple(groups)
+    def __init__(
+        self, source: TableChunks, names: Sequence[str], size: int, groups: Sequence[str] = (), overlap: bool = False
+    ) -> None:
+        self.source, self.names, self.size, self.groups, self.overlap = (
+            source,
+            list(names),
+            size,
+            tuple(groups),
+            overlap,
+        )
         self.n_rows: int | None = None
         self.n_chunks = 0
         self._rows: list[range] = []
@@ -59,13 +69,16 @@ class Cuts:
             parts = self.source.chunks(self.names, self.size)
         elif self.groups:
             parts = self._whole_groups()
+        elif self.overlap:
+            parts = self._overlapping()
         else:
             parts = self.source.chunks(self.names, self.size)
         for chunk in parts:
             if chunk.key is None:
                 chunk.key = (self.source.number, self.size, count)
-            bounds.append(range(seen, seen + chunk.n_rows))
-            seen, count = seen + chunk.n_rows, count + 1
+            begin = chunk.first if self.overlap else seen
+            bounds.append(range(begin, begin + chunk.n_rows))
+            seen, count = begin + chunk.n_rows, count + 1
             yield chunk
         self._check_files()
         if self.n_rows is None:
@@ -74,6 +87,11 @@ class Cuts:
             raise ValueError(
                 f"{self.source.where} had {self.n_rows:,} rows when it was first read, and has {seen:,} now: it changed meanwhile"
             )
+
+    @property
+    def row_ranges(self) -> Sequence[range]:
+        """The rows of each chunk, once the table was read."""
+        return self._rows
 
     @property
     def can_jump(self) -> bool:
@@ -100,6 +118,19 @@ class Cuts:
                     f"{str(path)!r} was written while it was read: what chunks told before no longer fits to it. Fit again, from "
                     "a file that stays as it is"
                 )
+
+    def _overlapping(self) -> Iterator[Table]:
+        """Chunks of ``size`` rows, the last of which is the first of the next."""
+        waiting: Table | None = None
+        for part in self.source.chunks(self.names, self.size - 1):
+            if waiting is not None:
+                chunk = Table.joined([waiting, part.take(slice(0, 1))])
+                chunk.first = waiting.first
+                yield chunk
+            waiting = part
+        # One row alone is the last of the chunk before.
+        if waiting is not None and (waiting.n_rows > 1 or not waiting.first):
+            yield waiting
 
     def _whole_groups(self) -> Iterator[Table]:
         """As many groups as fit into a chunk, at least one."""
@@ -140,20 +171,41 @@ class Cuts:
         return chunk
 
 
-def sequences_along(template: Template, plate: str) -> tuple[str, ...]:
-    """The columns that say which rows are one sequence, of chains along a plate."""
-    columns = []
+class Chains(NamedTuple):
+    """Of chains along a plate: the columns that say which rows are one sequence, or the names of those that go along all rows."""
+
+    sequences: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+
+
+def chains_along(template: Template, plate: str) -> Chains:
+    """The chains along a plate."""
+    columns, carried = [], []
     for name, node in template.nodes.items():
         if not issubclass(node.function, (GaussianChain, MarkovChain)) or node.plates[-1].name != plate:
             continue
         own = [use.column.name for use in template.uses if use.node == name and use.role == "lengths"]
-        if not own:
-            raise PlateMismatch(
-                f"{name!r} is one chain along all rows of {plate!r}, which cannot be cut into chunks: say which rows are one "
-                "sequence, lengths=Column(…), leave chunk_rows= out, or use one of the hidden Markov models, which stream"
-            )
         columns += own
-    return tuple(dict.fromkeys(columns))
+        if not own:
+            carried.append(name)
+    if carried and columns:
+        raise PlateMismatch(
+            f"{carried[0]!r} is one chain along all rows of {plate!r}, and others are cut where column {columns[0]!r} changes: "
+            "give both the same lengths=, or leave chunk_rows= out"
+        )
+    return Chains(tuple(dict.fromkeys(columns)), tuple(carried))
+
+
+def sequences_along(template: Template, plate: str) -> tuple[str, ...]:
+    """The columns that say which rows are one sequence, for those who cannot have a chain along all rows."""
+    chains = chains_along(template, plate)
+    if chains.carried:
+        raise PlateMismatch(
+            f"{chains.carried[0]!r} is one chain along all rows of {plate!r}: rows of it cannot come, go or be drawn by "
+            "themselves. Say which rows are one sequence, lengths=Column(…), fit anew, or use one of the hidden Markov models, "
+            "which stream"
+        )
+    return chains.sequences
 
 
 def run_starts(table: Table, columns: Sequence[str]) -> Ints:

@@ -24,6 +24,7 @@ from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, M
 from natgrad.network.language.counts import Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Access, Constant, Expression
+from natgrad.network.language.indicators import Frequencies
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.matrices import BlockDiagonal, Kronecker
 from natgrad.network.language.nodes import Node
@@ -175,6 +176,8 @@ def _expression(value: Any) -> Any:
     if isinstance(value, _Dot):
         call = _call("dot", _value(value.left), _value(value.right))
         return call if value.over is None else {**call, "options": {"over": {"plate": value.over.name}}}
+    if isinstance(value, Frequencies):
+        return _call("frequencies", _value(value.categories), {"plate": value.over.name}, value.weights)
     if isinstance(value, _Transformed):
         return _call("transform", value.matrix, _value(value.vector))
     if isinstance(value, _Diag):

@@ -17,15 +17,14 @@ from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
-from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.inference.unsettled import warn_if_ran_out
+from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.carried_sums import carry_over, with_memory
 from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
-from natgrad.network.bind.cuts import sequences_along
+from natgrad.network.bind.cuts import chains_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.bind.template import Template
@@ -167,7 +166,7 @@ class _Run:
             "method": chosen, "step": settings.step, "init": options.get("init"), "backend": problem.backend.name,
             "chunk_rows": self.chunks.size,
         }  # fmt: skip
-        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
+        checkpointer = checkpointer_of(keep, lambda: about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
         names = ("max_steps", "tol", "max_seconds", "max_messages", "max_passes")
         limits = Limits(**{name: options[name] for name in names})
         stepper, why = self._stepper(problem, chosen, settings.step)
@@ -191,6 +190,12 @@ class _Run:
 
     def _problem_for(self, method: Method | None) -> ChunkProblem:
         """The problem that a method asks for: one whose single rows can be drawn, or that of whole chunks."""
+        if self.chunks.carried and isinstance(method, (SVI, Children, GlobalBatch)):
+            raise PlateMismatch(
+                f"{method}: {self.chunks.carried[0]!r} is one chain along all rows of {self.chunks.plate!r}, of which no part is "
+                "solved without the others: use VB(), which reads all chunks; or say which rows are one sequence, "
+                "lengths=Column(…)"
+            )
         if isinstance(method, (Children, GlobalBatch)):
             if not isinstance(self.sampled, SampledEdges):
                 self.sampled = SampledEdges(self.chunks, self.problem.program)
@@ -218,7 +223,9 @@ class _Run:
             whole = GroupStepper(batches, size, *batches.local_limits, rule, remember=False)
             return whole, f"{words}; {rule}: what chunks tell does not add up, and is not remembered"
         # Without hidden nodes chunks tell the same for ever: batches would exchange nothing.
-        if isinstance(method, VB) or (method is None and (problem.n_groups == 1 or not problem.program.local)):
+        # A chain that goes on from chunk to chunk is solved as a whole.
+        at_once = problem.n_groups == 1 or bool(chunks.carried) or not problem.program.local
+        if isinstance(method, VB) or (method is None and at_once):
             whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
             return whole, f"{words}; coordinate ascent on all of them"
         # As many batches as make progress; the chunks of one are computed together, by whoever computes.
@@ -242,7 +249,7 @@ LIMITS: dict[str, Any] = {
 
 def _rows_of_a_chunk(template: Template, plate: str, source: TableChunks, others: Mapping[str, Table]) -> int:
     """As many as keep what is hidden in them, for which the first few stand, in the cache of a processor."""
-    if sequences_along(template, plate):
+    if chains_along(template, plate).sequences:
         return CHUNK
     few = next(iter(source.chunks(template.columns_on(plate), FEW)), None)
     if few is None or not few.n_rows:

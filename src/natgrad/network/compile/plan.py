@@ -82,6 +82,16 @@ class Plan:
         return members
 
     @cached_property
+    def improper(self) -> list[str]:
+        """The hidden nodes with flat priors."""
+        return [name for name in self.blocks if self.nodes[name].is_improper]
+
+    @cached_property
+    def grown(self) -> set[str]:
+        """The plates whose number of components is to be found."""
+        return {plate.name for node in self.nodes.values() for plate in node.plates if plate.grow}
+
+    @cached_property
     def declared(self) -> dict[str, Node]:
         """The nodes as they were declared, those of a joint factor one by one."""
         return {node.name: node for name in self.nodes for node in self.in_factor(name)}

@@ -52,9 +52,13 @@ def draw_posterior(
     plan = fit.problem.plan
     for name, block in plan.blocks.items():
         if block.family.is_bound:
+            sticks = block.family.name == "StickBound"
+            advice = (
+                "Give a known number, or leave discount= out" if sticks else "Declare it as a GammaShape, which has one"
+            )
             raise NotConjugate(
                 f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
-                "no conditional to draw from. Declare it as a GammaShape, which has one"
+                f"no conditional to draw from. {advice}"
             )
     exact = exact_softmax(plan)
     problem = NetworkProblem(with_chains(exact, chains), fit.problem.backend.name if backend is None else backend)

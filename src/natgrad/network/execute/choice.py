@@ -14,7 +14,7 @@ from natgrad.network.compile.polynomial import Factor, Label, Take
 from natgrad.network.execute.backend import BACKENDS, Backend, BackendName
 from natgrad.network.execute.numpy_backend import NumpyBackend
 
-__all__ = ["BackendChoice", "choose_backend", "make_backend"]
+__all__ = ["BackendChoice", "choose_backend", "make_backend", "sweeps_in_a_call"]
 
 # Sweeps of a fit: the mean of 45 of the 46 networks of `benchmarks/stopping.py`; one takes as many as it may.
 SWEEPS = 60
@@ -24,6 +24,9 @@ PER_PRODUCT, PER_NUMBER, PER_GATHERED, PER_HELD, PER_TIME = 6e-5, 1e-9, 7e-9, 3e
 # Seconds that JAX takes to begin, and to compile a product; what a compiled sweep takes for a row that is read through an index,
 # and the part of NumPy's seconds that it takes for the other numbers.
 STARTING, COMPILING, PER_ROW, COMPILED_PART = 1.5, 0.15, 1e-8, 0.25
+# Most sweeps that are made in one call, of a network whose compiled sweep is expected to take at most so many seconds: no longer
+# than calling it.
+MOST_AHEAD, SHORT_SWEEP = 32, 1e-3
 WORDS: dict[BackendName, str] = {"numpy": "interpreted by NumPy", "jax": "compiled by JAX"}
 
 
@@ -48,6 +51,11 @@ def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 
         return BackendChoice("numpy", f"{WORDS['numpy']}: JAX, which would be faster here, is not installed")
     words = f"{SWEEPS} sweeps of {work.products:,} products take about {interpreted:.1g} s, compiled {compiled:.1g} s"
     return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}")
+
+
+def sweeps_in_a_call(plan: Plan) -> int:
+    """How many sweeps a call of the compiled program may make."""
+    return MOST_AHEAD if _work(plan).compiled <= SHORT_SWEEP else 1
 
 
 class _Work(NamedTuple):

@@ -44,16 +44,6 @@ class Interpreter:
                 compiled = self._sweeps[order] = InterpretedSweep(self.problem, order, self.written)
             return compiled(state)
 
-    def prior_of(self, block: Block) -> Callable[[Any], Stats]:
-        """λ of a block as a function of the moments of its parents alone."""
-
-        def prior(parents: Any) -> Stats:
-            with self.problem.backend.running():
-                own = self.written.parts(block.name, block.name)(parents)
-                return tuple(map(np.asarray, block.family.project(own)))
-
-        return prior
-
     def means(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> Callable[..., Any]:
         """λ and moments of a group whose means meet in these pieces, after they were solved together."""
         solve = InterpretedMeans(self.written, names, pieces)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from jax import lax
 
 from natgrad._jax import in_64_bits
-from natgrad._programs import compiled
+from natgrad._programs import Source, compiled
 from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
@@ -126,8 +126,8 @@ class JaxBackend:
     def repeat_while(self, going: Callable[[Any], Array], body: Callable[[Any], Any], carry: Any) -> Any:
         return lax.while_loop(going, body, carry)
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return compiled(function)
+    def compile(self, function: Callable[..., Any], source: Source | None = None) -> Callable[..., Any]:
+        return compiled(function, source=source)
 
     def put(self, array: Array) -> Array:
         return jax.device_put(array)

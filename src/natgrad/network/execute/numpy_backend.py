@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.threads import ONE_BLAS_THREAD
 
 __all__ = ["NumpyBackend"]
 
@@ -95,7 +95,7 @@ class NumpyBackend:
             carry = body(carry)
         return carry
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any], source: Any = None) -> Callable[..., Any]:
         return lambda *arguments: _arrays(function(*arguments))
 
     def put(self, array: Array) -> Array:

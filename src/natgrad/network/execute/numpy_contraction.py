@@ -26,6 +26,8 @@ SMALL = 1_024
 LONG_BATCH, WORTH_A_CALL = 16, 1_024
 # Numbers of the largest intermediate; more are made in chunks.
 LARGEST = 2**20
+# A last axis along which NumPy's sums over the axis before it are slow.
+SHORT = 16
 # With so many factors all orders are compared; with more the cheapest next pair is taken.
 MOST_COMPARED = 5
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -174,7 +176,7 @@ def _alone(labels: Labels, out: Labels) -> Callable[[Array], Array]:
     gone = tuple(axis for axis, label in enumerate(labels) if label not in out)
     kept = tuple(label for label in labels if label in out)
     if kept == out:
-        return (lambda a: a.sum()) if not out else (lambda a: a.sum(gone))
+        return (lambda a: a.sum()) if not out else _sum(gone, len(labels))
     order = [kept.index(label) for label in out]
     return (lambda a: a.sum(gone).transpose(order)) if gone else (lambda a: a.transpose(order))
 
@@ -238,8 +240,19 @@ def _reduced(labels: Labels, needed: set[Label]) -> tuple[Callable[[Array], Arra
     own, out = [numbers[label] for label in labels], [numbers[label] for label in kept]
     if len(numbers) == len(labels):
         gone = tuple(axis for axis, label in enumerate(labels) if label not in needed)
-        return (lambda a: a.sum(gone)), kept
+        return _sum(gone, len(labels)), kept
     return (lambda a: np.einsum(a, own, out)), kept
+
+
+def _sum(gone: tuple[int, ...], ndim: int) -> Callable[[Array], Array]:
+    """The sum over some axes; over the one before a short last one, in stacks of tables, as a product: NumPy adds row by row."""
+    if ndim < 3 or gone != (ndim - 2,):
+        return lambda a: a.sum(gone)
+
+    def summed(a: Array) -> Array:
+        return np.ones(a.shape[-2]) @ a if a.shape[-1] <= SHORT and a.dtype == np.float64 else a.sum(gone)
+
+    return summed
 
 
 def _order(parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int]) -> tuple[list[tuple[int, int]], int]:

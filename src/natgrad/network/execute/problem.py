@@ -23,20 +23,22 @@ from natgrad.inference.problem import (
     Sampled,
     State,
     SweepResult,
+    Sweeps,
 )
 from natgrad.inference.rotation import Rotation
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
-from natgrad.network.compile.plan import Plan, ending_terms
+from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.state_space import StateSpace, find_state_spaces
 from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.choice import choose_backend, make_backend
-from natgrad.network.execute.exact_updates import updated_at_once, updated_in_turn
+from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
+from natgrad.network.execute.compiled_sweep import one_sweep, repeated_sweeps, told
 from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.repeated import Repeated
+from natgrad.network.execute.source import plan_hash, source_of
 from natgrad.network.execute.state_rotation import rotation_of
 from natgrad.network.execute.updates import (
     blended_block,
@@ -44,6 +46,7 @@ from natgrad.network.execute.updates import (
     put_column,
     take_column,
 )
+from natgrad.network.execute.written_out import Writer
 from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import PROBES
@@ -127,7 +130,8 @@ class NetworkProblem(EdgeProblem):
     @cached_property
     def state_spaces(self) -> tuple[StateSpace, ...]:
         """Chains whose coordinates nobody sees, with their dynamics and loadings."""
-        return find_state_spaces(self.plan)
+        chains = any(block.family.name == "GaussianChain" for block in self.blocks.values())
+        return find_state_spaces(self.plan) if chains else ()
 
     @cached_property
     def rotate_pair(self) -> Callable[..., Rotation | None] | None:  # type: ignore[override]
@@ -144,16 +148,23 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent: mu[parent] for parent in self.plan.parents_of(name) if parent in mu}
-            own = None if self._is_weighted(block) else self.interpreter
-            prior_of = (
-                self.compiled(("prior", name), partial(self._prior, block)) if own is None else own.prior_of(block)
-            )
-            lam[name] = prior_of(parents)
+            if self._is_weighted(block):
+                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            else:
+                lam[name] = self._priors.prior(block, parents)
             node = self.plan.nodes[name]
             if node.is_improper or node.is_auxiliary or node.has_no_mean:
                 lam[name] = block.family.proper(lam[name])
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
+
+    @cached_property
+    def _priors(self) -> Writer:
+        """Of NumPy, whichever backend: compiling a prior for one use would take longer."""
+        if self.interpreter is not None:
+            return self.interpreter.written
+        program = Program(self.plan, make_backend("numpy"))
+        return Writer(program, program.known)
 
     def _prior(self, block: Block) -> Callable[..., Any]:
         def function(parents: Mapping[str, Stats], known: Any) -> Stats:
@@ -175,13 +186,31 @@ class NetworkProblem(EdgeProblem):
         exact = rho == 1.0
         if exact and self.interpreter is not None:
             return self._possible(self.interpreter.sweep(state, order), state)
-        function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
+        if exact and self.ahead > 1:
+            made = self.sweeps_ahead(state, order, 1)
+            return SweepResult(made.end, *made.results[0])
+        function = self.compiled(("sweep", order, exact), lambda: one_sweep(self, order, exact))
         lam, mu, numbers = function(self.repeated.once(state.lam, order) if exact else state.lam, state.mu, rho)
-        bound, *rest = np.asarray(numbers)  # one transfer for all of them
         lam = self.repeated.for_all(lam, order) if exact else lam
-        info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
-        new = State(lam, mu, state.t + 1, state.memory)
-        return self._possible(SweepResult(new, float(bound), info), state)
+        bound, info = told(order, np.asarray(numbers).tolist())  # one transfer for all of them
+        return self._possible(SweepResult(State(lam, mu, state.t + 1, state.memory), bound, info), state)
+
+    def sweeps_ahead(self, state: State, order: tuple[str, ...], count: int) -> Sweeps:
+        """Exact sweeps in one call of a compiled program; of a network with long sweeps, or interpreted, there is one."""
+        if self.ahead == 1:
+            return super().sweeps_ahead(state, order, count)
+        function = self.compiled(("sweeps", order), lambda: repeated_sweeps(self, order))
+        lam, mu, number, rows = function(self.repeated.once(state.lam, order), state.mu, np.int32(count))
+        results = [told(order, row) for row in np.asarray(rows)[: int(number)].tolist()]
+        end = State(self.repeated.for_all(lam, order), mu, state.t + len(results), state.memory)
+        for t, (bound, info) in enumerate(results, state.t):
+            self._possible(SweepResult(end, bound, info), state._replace(t=t))
+        return Sweeps(results, end)
+
+    @cached_property
+    def ahead(self) -> int:  # type: ignore[override]
+        """How many sweeps one call may make: where a sweep takes less time than the call."""
+        return 1 if self.backend.name == "numpy" else sweeps_in_a_call(self.plan)
 
     @cached_property
     def repeated(self) -> Repeated:
@@ -324,28 +353,6 @@ class NetworkProblem(EdgeProblem):
 
     # -- compilation --
 
-    def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
-        program, xp, ending = self.program, self.backend.xp, ending_terms(self.plan, order)
-
-        def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
-            lam, mu, info = dict(lam), dict(mu), {}
-            total = sum((program.log_joint(name, mu, known) for name in ending[None]), xp.zeros(()))
-            for name in order:
-                block = self.blocks[name]
-                if block.n_columns == 1 and not self._is_weighted(block):
-                    update = updated_at_once(program, block, lam, mu, None if exact else rho, known, ending[name])
-                else:
-                    update = updated_in_turn(program, block, lam, mu, rho, known, ending[name])
-                lam[name], mu[name], info[name], gained = update
-                lam[name] = self.repeated.shortened(name, lam[name]) if exact else lam[name]
-                total = total + gained
-            flat = [
-                entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].relative_change)
-            ]
-            return lam, mu, xp.stack([total, *flat])
-
-        return function
-
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A function with the known arrays as its last argument, as the backend runs it."""
 
@@ -353,10 +360,15 @@ class NetworkProblem(EdgeProblem):
             with self.backend.running():
                 self._fold_everything()
                 if key not in self._compiled:
-                    self._compiled[key] = self.backend.compile(self._of_known(build()))
+                    source = lambda: source_of(lambda: self._hash, key)  # noqa: E731
+                    self._compiled[key] = self.backend.compile(self._of_known(build()), source)
                 return self._compiled[key](*arguments, self._device)
 
         return call
+
+    @cached_property
+    def _hash(self) -> str | None:
+        return plan_hash(self.plan)
 
     @property
     def known_arrays(self) -> dict[str, Array]:

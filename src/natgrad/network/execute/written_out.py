@@ -311,6 +311,11 @@ class Writer:
             self._parts[name, term] = Parts(name, pieces, self.known, self.shapes)
         return self._parts[name, term]
 
+    def prior(self, block: Block, parents: Moments) -> Stats:
+        """λ of a block as its own term says, given the moments of its parents alone."""
+        with self.program.backend.running():
+            return tuple(map(np.asarray, block.family.project(self.parts(block.name, block.name)(parents))))
+
     def target(self, block: Block, ending: Iterable[str] = ()) -> WrittenTarget:
         """λ^temp of a block, from all its terms."""
         names = [term.node for term in self.program.plan.terms_of(block.name)]

@@ -7,6 +7,7 @@ from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, M
 from natgrad.network.language.counts import NegativeBinomial, Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.gaussian_chain import GaussianChain
+from natgrad.network.language.indicators import frequencies
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.matrices import block_diag, kron
 from natgrad.network.language.operators import diag, dot
@@ -52,6 +53,7 @@ __all__ = [
     "concatenate",
     "diag",
     "dot",
+    "frequencies",
     "kron",
     "sum_over",
     "table",

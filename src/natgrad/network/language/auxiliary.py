@@ -33,7 +33,9 @@ __all__ = [
     "LogGamma",
     "LogisticBound",
     "PolyaGamma",
+    "RaceTime",
     "Shares",
+    "StickBound",
     "as_auxiliary",
     "gaussian_density",
     "where_known",
@@ -179,6 +181,28 @@ class ConcentrationBound(ScalarNode):
 
 
 @final
+class StickBound(ScalarNode):
+    """The slope of the tangent that bounds the normaliser of sticks with a discount and a learned concentration from below."""
+
+    family = families.StickBound()
+    kind = POSITIVE
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, offsets: npt.NDArray[Any]) -> None:
+        self.offsets = offsets
+        super().__init__(f"{owner.name}.bound", {}, owner.plates)
+
+    def stat_shapes(self) -> list[tuple[int, ...]]:
+        (plates, _) = super().stat_shapes()
+        return [plates, (*plates, len(self.offsets))]
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        k = scope.fresh("k", len(self.offsets))
+        return Polynomial.of([scope.constant(self.offsets, (k,))]) * self.own("offsets", scope, (k,))
+
+
+@final
 class LogGamma(_WeightOfPresent):
     """log u with u ~ Gamma(Σ_k a_k, 1), one for each Dirichlet whose concentration a is learned: Γ(Σ_k a_k) is its integral."""
 
@@ -187,6 +211,20 @@ class LogGamma(_WeightOfPresent):
 
     def _beside_nothing(self, scope: Scope) -> Polynomial:
         return self.own("x", scope)  # log Γ(1) = 0
+
+
+@final
+class RaceTime(_WeightOfPresent):
+    """u, when the first of K exponential clocks with rates r rings, one for each category that is taken by weights r.
+
+    p(y, u) = r_y exp(−u Σ_k r_k): its integral over u is r_y / Σ_k r_k.
+    """
+
+    family = families.Gamma()
+    kind = POSITIVE
+
+    def _beside_nothing(self, scope: Scope) -> Polynomial:
+        return -1.0 * self.own("x", scope)
 
 
 @final

@@ -11,11 +11,12 @@ from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma
 from natgrad.network.language.expressions import COUNT, POSITIVE, UNIT, Access, Constant
-from natgrad.network.language.links import LINKS, chosen_link, logistic_density, refuse_in_part
+from natgrad.network.language.links import LINKS, logistic_density, refuse_in_part
 from natgrad.network.language.node_helpers import (
     Plates,
     ScalarNode,
     check_possible,
+    chosen_link,
     known,
     must_be_observed,
     numbers,

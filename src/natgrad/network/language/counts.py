@@ -15,8 +15,8 @@ from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import PolyaGamma, Shares
 from natgrad.network.language.expressions import COUNT, POSITIVE, RATE, UNIT
-from natgrad.network.language.links import LINKS, chosen_link, logistic_density
-from natgrad.network.language.node_helpers import Plates, ScalarNode, known, must_be_observed, numbers
+from natgrad.network.language.links import LINKS, logistic_density
+from natgrad.network.language.node_helpers import Plates, ScalarNode, chosen_link, known, must_be_observed, numbers
 from natgrad.network.language.nodes import Slot
 from natgrad.network.language.rates import RateSum
 from natgrad.network.language.scope import Scope

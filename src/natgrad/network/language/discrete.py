@@ -15,29 +15,43 @@ import numpy.typing as npt
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
-from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, PolyaGamma
-from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, VECTOR, Access, Constant, Expression
+from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, PolyaGamma, RaceTime
+from natgrad.network.language.expressions import (
+    CATEGORY,
+    COUNT,
+    POSITIVE,
+    REAL,
+    SIMPLEX,
+    VECTOR,
+    Access,
+    Constant,
+    Expression,
+)
 from natgrad.network.language.links import (
     Stacked,
-    chosen_link,
     class_by_class,
     hidden_stick_density,
     one_against_each,
+    picked,
     refuse_in_part,
+    shares_of_weights,
     softmax,
     stick_density,
     stick_probabilities,
+    weights_density,
 )
 from natgrad.network.language.node_helpers import (
     Plates,
+    category_take,
     check_possible,
+    chosen_link,
     event_length,
     known,
     must_be_observed,
     observed_index,
 )
-from natgrad.network.language.nodes import Node, Slot, category_take
+from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
@@ -47,7 +61,7 @@ from natgrad.validation import as_numbers, first, where
 __all__ = ["Categorical", "Multinomial"]
 
 # Probabilities of categories, from what stands in the slot of a link.
-LAWS = {"logits": stick_probabilities, "softmax": softmax}
+LAWS = {"logits": stick_probabilities, "softmax": softmax, "weights": shares_of_weights}
 
 
 @final
@@ -58,6 +72,7 @@ class Categorical(Node):
     taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model. Observed, it may
     have ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from
     below by one-against-each logits, so that the bound stays one of the evidence; predictions and draws are of the softmax.
+    Observed, it may have ``weights=``: K positive numbers, Gammas along a plate, with probabilities r_k / Σ_j r_j.
 
     Examples
     --------
@@ -85,17 +100,20 @@ class Categorical(Node):
         *,
         logits: Any = None,
         softmax: Any = None,
+        weights: Any = None,
         plate: Plates = None,
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        self.link, value = chosen_link(name, "Categorical", {"probs": probs, "logits": logits, "softmax": softmax})
+        self.link, value = chosen_link(
+            name, "Categorical", {"probs": probs, "logits": logits, "softmax": softmax, "weights": weights}
+        )
         self.is_bounded = self.link == "softmax"
-        if self.link == "softmax":
+        if self.link in ("softmax", "weights"):
             must_be_observed(
                 name,
                 observed,
-                "Categorical with softmax=",
+                f"Categorical with {self.link}=",
                 "categories; a hidden one may have logits=, by stick-breaking",
             )
         if self.link != "probs":
@@ -107,7 +125,9 @@ class Categorical(Node):
         super().__init__(name, {self.link: value}, plate, observed, mask)
 
     def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
-        if slot.name in ("logits", "softmax") and value.kind == REAL:
+        if slot.name in ("logits", "softmax", "weights") and value.kind == (
+            POSITIVE if slot.name == "weights" else REAL
+        ):
             value = Stacked.of(value, self.plates, self.name, slot.name)
         return super()._checked_parent(slot, value)
 
@@ -118,10 +138,12 @@ class Categorical(Node):
     def _event_size(self, observed: Any) -> int | None:
         if self.link == "logits":
             return int(self.parameters["logits"].size or 0) + 1
-        return self.parameters["softmax"].size if self.link == "softmax" else event_length(self.parameters["probs"])
+        return event_length(self.parameters["probs"]) if self.link == "probs" else self.parameters[self.link].size
 
     def _augment(self) -> None:
-        if self.link != "probs":
+        if self.link == "weights":
+            self.parameters["time"] = RaceTime(self, np.asarray(self._present(), dtype=bool))
+        elif self.link != "probs":
             logits = self.parameters[self.link]
             sticks = logits.plate if isinstance(logits, Stacked) else Plate(f"{self.name}.stick", logits.size or 0)
             if self.is_unknown:
@@ -181,6 +203,10 @@ class Categorical(Node):
             return class_by_class(scores, omega, offset, np.asarray(self.value), scope)
         if self.link != "probs":
             refuse_in_part(self, scope)
+        if self.link == "weights":
+            weights, time = self.parameters["weights"], self.parameters["time"]
+            return weights_density(weights, time, category_take(self, scope), scope)
+        if self.link != "probs":
             density = stick_density if self.link == "logits" else one_against_each
             return density(self.parameters[self.link], self.parameters["omega"], np.asarray(self.value), scope)
         probs = self.parameters["probs"]
@@ -189,7 +215,7 @@ class Categorical(Node):
         if not self.is_observed or scope.in_part(self):
             return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
         table, take = probs.stat("log", scope, (k,)), category_take(self, scope)
-        return Polynomial(tuple(_picked(monomial, k, take) for monomial in table.monomials))
+        return Polynomial(tuple(picked(monomial, k, take) for monomial in table.monomials))
 
 
 @final
@@ -245,12 +271,3 @@ class Multinomial(Node):
         k = scope.fresh("k", self.size)
         ways = gammaln(self.value.sum(-1) + 1.0) - gammaln(self.value + 1.0).sum(-1)
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
-
-
-def _picked(monomial: Monomial, label: Label, take: Any) -> Monomial:
-    """The same monomial with one event axis read through observed categories."""
-    factors = []
-    for factor in monomial.factors:
-        axes = tuple(take if axis == label else axis for axis in factor.axes)
-        factors.append(Factor(factor.source, factor.stat, axes, factor.known, factor.occurrence))
-    return Monomial(monomial.coefficient, tuple(factors), monomial.deltas)

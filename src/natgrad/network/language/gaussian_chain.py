@@ -99,7 +99,7 @@ class GaussianChain(Node):
         plates = as_plates(name, plate)
         if not plates:
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
+        if plates[-1].weight is not None and plates[-1].begins is None:
             raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
         self.family = self._chain = families.GaussianChain(checked_lengths(name, lengths, plates[-1]))
         self.inputs = None if inputs is None else _checked_inputs(name, inputs, plates)
@@ -168,10 +168,10 @@ class GaussianChain(Node):
 
     def log_density(self, scope: Scope) -> Polynomial:
         inside = self.inside_times
-        time = (self.plates[-1].name,)
+        begins, time = self.plates[-1].begins, (self.plates[-1].name,)
         first, later = (
-            Polynomial.of([Factor(scope.register(mask.astype(np.float64)), 0, time, known=True)])
-            for mask in (~inside, inside)
+            Polynomial.of([Factor(scope.register(mask), 0, time, known=True)])
+            for mask in (~inside * (1.0 if begins is None else begins), inside.astype(np.float64))
         )
         density = first * self._start(scope)
         return density + later * self._moves(scope) if inside.any() else density

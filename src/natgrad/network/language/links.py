@@ -9,6 +9,9 @@ logits    of K categories, by stick-breaking (Linderman, Johnson & Adams, 2015):
 softmax   of K categories, bounded from below by one-against-each (Titsias, 2016)
               exp(ψ_y) / Σ_j exp(ψ_j)  ≥  Π_{j≠y} σ(ψ_y − ψ_j)
           in which each factor is a logit of a difference; no order of the categories, but a bound of the likelihood.
+weights   P(k) = r_k / Σ_j r_j.  With u, when the first of clocks with rates r rings,
+              p(y, u) = r_y exp(−u Σ_j r_j)
+          which is conjugate to Gammas. The bound has log Σ_j E[r_j] in place of the normaliser.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Label, Polynomial
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Bind, Expression
 from natgrad.network.language.node_helpers import known
 from natgrad.network.language.nodes import Node, Slot
@@ -31,29 +34,22 @@ from natgrad.special import log_expit
 __all__ = [
     "LINKS",
     "Stacked",
-    "chosen_link",
     "class_by_class",
     "hidden_stick_density",
     "logistic_density",
     "one_against_each",
+    "picked",
     "refuse_in_part",
+    "shares_of_weights",
     "softmax",
     "stick_density",
     "stick_probabilities",
+    "weights_density",
 ]
 
 LOG_2 = float(np.log(2.0))
 Array = npt.NDArray[Any]
 LINKS = {"logit": Slot("logit", REAL), "probit": Slot("probit", REAL)}
-
-
-def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
-    """The one parameter of several ways to give a probability that was given."""
-    chosen = [(way, value) for way, value in given.items() if value is not None]
-    if len(chosen) != 1:
-        what = " and ".join(way for way, _ in chosen) + " were given" if chosen else "nothing was given"
-        raise TypeError(f"{name!r}: a {kind} takes one of {', '.join(given)}, but {what}")
-    return chosen[0]
 
 
 def refuse_in_part(node: Node, scope: Scope) -> None:
@@ -133,6 +129,36 @@ def class_by_class(scores: Stacked, omega: Any, offset: Any, categories: Array, 
     linear: Polynomial = (Polynomial.of([scope.constant(won - 0.5, (k,))]) + pull) * score
     square: Polynomial = 0.5 * weight * scores.stat("xx", scope, (k, k))
     return linear - square
+
+
+def weights_density(weights: Expression, time: Any, take: Take, scope: Scope) -> Polynomial:
+    """Log r_y − u Σ_j r_j, in moments."""
+    size = weights.size or 0
+    k, j = scope.fresh("taken", size), scope.fresh("clock", size)
+    logs = weights.stat("log", scope, (k,))
+    taken = Polynomial(tuple(picked(monomial, k, take) for monomial in logs.monomials))
+    passed: Polynomial = time.stat("x", scope) * weights.stat("x", scope, (j,))
+    return taken - passed
+
+
+def picked(monomial: Monomial, label: Label, take: Take) -> Monomial:
+    """The same monomial with one event axis read through observed categories."""
+    factors = []
+    for factor in monomial.factors:
+        axes = tuple(take if axis == label else axis for axis in factor.axes)
+        factors.append(Factor(factor.source, factor.stat, axes, factor.known, factor.occurrence))
+    return Monomial(monomial.coefficient, tuple(factors), monomial.deltas)
+
+
+def shares_of_weights(weights: Array) -> Array:
+    """Probabilities of K categories from K weights.
+
+    Examples
+    --------
+    >>> shares_of_weights(np.array([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    """
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
 
 
 def softmax(scores: Array) -> Array:

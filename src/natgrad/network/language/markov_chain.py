@@ -15,8 +15,7 @@ from natgrad.network.language.node_helpers import Plates, checked_lengths, event
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.shapes import checked_mask
-from natgrad.network.language.slots import checked_categories
+from natgrad.network.language.slots import checked_categories, checked_mask
 from natgrad.validation import as_observed
 
 __all__ = ["MarkovChain"]
@@ -55,7 +54,7 @@ class MarkovChain(Node):
         plates = as_plates(name, plate)
         if not plates:
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
+        if plates[-1].weight is not None and plates[-1].begins is None:
             raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
         self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
         self._evidence: npt.NDArray[np.float64] | None = None
@@ -119,10 +118,10 @@ class MarkovChain(Node):
             plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")
             scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
             table = transition.stat("log", scope, (j,), {plate.name: i})
-        density = (
-            self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
-            + self._chain("pairs", scope, (i, j)) * table
-        )
+        first = self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
+        if (begins := self.plates[-1].begins) is not None:
+            first *= Polynomial.of([Factor(scope.register(np.asarray(begins)), 0, (), known=True)])
+        density = first + self._chain("pairs", scope, (i, j)) * table
         if self._evidence is None:
             return density
         time, state = scope.fresh("time", self.plates[-1].size), scope.fresh("k", size)

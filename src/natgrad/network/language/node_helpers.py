@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Polynomial, number
+from natgrad.network.compile.polynomial import Polynomial, Take, number
 from natgrad.network.language.expressions import Access, Constant, Expression, as_access
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
@@ -19,9 +19,11 @@ from natgrad.validation import first, where, whole_number
 __all__ = [
     "Plates",
     "ScalarNode",
+    "category_take",
     "check_possible",
     "check_shape",
     "checked_lengths",
+    "chosen_link",
     "event_length",
     "given_size",
     "known",
@@ -142,3 +144,18 @@ def left_over(value: Expression, plates: tuple[Plate, ...], reader: str = "its r
     if len(extra) > 1:
         raise PlateMismatch(f"{value} repeats over {sorted(extra)}, of which {reader} has none: index all but one")
     return next(iter(extra.values()), None)
+
+
+def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
+    """The one parameter of several ways to give a probability that was given."""
+    chosen = [(way, value) for way, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        what = " and ".join(way for way, _ in chosen) + " were given" if chosen else "nothing was given"
+        raise TypeError(f"{name!r}: a {kind} takes one of {', '.join(given)}, but {what}")
+    return chosen[0]
+
+
+def category_take(node: Node, scope: Scope) -> Take:
+    """The axis of a table of log probabilities that an observed category picks from: a take, never one-hot."""
+    assert node.value is not None
+    return Take(scope.register(node.value.astype(np.int32)), scope.plate_names)

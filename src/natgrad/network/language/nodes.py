@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
-from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
+from natgrad.network.compile.polynomial import Factor, Label, Polynomial
 from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
 from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
@@ -34,8 +34,16 @@ from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.shapes import check_observed_shape, check_slot_shape, checked_mask
-from natgrad.network.language.slots import ACCEPTED, Slot, check_range, is_flat, spread
+from natgrad.network.language.slots import (
+    ACCEPTED,
+    Slot,
+    check_observed_shape,
+    check_range,
+    check_slot_shape,
+    checked_mask,
+    is_flat,
+    spread,
+)
 from natgrad.validation import as_numbers, as_observed, first, require, where
 
 __all__ = ["Node", "Slot", "Term"]
@@ -386,9 +394,3 @@ class Node(Expression):
 
     def _check_shape(self, slot: Slot, shape: tuple[int, ...]) -> None:
         check_slot_shape(self.name, slot, shape, self.block_plates, self.size)
-
-
-def category_take(node: Node, scope: Scope) -> Take:
-    """The axis of a table of log probabilities that an observed category picks from: a take, never one-hot."""
-    assert node.value is not None
-    return Take(scope.register(node.value.astype(np.int32)), scope.plate_names)

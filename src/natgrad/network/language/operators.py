@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from natgrad.network.language.expressions import (
 from natgrad.network.language.independence import check_independent, reads_of
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.rates import dot_of_rates
-from natgrad.network.language.rewriting import written_once
+from natgrad.network.language.rewriting import Expanded, expanded, written_once
 from natgrad.network.language.slots import is_precision
 from natgrad.validation import as_numbers, require
 
@@ -122,13 +123,13 @@ def add(left: Expression, right: Any) -> Expression:
     """Left + right; numbers take the kind of the other side, and a node that both sides multiply is written once."""
     other = _as_operand(right, left, "+")
     parts = (*_parts(left), *_parts(other))
-    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot, _Transformed)) for part in parts)
-    if multiplied and (factored := written_once(parts, reads_of(left) & reads_of(other))):
-        total, rest = factored
-        for part in rest:
-            total = add(total, part)
-        return total
-    return _Sum(left, other)
+    kinds = _Product, _Dot, _Transformed, Expanded
+    multiplied = left.kind == other.kind and any(isinstance(part, kinds) for part in parts)
+    shared = reads_of(left) & reads_of(other) if multiplied else frozenset[Any]()
+    if shared and (factored := written_once(parts, shared)):
+        return reduce(add, factored[1], factored[0])
+    whole = expanded(parts) if shared and left.kind == REAL else None
+    return _Sum(left, other) if whole is None else whole
 
 
 def multiply(expression: Expression, factor: Any) -> Expression:

@@ -16,6 +16,9 @@ __all__ = ["Refusals"]
 class Refusals(ABC):
     """Operators, conversions and comparisons that an expression refuses."""
 
+    # What is random stands in a declaration already; only columns of a table wait for one (`columns.py`).
+    is_deferred = False
+
     @abstractmethod
     def __str__(self) -> str: ...
 

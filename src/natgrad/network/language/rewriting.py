@@ -4,20 +4,37 @@
     A w + B w  =  (A + B) w        dot(X, A w) + dot(Z, w)  =  dot(X A + Z, w), as in dot(X, w[:3]) + w[3]
 
 The expectation of (a·b + b·c)² is not what the expectations of its parts say, because b is in both; that of (b·(a + c))² is.
+Where no node can be taken out of all, as in a·b + b·c + a·c, numbers are multiplied out (`Expanded`): the sum is linear in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, VECTOR, Constant, Expression, Read, as_access
+from natgrad.network.compile.polynomial import Label, Polynomial, number
+from natgrad.network.language.expressions import (
+    MATRIX,
+    POSITIVE,
+    REAL,
+    VECTOR,
+    Access,
+    Bind,
+    Constant,
+    Expression,
+    Read,
+    as_access,
+)
+from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import check_precision
 
-__all__ = ["as_matrix", "written_once"]
+__all__ = ["Expanded", "as_matrix", "expanded", "written_once"]
+
+# Products of a sum that is multiplied out, at most: its square has as many terms as there are pairs of them.
+MOST_PRODUCTS = 64
 
 
 class _Share(NamedTuple):
@@ -160,3 +177,79 @@ def as_matrix(value: Expression) -> Expression:
             check_precision(f"{value}: the matrix", array)
             return Product(value.right, Constant(MATRIX, array, array.shape[-1]))
     return value
+
+
+class _Multiplied(NamedTuple):
+    """A product: known numbers and readings of different nodes, by their keys."""
+
+    known: tuple[Constant, ...]
+    random: dict[Read, Expression]
+
+
+class Expanded(Expression):
+    """Σ_m Π a of numbers in several products: E[(Σ_m …)²] has E[a²] where a is in both of two, and E[a] where it is in one."""
+
+    kind = REAL
+
+    def __init__(self, products: Sequence[_Multiplied], text: str) -> None:
+        self.products, self.text = tuple(products), text
+
+    def accesses(self) -> Iterator[Access]:
+        for part in {key: part for product in self.products for key, part in product.random.items()}.values():
+            yield from part.accesses()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        def term(one: _Multiplied, other: _Multiplied | None = None) -> Polynomial:
+            second: dict[Read, Expression] = {} if other is None else other.random
+            polynomial = number(1.0)
+            for constant in (*one.known, *(() if other is None else other.known)):
+                polynomial *= constant.stat("x", scope, (), bind)
+            for key, part in {**one.random, **second}.items():
+                both = key in one.random and key in second
+                polynomial *= part.stat("xx" if both else "x", scope, (), bind)
+            return polynomial
+
+        total = Polynomial()
+        for i, one in enumerate(self.products):
+            if name == "x":
+                total += term(one)
+                continue
+            total += term(one, one)
+            for other in self.products[i + 1 :]:
+                total += 2.0 * term(one, other)
+        return total
+
+
+def expanded(parts: Sequence[Expression]) -> Expanded | None:
+    """A sum of numbers multiplied out; None if a part is no product of numbers, or there would be too many."""
+    products: list[_Multiplied] = []
+    for part in parts:
+        own = _multiplied_out(part)
+        if own is None or len(products) + len(own) > MOST_PRODUCTS:
+            return None
+        products += own
+    return Expanded(products, f"({' + '.join(map(str, parts))})")
+
+
+def _multiplied_out(part: Expression) -> list[_Multiplied] | None:
+    from natgrad.network.language.operators import _Product as Product
+    from natgrad.network.language.operators import _Sum as Sum
+
+    if isinstance(part, Expanded):
+        return list(part.products)
+    if part.kind == REAL and isinstance(part, Constant):
+        return [_Multiplied((part,), {})]
+    if part.kind == REAL and (access := as_access(part)) is not None:
+        return [_Multiplied((), {access.key(): part})]
+    if isinstance(part, Sum):
+        sums = [_multiplied_out(one) for one in part.parts]
+        return None if any(one is None for one in sums) else [product for one in sums if one for product in one]
+    if not isinstance(part, Product):
+        return None
+    left, right = _multiplied_out(part.left), _multiplied_out(part.right)
+    if left is None or right is None or len(left) * len(right) > MOST_PRODUCTS:
+        return None
+    return [_Multiplied(a.known + b.known, {**a.random, **b.random}) for a in left for b in right]

@@ -31,6 +31,10 @@ class Reading:
     key: tuple[Any, ...]
 
 
+# Bytes of an array from which on it pays to ask whether the same memory was hashed before.
+LARGE = 2**16
+
+
 class Numbered(dict[str, npt.NDArray[Any]]):
     """Known arrays in the order in which they are registered, which the declaration alone determines: the numbers may change.
 
@@ -125,7 +129,15 @@ class Scope:
         contiguous = np.asarray(array, order="C")
         if isinstance(self.known, Numbered):
             return self.known.numbered(contiguous)
-        digest = hashlib.blake2b(contiguous.tobytes(), digest_size=12).hexdigest()
+        if (
+            contiguous.nbytes > LARGE
+        ):  # of which a term may read the moments, the squares and the values: one hash is enough
+            place = contiguous.__array_interface__
+            for key, kept in self.known.items():
+                if kept.nbytes == contiguous.nbytes and kept.__array_interface__ == place:
+                    return key
+        # Processors compute this hash by themselves; the array is not copied.
+        digest = hashlib.sha256(contiguous.data if contiguous.size else b"").hexdigest()[:24]
         key = f"{contiguous.dtype.str[1:]}{list(contiguous.shape)}:{digest}"
         self.known.setdefault(key, contiguous)
         return key

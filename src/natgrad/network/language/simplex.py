@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import families
-from natgrad.errors import NotConjugate
 from natgrad.network.compile.polynomial import Polynomial
-from natgrad.network.language.auxiliary import as_auxiliary
+from natgrad.network.language.auxiliary import StickBound, as_auxiliary
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Constant
 from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
@@ -60,7 +59,8 @@ class StickBreaking(Node):
         The expected number of categories among n draws grows like α log n.
     size : int, the truncation K: more than will be used
     discount : d in [0, 1), optional
-        Above 0 it is a Pitman–Yor process, whose categories have a power law; the concentration is then a known number.
+        Above 0 it is a Pitman–Yor process, whose categories have a power law. The normaliser of a random concentration is then
+        bounded from below, by its tangent in log α at E[log α].
 
     Examples
     --------
@@ -87,11 +87,10 @@ class StickBreaking(Node):
             raise ValueError(f"{name!r}: discount = {discount!r} must lie in [0, 1); 0 is the Dirichlet process")
         self.discount = float(discount)
         super().__init__(name, {"concentration": concentration}, plate)
+
+    def _augment(self) -> None:
         if self.discount and not isinstance(self.parameters["concentration"], Constant):
-            raise NotConjugate(
-                f"{name!r}: with a discount the concentration must be a known number, but {concentration} was given: the "
-                "normaliser of Beta(1 − d, α + k d) has no closed form in a random α. Leave out discount="
-            )
+            self.parameters["bound"] = StickBound(self, self.discount * np.arange(1, self._size))
 
     def _event_size(self, observed: Any) -> int | None:
         return self._size
@@ -101,18 +100,21 @@ class StickBreaking(Node):
         k = scope.fresh("k", self.size)
         own, rest = self.own("log", scope, (k,)), self.own("rest", scope, (k,))
         alpha = self.parameters["concentration"]
-        if not isinstance(alpha, Constant):
-            # Σ_k (α − 1) log(1 − v_k) = (α − 1) log R_{K−1}: the sum telescopes. The normaliser is α^(K−1).
-            last = Polynomial.of([scope.constant(np.eye(self.size)[self.size - 2], (k,))]) * rest
-            return (alpha.stat("x", scope) + -1.0) * last + (self.size - 1.0) * alpha.stat("log", scope)
-        value = numbers(alpha)
+        value = numbers(alpha) if isinstance(alpha, Constant) else np.zeros(())
         b = value[..., None] + self.discount * np.arange(1, self.size + 1)
         a = np.broadcast_to(1.0 - self.discount, b.shape).copy()
-        normaliser = betaln(a, b)[..., :-1].sum(-1)
+        normaliser = known(scope, -betaln(a, b)[..., :-1].sum(-1)) if isinstance(alpha, Constant) else Polynomial()
         a[..., -1] = b[..., -1] = 1.0
-        lam = self.family.natural(a=a, b=b)
+        lam = self.family._natural({"a": a, "b": b})
         parts = (Polynomial.of([scope.constant(c, (k,))]) * stat for c, stat in zip(lam, (own, rest), strict=True))
-        return next(parts) + next(parts) - known(scope, normaliser)
+        density = next(parts) + next(parts) + normaliser
+        if isinstance(alpha, Constant):
+            return density
+        # Σ_k α log(1 − v_k) = α log R_{K−1}: the sum telescopes. The normaliser is α^(K−1) without a discount.
+        last = Polynomial.of([scope.constant(np.eye(self.size)[self.size - 2], (k,))]) * rest
+        slope = self.parameters["bound"].stat("x", scope) if self.discount else self.size - 1.0
+        density += alpha.stat("x", scope) * last + slope * alpha.stat("log", scope)
+        return density - (self.size - 1.0) * float(gammaln(1.0 - self.discount))
 
 
 @final

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.inference.progress import progress_bar
+from natgrad.inference.callbacks import progress_bar
 from natgrad.inference.trace import StepRecord, Trace
 from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.draws.labels import Relabelling
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from natgrad.network.network import Network
     from natgrad.network.results.fit import Fit
 
-__all__ = ["Level", "calibrate_network"]
+__all__ = ["Level", "calibrate_network", "in_order_of"]
 
 Array = npt.NDArray[Any]
 Level = Literal["q", "linear_response", "draws"]
@@ -85,7 +85,7 @@ def _checked_names(network: Network, names: Sequence[str] | None) -> list[str]:
 def _ranks(
     fit: Fit, level: Level, values: dict[str, Array], names: Sequence[str], n_ranks: int, seed: int, options: Any
 ) -> dict[str, Array]:
-    values = _in_order_of(fit, values)
+    values = in_order_of(fit, values)
     if level == "linear_response":
         response: Any = fit.linear_response(list(names))
         return {n: normal_ranks(values[n], response[n].mean(), response[n].std(), n_ranks) for n in names}
@@ -102,7 +102,7 @@ def _ranks(
     return {name: (samples[name] < values[name]).sum(0) for name in names}
 
 
-def _in_order_of(fit: Fit, values: dict[str, Array]) -> dict[str, Array]:
+def in_order_of(fit: Fit, values: dict[str, Array]) -> dict[str, Array]:
     """True values with the components in the order in which the fit has them, where the order means nothing."""
     plan = fit.problem.plan
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})

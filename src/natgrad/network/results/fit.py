@@ -98,6 +98,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         block = self.problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
+            if name in self.problem.plan.blocks:
+                what = f"is hidden in rows that were read in chunks, and not held: fit.rows({name!r}) has them, chunk by chunk"
             raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
         node = self.problem.plan.nodes[name]
@@ -306,7 +308,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         refuse_old_names("continue_fit", options.keys(), RENAMED.values())
         return self._resume(self, method, **options)
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fit to one file; `natgrad.load` gives a `SavedFit`.
 
         Of a network that was declared with columns the file holds the declaration, as data, and the ids of its levels, no rows:
@@ -317,11 +319,13 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         path : where to; the folder must exist
         overwrite : bool
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        compact : bool
+            Whether to leave out what the method remembers between steps, which only an exact continuation needs.
         """
         content = {
             "factors": {name: self[name] for name in self.problem.blocks},
             "auxiliary": [name for name in self.problem.blocks if self.problem.plan.nodes[name].is_auxiliary],
-            "state": self.state,
+            "state": self.state._replace(memory={}) if compact else self.state,
             "trace": self.trace,
             "stop": self.stop,
             "settings": self.settings,

@@ -20,12 +20,20 @@ __all__ = ["linearised", "linearised_chunks"]
 Stats = tuple[Any, ...]
 
 
-def linearised(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> Linearised:
+# Numbers in λ up to which the matrix of second derivatives is made in one pass, with a copy of every product for each number.
+AT_ONCE = 100
+
+
+def linearised(
+    problem: NetworkProblem, state: State, order: tuple[str, ...], tangent: Tangent | None = None
+) -> Linearised:
     """A network near a state. A point mass of the start counts as the q that stands behind it: μ = ∇A(λ) everywhere."""
     lam = {name: tuple(np.asarray(part, np.float64) for part in stats) for name, stats in state.lam.items()}
     mu = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
     here = State(lam, mu, 1)
-    tangent = Tangent(problem)
+    along = Tangent(problem) if tangent is None else tangent
+    size = sum(part.size for stats in lam.values() for part in stats)
+    at_once = along.all_targets(size) if size <= AT_ONCE else None
 
     def sweep(lam: dict[str, Stats]) -> Mapping[str, Stats]:
         moments = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
@@ -35,12 +43,13 @@ def linearised(problem: NetworkProblem, state: State, order: tuple[str, ...]) ->
         problem.blocks,
         lam,
         {name: problem.target(block, here) for name, block in problem.blocks.items()},
-        lambda direction: tangent.targets(mu, direction),
+        lambda direction: along.targets(mu, direction),
         {name: weight for name, block in problem.blocks.items() if (weight := _weight(problem, block)) is not None},
         sweep,
-        lambda direction: tangent.rows(mu, direction),
-        lambda lam: linearised(problem, State(lam, {}, 1), order),
+        lambda direction: along.rows(mu, direction),
+        lambda lam: linearised(problem, State(lam, {}, 1), order, along),
         {name: (member.joint, member.place) for name, member in problem.plan.members.items()},
+        None if at_once is None else lambda directions: at_once(mu, directions),
     )
 
 

@@ -10,6 +10,7 @@ from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
+    from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.results.fit import Fit, Settings
     from natgrad.network.results.predict import Predictions
 
@@ -28,6 +29,7 @@ class TableMixin:
         binding: Binding | None
         settings: Settings
         state: State
+        problem: NetworkProblem
 
         def __getitem__(self, name: str) -> Factor: ...
         def __iter__(self) -> Iterator[str]: ...
@@ -51,6 +53,40 @@ class TableMixin:
         from natgrad.network.results.predict import predict
 
         return predict(self._needed_binding("predict"), self._factors(), data, nodes)
+
+    def rows(self, name: Any) -> Iterator[Factor]:
+        """The factor of a node that is hidden in the rows of a table that was read in chunks, chunk after chunk.
+
+        Such nodes are not held: they are solved given the rest, in one more pass, and come as long as they are asked for. A
+        stretch of a chain along all rows has what the whole table says of it.
+
+        Parameters
+        ----------
+        name : str or node, hidden in the rows
+
+        Examples
+        --------
+        >>> import natgrad as ng, numpy as np
+        >>> time = ng.Plate("time")
+        >>> level = ng.GaussianChain("level", 0.0, 1.0, 1.0, 10.0, plate=time)
+        >>> y = ng.Normal("y", level[:, 0], 1.0, plate=time, observed=ng.Column("y"))
+        >>> fit = ng.Network(y).fit({"y": np.arange(6.0)}, chunk_rows=4)
+        >>> [states.mean()[:, 0].round(1).tolist() for states in fit.rows("level")]
+        [[1.4, 1.7, 2.1, 2.5], [2.8, 3.0]]
+        """
+        from natgrad.network.bind.chunked import Chunked
+
+        problem: Any = self.problem
+        key, blocks = getattr(name, "name", name), self.problem.blocks
+        if not isinstance(problem, Chunked):
+            raise TypeError(f"rows({key!r}): this table was not read in chunks, and fit[{key!r}] has all of its rows")
+        if key not in problem.program.local or problem.plan.nodes[key].is_observed:
+            hidden = [n for n in problem.program.local if not problem.plan.nodes[n].is_observed]
+            raise KeyError(f"{key!r} is not hidden in rows; hidden there are {', '.join(hidden) or 'none'}")
+        block = problem.plan.blocks[key]
+        mu = {n: problem.program.problem.moments(own, self.state.lam[n]) for n, own in blocks.items()}
+        for lam in problem.in_rows(key, mu):
+            yield Factor(key, block.family, block.plates, lam, block.origin)
 
     def update(
         self, rows: Any, *, forgetting: float | None = None, drift: Literal["auto"] | None = None, **options: Any

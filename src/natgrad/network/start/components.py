@@ -108,7 +108,7 @@ class NetworkComponents(Components):
             candidate = self._split_into(state, k, places, rows, rng)
             if candidate is not None and (best is None or candidate[0] > best[0]):
                 best = (*candidate, places)
-        return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]))
+        return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]), best[0])
 
     # -- parts --
 
@@ -226,7 +226,7 @@ def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Mov
     """
     if asked not in (None, "keep", False):
         raise ValueError(f'moves must be "keep", False or None, got {asked!r}')
-    plates, grown = _chosen_plates(problem), _grown_plates(problem)
+    plates, grown = _chosen_plates(problem), problem.plan.grown
     if unchosen := grown - set[str]().union(*plates.values()):
         raise ValueError(
             f"plate {min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on "
@@ -247,15 +247,11 @@ def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Mov
 
 def counted_components(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     """Along every plate from which hidden categories choose: the components used, and the places for them."""
-    grown = _grown_plates(problem)
+    grown = problem.plan.grown
     return {
         part.plate: (int(part.active(state).sum()) if part.plate in grown else part.size, part.size)
         for part in _together(problem, _chosen_plates(problem), grown, order)
     }
-
-
-def _grown_plates(problem: NetworkProblem) -> set[str]:
-    return {plate.name for node in problem.plan.nodes.values() for plate in node.plates if plate.grow}
 
 
 def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:

@@ -20,17 +20,12 @@ from natgrad.validation import first, where
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["check_proper", "improper_nodes"]
-
-
-def improper_nodes(problem: NetworkProblem) -> list[str]:
-    """The hidden nodes with flat priors."""
-    return [name for name in problem.blocks if problem.plan.nodes[name].is_improper]
+__all__ = ["check_proper"]
 
 
 def check_proper(problem: NetworkProblem, state: State) -> None:
     """Refuse flat priors that the data leave without a posterior."""
-    for name in improper_nodes(problem):
+    for name in problem.plan.improper:
         block = problem.blocks[name]
         _check_gates(problem, name)
         target = tuple(np.asarray(part) for part in problem.target(block, state))

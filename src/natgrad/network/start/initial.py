@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch, SymmetricStart
-from natgrad.inference.callbacks import Progress
+from natgrad.inference.callbacks import Once, Progress
 from natgrad.inference.problem import State
 from natgrad.network.compile.incidence import told_apart
 from natgrad.network.language.auxiliary import Shares
@@ -21,7 +21,7 @@ from natgrad.network.language.slots import check_range, checked_categories
 from natgrad.network.start.clusters import cluster_starts
 from natgrad.network.start.features import choices_of
 from natgrad.network.start.improper import check_proper
-from natgrad.network.start.order import default_order
+from natgrad.network.start.order import default_order, factors_of_products
 from natgrad.network.start.products import fitted_products, zero_products
 from natgrad.random import Stream, generator
 from natgrad.validation import as_numbers, require
@@ -90,7 +90,8 @@ def make_starts(
     def made(values: Values) -> State:
         state = _started(problem, values, given.drawn, seed, number)
         _check_symmetry(problem, state)
-        check_proper(problem, state)
+        if problem.plan.improper:
+            check_proper(problem, state)
         return state
 
     return [(name, functools.partial(made, values)) for name, values in candidates]
@@ -147,7 +148,7 @@ def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: in
             lam[name] = (node.drawn_logits(lam[name][0], rng), lam[name][1])
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     state = State(lam, mu, 0)
-    groups = zero_products(problem, mu)
+    groups = zero_products(problem, mu) if factors_of_products(problem.plan) else []
     if not groups:
         return state
     _check_zeros(groups, values)
@@ -263,22 +264,16 @@ def _check_symmetry(problem: NetworkProblem, state: State) -> None:
             raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
 
 
-def symmetry_watch(problem: NetworkProblem) -> Callable[[Progress], None]:
+def symmetry_watch(problem: NetworkProblem) -> Once:
     """A callback that refuses a run whose components are all alike after the first pass, however that came about."""
-    waiting = True
 
-    def watch(seen: Progress) -> None:
-        nonlocal waiting
-        # Without a bound the first pass is still under way, and components may wait for its end.
-        if not waiting or math.isnan(seen.elbo):
-            return
-        waiting = False
+    def look(seen: Progress) -> None:
         for gate, names in _components(problem).items():
             if all(_alike(seen.state, name, axis) for name, axis in names):
                 words = "are all equal after the first sweep: the start did not tell them apart"
                 raise SymmetricStart(_symmetric_words(gate, names, words))
 
-    return watch
+    return Once(look)
 
 
 def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:

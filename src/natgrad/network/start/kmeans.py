@@ -33,9 +33,10 @@ def k_means(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats
     # Distances are differences of squares, so they are measured from the middle.
     middle = points.mean(0)
     centred = points - middle
+    squares = _squares(centred)
     best, lowest = None, np.inf
     for _ in range(TRIALS):
-        centres, cost = _lloyd(centred, spread_out(centred, n_clusters, rng))
+        centres, cost = _lloyd(centred, squares, spread_out(centred, n_clusters, rng, squares))
         if best is None or cost < lowest:
             best, lowest = centres, cost
     assert best is not None
@@ -45,36 +46,38 @@ def k_means(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats
 def nearest(points: Floats, centres: Floats) -> Ints:
     """The number of the centre that is nearest to each point."""
     middle = centres.mean(0)
-    return _assigned(points - middle, centres - middle)[0]
+    centred = points - middle
+    return _assigned(centred, _squares(centred), centres - middle)[0]
 
 
-def spread_out(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
+def spread_out(points: Floats, n_clusters: int, rng: np.random.Generator, squares: Floats | None = None) -> Floats:
     """k-means++: each centre a point, drawn in proportion to its squared distance from those before; the best of a few draws."""
+    squares = _squares(points) if squares is None else squares
     chosen = [int(rng.integers(len(points)))]
-    distance = _squared(points, points[chosen])[:, 0]
+    distance = _squared(points, squares, points[chosen])[:, 0]
     draws = 2 + int(np.log(n_clusters))
     while len(chosen) < n_clusters:
         total = distance.sum()
         weight = distance / total if total > 0 else np.full(len(points), 1.0 / len(points))
         drawn = rng.choice(len(points), draws, p=weight)
-        shorter = np.minimum(distance[:, None], _squared(points, points[drawn]))
+        shorter = np.minimum(distance[:, None], _squared(points, squares, points[drawn]))
         best = int(shorter.sum(0).argmin())
         chosen.append(int(drawn[best]))
         distance = shorter[:, best]
     return points[chosen]
 
 
-def _lloyd(points: Floats, centres: Floats) -> tuple[Floats, float]:
+def _lloyd(points: Floats, squares: Floats, centres: Floats) -> tuple[Floats, float]:
     """Steps to the nearest local optimum, and the sum of squared distances there."""
     scale = SETTLED * points.var(0).mean()
     for _ in range(MOST_STEPS):
-        labels, distance = _assigned(points, centres)
+        labels, distance = _assigned(points, squares, centres)
         new = _means(points, labels, distance, len(centres))
         moved = ((new - centres) ** 2).sum()
         centres = new
         if moved <= scale:
             break
-    return centres, float(_assigned(points, centres)[1].sum())
+    return centres, float(_assigned(points, squares, centres)[1].sum())
 
 
 def _means(points: Floats, labels: Ints, distance: Floats, n_clusters: int) -> Floats:
@@ -88,13 +91,15 @@ def _means(points: Floats, labels: Ints, distance: Floats, n_clusters: int) -> F
     return means
 
 
-def _assigned(points: Floats, centres: Floats) -> tuple[Ints, Floats]:
+def _assigned(points: Floats, squares: Floats, centres: Floats) -> tuple[Ints, Floats]:
     """The nearest centre of each point and the squared distance to it, in chunks."""
-    labels, distance = np.empty(len(points), dtype=np.int64), np.empty(len(points))
     step = max(1, MOST_DISTANCES // len(centres))
+    if len(points) <= step and len(centres) <= FEW:
+        return _least(_squared(points, squares, centres))
+    labels, distance = np.empty(len(points), dtype=np.int64), np.empty(len(points))
     for start in range(0, len(points), step):
         here = slice(start, start + step)
-        squared = _squared(points[here], centres)
+        squared = _squared(points[here], squares[here], centres)
         if len(centres) > FEW:
             labels[here] = squared.argmin(1)
             distance[here] = squared.min(1)
@@ -108,11 +113,18 @@ def _least(squared: Floats) -> tuple[Ints, Floats]:
     label, least = np.zeros(len(squared), dtype=np.int64), squared[:, 0]
     for k in range(1, squared.shape[1]):
         column = squared[:, k]
-        label[column < least] = k
+        np.putmask(label, column < least, k)
         least = np.minimum(least, column)
     return label, least
 
 
-def _squared(points: Floats, centres: Floats) -> Floats:
-    squares = (points**2).sum(1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(1)
-    return np.asarray(np.maximum(squares, 0.0), dtype=np.float64)
+def _squares(points: Floats) -> Floats:
+    """|x|² of each point."""
+    return np.asarray((points**2).sum(1)) if points.shape[1] > 1 else points[:, 0] ** 2
+
+
+def _squared(points: Floats, squares: Floats, centres: Floats) -> Floats:
+    """Squared distances [points, centres]; ``squares`` are those of the points from zero."""
+    distances = squares[:, None] - 2.0 * points @ centres.T
+    distances += (centres**2).sum(1)
+    return np.maximum(distances, 0.0, out=distances)

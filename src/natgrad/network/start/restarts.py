@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from natgrad.errors import SymmetricStart
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.starts import Starts
-from natgrad.inference.steppers.sampled import NothingToFinish
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 from natgrad.network.start.components import start_of_one
 from natgrad.network.start.features import choices_of
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes

@@ -84,7 +84,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {
         families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
         families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
         families.Sticks, families.ConcentrationBound, families.LogGamma, families.LogisticBound, families.GammaShape,
-        families.HalfNormalPrecision, families.GaussianGamma,
+        families.HalfNormalPrecision, families.GaussianGamma, families.StickBound, families.MatrixNormalWishart,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
     "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),

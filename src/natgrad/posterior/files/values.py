@@ -3,6 +3,7 @@
 A tree holds null, booleans, numbers, strings, lists and objects. Everything else is an object with one key that starts with "$":
 
     {"$array": name, "axes": [...]}     an array; its bytes are kept apart under that name, with the order of its axes in memory
+    {"$sparse": name, "mask": name, …}  an array that is mostly zeros: the others, and a bit for each element
     {"$texts": name, "kind": ...}       an array of strings or of other hashable things (a vocabulary, ids)
     {"$tuple": [...]}, {"$map": [[key, value], …]}, {"$float": "nan"}, {"$bytes": "hex"}
     {"$record": name, "fields": {...}}  an instance of a class that is registered under that name
@@ -29,6 +30,8 @@ Fields = dict[str, Any]
 LONGEST_PIECE = 1_000_000
 # A string array takes its longest string for every element; more than so many bytes for one in the file was never saved by us.
 WIDEST = 64
+# Smaller arrays, or those with more that is not zero, are kept as they are.
+SPARSE_SIZE, SPARSE_SHARE = 4096, 0.6
 
 
 class Codec(NamedTuple):
@@ -131,7 +134,15 @@ class Encoder:
                 f"{where} is an array of {array.dtype}, which a model file cannot keep: convert it to numbers"
             )
         axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-        return {"$array": self._kept(np.asarray(array.transpose(axes), order="C")), "axes": axes}
+        plain = np.asarray(array.transpose(axes), order="C")
+        if plain.size < SPARSE_SIZE:
+            return {"$array": self._kept(plain), "axes": axes}
+        # By their bits: −0.0 is not the zero that is left out.
+        mask = plain.reshape(-1).view(f"u{plain.dtype.itemsize}") != 0
+        if np.count_nonzero(mask) > SPARSE_SHARE * plain.size:
+            return {"$array": self._kept(plain), "axes": axes}
+        values, bits = self._kept(plain.reshape(-1)[mask]), self._kept(np.packbits(mask))
+        return {"$sparse": values, "mask": bits, "shape": list(plain.shape), "axes": axes}
 
     def _texts(self, array: Array, where: str) -> Fields:
         """Pieces of UTF-8 one after the other, and their lengths; what is not a string is written as JSON."""
@@ -169,7 +180,12 @@ class Decoder:
             return [self.value(part) for part in tree]
         if not isinstance(tree, dict):
             return tree
-        for key, read in (("$array", self._array), ("$texts", self._texts), ("$record", self._record)):
+        for key, read in (
+            ("$array", self._array),
+            ("$sparse", self._sparse),
+            ("$texts", self._texts),
+            ("$record", self._record),
+        ):
             if key in tree:
                 return read(tree)
         if "$tuple" in tree:
@@ -194,6 +210,21 @@ class Decoder:
             axes = [int(axis) for axis in tree["axes"]]
             self._made[name] = self._arrays[name].transpose(np.argsort(axes) if axes else None)
         return self._made[name][()] if tree.get("scalar") else self._made[name]
+
+    def _sparse(self, tree: Fields) -> Array:
+        name = tree["$sparse"]
+        if name not in self._made:
+            bits, shape = self._arrays[tree["mask"]], [int(size) for size in tree["shape"]]
+            size = math.prod(shape)
+            # Before anything is allocated: a mask has one bit for each element, so that an array is at most 64 times its mask.
+            if bits.dtype != np.uint8 or bits.ndim != 1 or min(shape, default=1) < 0 or len(bits) != -(-size // 8):
+                raise ValueError("the mask of a sparse array does not fit its shape")
+            array = np.zeros(size, dtype=self._arrays[name].dtype)
+            array[np.unpackbits(bits, count=size).view(bool)] = self._arrays[name]
+            axes = [int(axis) for axis in tree["axes"]]
+            self._made[name] = array.reshape(shape).transpose(np.argsort(axes))
+            self._made[name].flags.writeable = False  # as those are that are read as they stand
+        return self._made[name]
 
     def _texts(self, tree: Fields) -> Array:
         name = tree["$texts"]

@@ -13,6 +13,7 @@ variational Bayes".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,6 +28,18 @@ __all__ = ["Linearised", "Operator", "difference"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
+# Families whose V is a formula that takes changes of one λ side by side, along a first axis.
+SIDE_BY_SIDE = (
+    "Normal",
+    "MultivariateNormal",
+    "Gamma",
+    "Wishart",
+    "Dirichlet",
+    "Beta",
+    "Categorical",
+    "Bernoulli",
+    "Poisson",
+)
 
 
 class Linearised(NamedTuple):
@@ -42,6 +55,7 @@ class Linearised(NamedTuple):
     rows : from a direction dμ to the change of the expected log density of each observation; None where it is not known
     elsewhere : the same at another λ; None where there is none
     views : for names that are a part of a block, the block, and the index of their numbers in its events
+    at_once : the curvature of as many directions as λ has numbers, along a first axis; None where that is not cheaper
     """
 
     blocks: Mapping[str, Block]
@@ -53,6 +67,7 @@ class Linearised(NamedTuple):
     rows: Callable[[dict[str, Stats]], Mapping[str, Floats]] | None = None
     elsewhere: Callable[[dict[str, Stats]], Linearised] | None = None
     views: Mapping[str, tuple[str, Any]] = {}
+    at_once: Callable[[dict[str, Stats]], Mapping[str, Stats]] | None = None
 
 
 class Operator:
@@ -64,7 +79,7 @@ class Operator:
         self.places: dict[str, slice] = {}
         end = 0
         for name, shapes in self.shapes.items():
-            size = sum(int(np.prod(shape)) for shape in shapes)
+            size = sum(math.prod(shape) for shape in shapes)
             self.places[name] = slice(end, end + size)
             end += size
         self.size = end
@@ -95,7 +110,7 @@ class Operator:
         out = np.zeros(self.size)
         for name, parts in stats.items():
             shapes = self.shapes[name]
-            flat = [np.broadcast_to(p, s).ravel() for p, s in zip(parts, shapes, strict=True)]
+            flat = [_full(part, shape).ravel() for part, shape in zip(parts, shapes, strict=True)]
             out[self.places[name]] = np.concatenate(flat)
         return out
 
@@ -103,7 +118,7 @@ class Operator:
         """The statistics of one block."""
         out, start = [], self.places[name].start
         for shape in self.shapes[name]:
-            size = int(np.prod(shape))
+            size = math.prod(shape)
             out.append(vector[start : start + size].reshape(shape))
             start += size
         return tuple(out)
@@ -120,8 +135,47 @@ class Operator:
 
     def curvature(self, direction: Floats) -> Floats:
         """J dμ."""
+        if self.at.at_once is not None:
+            return self.jacobian @ direction
         self.n_products += 1
         return self._centred(self.at.curvature(self.unpack(direction)))
+
+    @cached_property
+    def jacobian(self) -> Floats:
+        """J as a matrix, a column for each number of μ: made where it is asked for, or comes at once."""
+        eye = np.eye(self.size)
+        if self.at.at_once is None:
+            return np.stack([self.curvature(row) for row in eye], axis=1)
+        self.n_products += 1
+        moved = self.at.at_once({name: self._units(name, eye) for name in self.places})
+        return np.concatenate(
+            [self._rows(self.covariances[name].centred(moved[name])) for name in self.places], axis=1
+        ).T
+
+    def fisher_matrix(self, name: str) -> Floats:
+        """V of one block."""
+        size = self.places[name].stop - self.places[name].start
+        times, eye = self.covariances[name].times, np.eye(size)
+        if self.at.blocks[name].family.name in SIDE_BY_SIDE:
+            return self._rows(times(self._units(name, eye, 0)))
+        units = (tuple(part[i] for part in self._units(name, eye, 0)) for i in range(size))
+        shapes = self.shapes[name]
+        return np.stack(
+            [np.concatenate([_full(part, s).ravel() for part, s in zip(times(u), shapes, strict=True)]) for u in units]
+        )
+
+    def _units(self, name: str, rows: Floats, start: int | None = None) -> Stats:
+        """Vectors [n, size] as statistics of one block, along a first axis; ``start`` is where the block begins in them."""
+        out, start = [], self.places[name].start if start is None else start
+        for shape in self.shapes[name]:
+            size = math.prod(shape)
+            out.append(rows[:, start : start + size].reshape(len(rows), *shape))
+            start += size
+        return tuple(out)
+
+    def _rows(self, stats: Stats) -> Floats:
+        """The way back: statistics along a first axis as vectors."""
+        return np.concatenate([part.reshape(len(part), -1) for part in stats], axis=1)
 
     def _centred(self, stats: Mapping[str, Stats]) -> Floats:
         return self.pack({name: self.covariances[name].centred(parts) for name, parts in stats.items()})
@@ -141,6 +195,10 @@ class Operator:
             for name in self.places
         }
         return self._centred(pairs)
+
+
+def _full(part: Any, shape: tuple[int, ...]) -> Floats:
+    return np.asarray(part if np.shape(part) == shape else np.broadcast_to(part, shape), np.float64)
 
 
 def difference(new: Any, old: Any) -> Floats:

@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 STEP = 1e-4
 
 Quantity = Mapping[str, Any]  # the weights of each node's values
+_Known = dict[str, tuple[Floats, Floats]]  # mean and standard deviation by name
 
 
 class Quantities(NamedTuple):
@@ -26,10 +27,13 @@ class Quantities(NamedTuple):
     quantities: list[Quantity]
 
 
-def as_quantities(of: Any, factors: Mapping[str, Factor]) -> Quantities:
-    """The elements of a node (its name, or itself), or of a function of the means, as weights on values."""
+def as_quantities(of: Any, factors: Mapping[str, Factor], moments: _Known | None = None) -> Quantities:
+    """The elements of a node (its name, or itself), or of a function of the means, as weights on values.
+
+    ``moments`` keeps the mean and the standard deviation of nodes from one question to the next.
+    """
     if callable(of) and not hasattr(of, "family"):
-        return _of_function(of, factors)
+        return _of_function(of, factors, {} if moments is None else moments)
     name: str = getattr(of, "name", of)
     if name not in factors:
         raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(factors)}")
@@ -41,8 +45,8 @@ def as_quantities(of: Any, factors: Mapping[str, Factor]) -> Quantities:
 class _Means(Mapping[str, Any]):
     """The means by name, which remember who was asked for; given some of them anew."""
 
-    def __init__(self, factors: Mapping[str, Factor], given: Mapping[str, Floats]) -> None:
-        self._factors, self._given = factors, given
+    def __init__(self, factors: Mapping[str, Factor], given: Mapping[str, Floats], known: _Known) -> None:
+        self._factors, self._given, self._known = factors, given, known
         self.asked: dict[str, Floats] = {}
 
     def __getitem__(self, name: Any) -> Floats:
@@ -52,7 +56,10 @@ class _Means(Mapping[str, Any]):
         if name in self._given:
             return self._given[name]
         if name not in self.asked:
-            self.asked[name] = np.asarray(self._factors[name].mean(), np.float64)
+            if name not in self._known:
+                mean = np.asarray(self._factors[name].mean(), np.float64)
+                self._known[name] = mean, np.broadcast_to(self._factors[name].std(), mean.shape)
+            self.asked[name] = self._known[name][0]
         return self.asked[name].copy()
 
     def __iter__(self) -> Iterator[str]:
@@ -62,22 +69,21 @@ class _Means(Mapping[str, Any]):
         return len(self._factors)
 
 
-def _of_function(function: Callable[..., Any], factors: Mapping[str, Factor]) -> Quantities:
-    means = _Means(factors, {})
+def _of_function(function: Callable[..., Any], factors: Mapping[str, Factor], kept: _Known) -> Quantities:
+    means = _Means(factors, {}, kept)
     value = np.asarray(function(means), np.float64)
     if (known := getattr(function, "derivatives", None)) is not None:  # nothing to be differentiated number by number
         return Quantities(value, list(known(means)))
     slopes: dict[str, Floats] = {}
     for name, mean in means.asked.items():
-        sd = np.broadcast_to(factors[name].std(), mean.shape)
-        columns = []
+        sd, columns = kept[name][1], []
         for place in np.ndindex(mean.shape):
             step = STEP * (float(sd[place]) or 1.0)
             sides = []
             for sign in (1.0, -1.0):
                 moved = mean.copy()
                 moved[place] += sign * step
-                sides.append(np.asarray(function(_Means(factors, {name: moved})), np.float64))
+                sides.append(np.asarray(function(_Means(factors, {name: moved}, kept)), np.float64))
             columns.append((sides[0] - sides[1]) / (2.0 * step))
         slopes[name] = np.stack(columns, axis=-1).reshape(value.shape + mean.shape)
     if not np.all(np.isfinite(value)) or not all(np.all(np.isfinite(s)) for s in slopes.values()):

@@ -69,6 +69,7 @@ class LinearResponse(ExportMixin):
             name: replace(factor, lam=self._at.lam[name]) if name in self._at.lam else factor
             for name, factor in self._factors.items()
         }
+        self._moments: dict[str, tuple[Floats, Floats]] = {}
         self._solver = Solver(self._at, self._factors, tol, max_iterations)
         self._probes, self._exact, self._seed = probes, exact, seed
         self._variances: dict[str, tuple[Floats, Floats]] = {}
@@ -112,7 +113,7 @@ class LinearResponse(ExportMixin):
         """The variance of each element of a quantity; of a function, by its derivative at the means."""
         if not callable(quantity) or hasattr(quantity, "family"):
             return self._variance(self._factor(quantity).name)[0]
-        asked = as_quantities(quantity, self._there)
+        asked = as_quantities(quantity, self._there, self._moments)
         values = [self._solver.cov(q, q) for q in asked.quantities]
         return np.reshape(np.array(values, np.float64), asked.value.shape)
 
@@ -136,7 +137,7 @@ class LinearResponse(ExportMixin):
 
     def cov(self, first: Any, second: Any) -> Floats:
         """Covariances of every element of one quantity with every element of another: [first's axes, second's axes]."""
-        one, two = (as_quantities(q, self._there) for q in (first, second))
+        one, two = (as_quantities(q, self._there, self._moments) for q in (first, second))
         shape = one.value.shape + two.value.shape
         if len(two.quantities) < len(one.quantities):
             rows = [self._solver.cov_with(q, one.quantities) for q in two.quantities]
@@ -159,7 +160,7 @@ class LinearResponse(ExportMixin):
         """
         if self._at.rows is None:
             raise TypeError("the influence of observations is known for networks only")
-        asked = as_quantities(quantity, self._there)
+        asked = as_quantities(quantity, self._there, self._moments)
         rows = [self._at.rows(self._solver.moved(q)) for q in asked.quantities]
         return {
             name: np.stack([r[name] for r in rows]).reshape(asked.value.shape + rows[0][name].shape) for name in rows[0]

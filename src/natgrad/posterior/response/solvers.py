@@ -105,39 +105,52 @@ class Dense:
 
     def __init__(self, operator: Operator) -> None:
         self.operator, n = operator, operator.size
-        eye = np.eye(n)
-        self.jacobian = np.stack([operator.curvature(row) for row in eye], axis=1)
-        fisher = np.stack([operator.fisher(row) for row in eye], axis=1)
+        self.jacobian = operator.jacobian
         weights = np.ones(n) if operator.weights is None else operator.weights
-        inverse = np.divide(1.0, weights, out=np.zeros(n), where=weights > 0)
-        scaled = 0.5 * (fisher + fisher.T) * np.sqrt(inverse[:, None] * inverse)
-        self.root = np.concatenate([_root(scaled, place) for place in operator.places.values()], axis=1)
+        inverse = np.sqrt(np.divide(1.0, weights, out=np.zeros(n), where=weights > 0))
+        roots = []
+        for name, place in operator.places.items():
+            fisher = operator.fisher_matrix(name)
+            roots.append(_root(0.5 * (fisher + fisher.T) * inverse[place, None] * inverse[place], place, n))
+        self.root = np.concatenate(roots, axis=1)
         hessian = weights[:, None] * self.jacobian
         bent = self.root.T @ (0.5 * (hessian + hessian.T)) @ self.root
         self.curvatures, self.modes = np.linalg.eigh(np.eye(len(bent)) - bent)
         self.weights = weights
-        if len(self.curvatures) and self.curvatures[0] < -FLAT:
-            check_curvature(operator, float(self.curvatures[0]), self.root @ self.modes[:, 0])
 
     def solve(self, b: Floats) -> Solution:
         """Find x = b + J Ṽ^½ (I − K)⁻¹ Ṽ^½ W b."""
-        parts = self.modes.T @ (self.root.T @ (self.weights * b))
+        self._check_above(FLAT)
+        parts = self._parts(b)
         flat = self.curvatures <= FLAT
         if flat.any() and np.abs(parts[flat]).max() > ROUNDING * np.abs(parts).max():
             worst = int(np.argmax(np.abs(np.where(flat, parts, 0.0))))
             check_curvature(self.operator, float(self.curvatures[worst]), self.root @ self.modes[:, worst])
-        scaled = np.divide(parts, self.curvatures, out=np.zeros_like(parts), where=~flat)
-        moved = self.root @ (self.modes @ scaled)
-        return Solution(b + self.jacobian @ moved, 0, 0.0)
+        return Solution(self._solved(b, parts, ~flat), 0, 0.0)
+
+    def step(self, b: Floats, flat: float) -> Floats:
+        """The same without directions whose curvature is within so much of zero: Newton's step, from beside the optimum."""
+        self._check_above(flat)
+        return self._solved(b, self._parts(b), self.curvatures > flat)
+
+    def _check_above(self, flat: float) -> None:
+        if len(self.curvatures) and self.curvatures[0] < -flat:
+            check_curvature(self.operator, float(self.curvatures[0]), self.root @ self.modes[:, 0])
+
+    def _parts(self, b: Floats) -> Floats:
+        return np.asarray(self.modes.T @ (self.root.T @ (self.weights * b)))
+
+    def _solved(self, b: Floats, parts: Floats, kept: npt.NDArray[np.bool_]) -> Floats:
+        scaled = np.divide(parts, self.curvatures, out=np.zeros_like(parts), where=kept)
+        return np.asarray(b + self.jacobian @ (self.root @ (self.modes @ scaled)))
 
 
-def _root(matrix: Floats, place: slice) -> Floats:
-    """R with R Rᵀ the matrix in one place on its diagonal; each number in its own units: none is lost beside a larger one."""
-    part = matrix[place, place]
+def _root(part: Floats, place: slice, n: int) -> Floats:
+    """R [n, …] with R Rᵀ this matrix in its place; each number in its own units: none is lost beside a larger one."""
     scale = np.sqrt(np.maximum(np.diagonal(part), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(part / (safe[:, None] * safe))
     kept = values > 1e-13 * max(len(part), 1)
-    root = np.zeros((len(matrix), int(kept.sum())))
+    root = np.zeros((n, int(kept.sum())))
     root[place] = scale[:, None] * vectors[:, kept] * np.sqrt(values[kept])
     return root

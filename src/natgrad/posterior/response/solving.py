@@ -62,8 +62,8 @@ class Solver:
 
         Who does not know how often he will be asked makes it when he has paid its price: at most twice what was needed.
         """
-        n = self.operator.size
-        pays = n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
+        n, made = self.operator.size, self.operator.at.at_once is not None
+        pays = made or n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
         if self._dense is None and n <= MOST_DENSE and pays:
             self._dense = Dense(self.operator)
 
@@ -187,12 +187,16 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
     A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
     that way would look like curvature.
     """
-    first_gain = float("nan")
+    first_gain, near = float("nan"), None
     for turn in range(STEPS):
         operator = Operator(at)
         residual = operator.residual()
-        length = operator.inner(residual, operator.fisher(residual))
-        step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=FLAT + 10.0 * length**0.5).x
+        flat = FLAT + 10.0 * operator.inner(residual, operator.fisher(residual)) ** 0.5
+        if at.at_once is not None:
+            near = Dense(operator) if near is None else near  # later steps are short: the curvature of the first serves
+            step = near.step(residual, flat)
+        else:
+            step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=flat).x
         gain = 0.5 * operator.inner(residual, operator.fisher(step))
         first_gain = gain if turn == 0 else first_gain
         if at.elsewhere is None or not SETTLED < gain <= LEFT:

@@ -70,6 +70,8 @@ def sections(subject: Subject) -> list[Section]:
 def _parts(data: Any) -> tuple[Any, Any]:
     """Data are an array, or a pair of an array and the lengths of its sequences."""
     X, lengths = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    if hasattr(X, "columns") or getattr(X, "dtype", np.dtype(float)).names is not None:
+        return X, lengths
     array = np.asarray(X)
     return (array[:, None] if array.ndim == 1 else array), lengths
 
@@ -80,7 +82,18 @@ def _path(subject: Subject) -> Path | None:
     X, lengths = _parts(subject.data)
     states = np.asarray(subject.model.predict(X, lengths), dtype=np.int64)
     ends = np.array([len(states)]) if lengths is None else np.cumsum(lengths)
-    return Path(states, X[:, 0].astype(np.float64), ends.astype(np.int64))
+    return Path(states, _first_numbers(X), ends.astype(np.int64))
+
+
+def _first_numbers(X: Any) -> Floats:
+    """The first column that holds numbers; zeros if there is none."""
+    if isinstance(X, np.ndarray) and X.dtype.names is None:
+        return np.asarray(X[:, 0], np.float64) if X.dtype.kind in "biuf" else np.zeros(len(X))
+    for name in X.dtype.names if isinstance(X, np.ndarray) else X.columns:
+        column = np.asarray(X[name])
+        if column.dtype.kind in "biuf":
+            return column.astype(np.float64)
+    return np.zeros(len(X))
 
 
 # -- states --
@@ -93,10 +106,10 @@ def _states(model: Any, path: Path | None) -> Html:
     texts = [[percent(float(value)) for value in row] for row in A]
     matrix = heat_table(A, names, names, caption="Transitions: from the row to the column, means", texts=texts, scale=A)
     share = _stationary(A) if path is None else np.bincount(path.states, minlength=K) / len(path.states)
-    stay = np.clip(np.diag(A), 0.0, 1.0 - 1e-12)
+    lasting_times = model.mean_durations_
     low, high = model.posterior_["transition"].interval(0.9)
     rows = [
-        [name, percent(float(share[k])), short(float(1.0 / (1.0 - stay[k])), 3), percent(float(A[k, k])),
+        [name, percent(float(share[k])), short(float(lasting_times[k]), 3), percent(float(A[k, k])),
          f"{percent(float(low[k, k]))} to {percent(float(high[k, k]))}"]
         for k, name in enumerate(names)
     ]  # fmt: skip
@@ -131,7 +144,22 @@ def _emissions(model: Any) -> Html:
     ):
         if hasattr(model, attribute):
             return values_table(np.asarray(getattr(model, attribute)), names, words)
-    return tag("p", "This kind of emission has no table yet.")
+    named = model.emission_parameters()
+    each = named if isinstance(next(iter(named.values())), dict) else {"emission": named}
+    return join([_parameters(track, parts, names) for track, parts in each.items()])
+
+
+def _parameters(track: str, parts: dict[str, Any], names: list[str]) -> Html:
+    """Tables of what one track emits; of mixtures a row for each component."""
+    shown = []
+    for what, values in parts.items():
+        array = np.asarray(values, np.float64)
+        if what == "covariances" and array.ndim > 2 and array.shape[-1] == array.shape[-2]:
+            what, array = "standard deviations", np.sqrt(np.diagonal(array, axis1=-2, axis2=-1))
+        rows = array.reshape(len(array), -1) if len(array) == len(names) else array.reshape(1, -1)
+        own = names if len(array) == len(names) else ["all states"]
+        shown.append(values_table(rows, own, f"{track}: {what} in each state"))
+    return join(shown)
 
 
 # -- the path --

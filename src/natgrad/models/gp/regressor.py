@@ -1,4 +1,4 @@
-"""`SparseGPRegressor` and `SparseGPClassifier`: rows in; predictions with their uncertainty out, for any number of rows.
+"""`SparseGPRegressor`: rows in; predictions with their uncertainty out, for any number of rows.
 
     f ~ GP(0, k),   y_n ~ p(y | f(x_n));   q(u) = N(m, S) for the values u of f at M inducing inputs
 
@@ -15,17 +15,17 @@ import numpy.typing as npt
 
 from natgrad import special as sp
 from natgrad.covariance import Covariance
-from natgrad.data.rows import Rows, validated
+from natgrad.data.rows import Rows
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
-from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, is_function, likelihood_named
-from natgrad.models.scikit import ClassifierMixin, RegressorMixin, check_is_fitted
+from natgrad.models.gp.likelihoods import Likelihood, Scaled, is_function, likelihood_named
+from natgrad.models.scikit import RegressorMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
 
-__all__ = ["SparseGPClassifier", "SparseGPRegressor"]
+__all__ = ["SparseGPRegressor"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,8 +43,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         single columns that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"
         Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
-    likelihood : "gaussian", "student_t" or "poisson"
-        Poisson has the rate exp(f).
+    likelihood : "gaussian", "student_t", "poisson" or "negative_binomial"
+        Counts have the mean μ = exp(f); those of a negative binomial the variance μ + α μ², with α learned (`dispersion_`).
     batch_size : int
         Rows read at a step.
     inducing : array [M, D], optional
@@ -54,7 +54,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     learning_rate : float
         Of Adam, for kernel, noise and inducing inputs.
     noise_variance : float
-        Where the noise starts, in units of the standardised outputs.
+        Where the noise starts, in units of the standardised outputs; of "negative_binomial" the dispersion α.
     df : float
         Degrees of freedom of "student_t".
     method, step : as in ``Network.fit``
@@ -211,13 +211,21 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     @property
     def noise_variance_(self) -> Floats:
         """σ² of each output, in its units squared; for "student_t" the squared scale."""
-        check_is_fitted(self)
-        if not isinstance(self._likelihood, (Gaussian, StudentT)):
-            raise AttributeError(f"likelihood {self._likelihood.name!r} has no noise variance")
-        variances = [self._likelihood.variance(self._psi(p)) for p in range(len(self._y_scaling.sd))]
-        return np.asarray(variances * self._y_scaling.sd**2)
+        return self._variances("noise variance") * self._y_scaling.sd**2
+
+    @property
+    def dispersion_(self) -> Floats:
+        """α of each output with likelihood="negative_binomial": counts of mean μ have the variance μ + α μ²."""
+        return self._variances("dispersion")
 
     # -- parts --
+
+    def _variances(self, what: str) -> Floats:
+        check_is_fitted(self)
+        likelihood = self._likelihood
+        if not isinstance(likelihood, Scaled) or likelihood.parameter != what:
+            raise AttributeError(f"likelihood {likelihood.name!r} has no {what}")
+        return np.array([likelihood.variance(self._psi(p)) for p in range(len(self._y_scaling.sd))])
 
     def _own_likelihood(self) -> Likelihood:
         if not real_number(self.df, "df") > 0:
@@ -249,152 +257,3 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-@final
-@says_new_names
-class SparseGPClassifier(ClassifierMixin, SparseGP):
-    """Gaussian process classification with inducing inputs, for any number of rows.
-
-    Two classes: p(y = second) = Φ(f). More classes: one against the rest, a function for each with a common kernel; their
-    probabilities are divided by their sum.
-
-    Parameters
-    ----------
-    kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
-tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRegressor`
-
-    Attributes
-    ----------
-    classes_ : array [K]
-    kernel_, inducing_, elbo_, trace_, stop_, n_steps_, posterior_, jitter_, jitter_raised_ : as in `SparseGPRegressor`;
-        with more than two classes `elbo_` is the sum over the K two-class problems
-
-    Examples
-    --------
-    >>> x = np.array([[-2.0], [-1.5], [-1.0], [1.0], [1.5], [2.0]])
-    >>> model = SparseGPClassifier(n_inducing=6, max_steps=50).fit(x, ["no"] * 3 + ["yes"] * 3)
-    >>> model.predict([[-1.2], [1.2]]).tolist()
-    ['no', 'yes']
-    """
-
-    # Read by the common part; classes have no noise of their own.
-    noise_variance, learn_noise = 1.0, False
-
-    def __init__(
-        self,
-        kernel: Covariance | Literal["auto"] | None = None,
-        n_inducing: int | Literal["auto"] = 200,
-        *,
-        batch_size: int = 512,
-        inducing: Any = None,
-        learn_kernel: bool = True,
-        learn_inducing: bool = True,
-        learning_rate: float = 0.04,
-        method: Method | None = None,
-        step: Step | None = None,
-        max_steps: int = 2000,
-        max_seconds: float | None = None,
-        tol: float = 1e-3,
-        validation_fraction: float = 0.0,
-        standardize: bool = True,
-        jitter: float = 1e-8,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_inducing = n_inducing
-        self.batch_size = batch_size
-        self.inducing = inducing
-        self.learn_kernel = learn_kernel
-        self.learn_inducing = learn_inducing
-        self.learning_rate = learning_rate
-        self.method = method
-        self.step = step
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.validation_fraction = validation_fraction
-        self.standardize = standardize
-        self.jitter = jitter
-        self.seed = seed
-        self.verbose = verbose
-
-    @all_or_nothing
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
-        """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
-
-        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
-        """
-        self._fit_rows(self._read(X, y, True), Bernoulli(), False, keep)
-        return self
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> Self:
-        """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
-        self._partial(self._read(X, y, not hasattr(self, "_state"), classes), Bernoulli(), False, n_total)
-        return self
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class [N, K]."""
-        mean, var = self._latent(X)
-        p = Bernoulli().predict(0.0, mean, var)[0]
-        if len(self.classes_) == 2:
-            return np.hstack([1.0 - p, p])
-        p = np.maximum(p, np.finfo(float).tiny)
-        return np.asarray(p / p.sum(1, keepdims=True))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The likeliest class of each row."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[probabilities.argmax(1)])
-
-    def decision_function(self, X: Any) -> Floats:
-        """E[f]/√(1 + var f), whose Φ is the probability: [N] for two classes, [N, K] for more."""
-        mean, var = self._latent(X)
-        mean = mean / np.sqrt(1.0 + var)
-        return mean[:, 0] if len(self.classes_) == 2 else mean
-
-    def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:
-        """Joint draws of the probability of the second class [n, N]; of every class [n, N, K] if there are more."""
-        rng = np.random.default_rng(self.seed if seed is None else seed)
-        p = sp.ndtr(self._latent_draws(X, whole_number(n, "n"), rng))
-        return p[..., 0] if len(self.classes_) == 2 else np.asarray(p / p.sum(-1, keepdims=True))
-
-    def log_predictive_density(self, X: Any, y: Any) -> Floats:
-        """The log probability of each row's class [N]."""
-        probabilities = self.predict_proba(X)
-        places = np.searchsorted(self.classes_, np.asarray(y))
-        bad = np.flatnonzero(self.classes_[np.minimum(places, len(self.classes_) - 1)] != np.asarray(y))
-        if len(bad):
-            raise ValueError(
-                f"y[{bad[0]}] = {np.asarray(y)[bad[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
-            )
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(probabilities[np.arange(len(places)), places]))
-
-    def _own_likelihood(self) -> Likelihood:
-        return Bernoulli()
-
-    def _read(self, X: Any, y: Any, reset: bool, classes: Any = None) -> Rows:
-        """±1 for the second class of two, or for each class against the rest."""
-        if self._is_stream(X):
-            source = self._rows(X, y, reset)
-            X, y = source.inputs, np.array(source.outputs[:, 0])
-        else:
-            X, y = validated(self, X, y, dtype=(np.float64, np.float32), reset=reset)
-        if reset:
-            if y.dtype.kind not in "biU":  # what these hold are classes
-                from sklearn.utils.multiclass import check_classification_targets
-
-                check_classification_targets(y)
-            self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: a classifier needs two")
-        unknown = np.flatnonzero(~np.isin(y, self.classes_))
-        if len(unknown):
-            raise ValueError(
-                f"y[{unknown[0]}] = {y[unknown[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
-            )
-        hit = y[:, None] == (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)
-        return Rows(X, np.where(hit, 1.0, -1.0))

@@ -1,30 +1,49 @@
-"""A compiled loop over a range and its length in; the loop cut into runs, one for each of a few threads of our own, out.
+"""Who computes: plain NumPy where there is little to do, threads of ours elsewhere, and always one of the matrix library.
 
+**Loops.** A compiled loop over a range and its length in; the loop cut into runs, one for each of a few threads of our own, out.
 Numba has threads of its own for `prange`. None of them is safe: those of GNU OpenMP end a process that was forked after they
 began, and its simplest ones end a process in which two Python threads call at once. So loops are compiled for one thread,
 without the global lock, and shared out here. A kernel's runs own what they write, so the number of threads changes nothing.
+
+**Little work.** Compiling the kernels of a model takes 5 to 25 seconds, once on a machine, and loading them half a second; fits
+of a few dozen rows take milliseconds. Whether NumPy or a kernel runs is a function of the data alone (numbers read in a pass, no
+clock), so that fits repeat; both are tested against the same slow twins and agree to rounding.
+
+**The matrix library** has one thread while a fit runs, and the user's number of threads again when the last one ends. The number
+belongs to the whole process, or, where the library's threads are those of OpenMP, to each Python thread. Fits in several Python
+threads would each note what another had set and put that back, so they are counted here: the first one in sets the number, the
+last one out restores what the first one found.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, update_wrapper
 from itertools import pairwise
-from typing import Any
+from types import TracebackType
+from typing import Any, final
 
 import numpy as np
 
-from natgrad.kernels.small import is_little
+__all__ = ["ONE_BLAS_THREAD", "Shared", "at_most", "in_order", "is_little", "most_threads", "n_threads", "threads_for"]
 
-__all__ = ["Shared", "at_most", "in_order", "most_threads", "n_threads"]
-
-
+# Units of plain NumPy's work in a pass: about a microsecond each. A few hundred passes then take less than a first compilation.
+# Replaced by tests only.
+MOST = 5_000
 # Work of an element of a kernel that NumPy does as well, nearly: ten thousand of them take half a millisecond.
 WORK = 0.5
+# Products below which a second thread does not pay: a millisecond of one thread.
+LITTLE_WORK = 200_000
+
+
+def is_little(work: float) -> bool:
+    """Whether so much work in a pass, in microseconds of plain NumPy, is not worth a compiled kernel."""
+    return work <= MOST
 
 
 class _Limit(threading.local):
@@ -42,7 +61,8 @@ class _Pool:
             os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        self._lock, self._threads = threading.Lock(), None
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any] | None:
         """None while the interpreter ends: then there are no new threads."""
@@ -82,6 +102,11 @@ def at_most(n: int | None) -> Iterator[None]:
         yield
     finally:
         _LIMIT.most = before
+
+
+def threads_for(work: int) -> AbstractContextManager[None]:
+    """One thread for little work: waking others takes longer, on a busy machine a thousand times. The numbers are the same."""
+    return at_most(1 if work < LITTLE_WORK else None)
 
 
 def _of_first(first: Any, *rest: Any) -> float:
@@ -158,3 +183,89 @@ def in_order(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         wait([other for other in others if other is not None])
     parts += [run(n) if other is None else other.result() for n, other in enumerate(others, 1)]
     return [parts[place % threads][place // threads] for place in range(len(items))]
+
+
+# -- the matrix library --
+
+
+@cache
+def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
+    """Those whose number belongs to the process, and those whose number belongs to a thread; anew with `scipy.linalg`."""
+    from threadpoolctl import ThreadpoolController
+
+    import natgrad.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
+
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    # The first time looks for the functions, which is not for a fit to wait for.
+    _set([(library, library.num_threads) for library in libraries])
+    by_thread = [library for library in libraries if getattr(library, "threading_layer", "") == "openmp"]
+    return [library for library in libraries if library not in by_thread], by_thread
+
+
+def _set(numbers: list[tuple[Any, int]]) -> None:
+    for library, n in numbers:
+        # `set_num_threads` of newer threadpoolctl does nothing, and does not say so, in all Python threads but one.
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
+
+
+def _set_to_one(libraries: list[Any]) -> list[tuple[Any, int]]:
+    before = [(library, library.num_threads) for library in libraries]
+    _set([(library, 1) for library in libraries])
+    return before
+
+
+class _Own(threading.local):
+    """Of one Python thread: how many blocks it is in, and what it found in its own libraries."""
+
+    depth = 0
+    found: list[tuple[Any, int]] = []  # noqa: RUF012 - replaced, never changed
+
+
+@final
+class _OneThread:
+    """``with ONE_BLAS_THREAD:``, in as many Python threads at once as you like."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._found: list[tuple[Any, int]] = []
+        self._own = _Own()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def __enter__(self) -> None:
+        if self._own.depth > 0:  # a block in a block, as every step of a run is
+            self._own.depth += 1
+            return
+        of_process, of_thread = _libraries("scipy.linalg" in sys.modules)
+        self._own.found = _set_to_one(of_thread)
+        self._own.depth = 1
+        with self._lock:
+            if self._inside == 0:
+                self._found = _set_to_one(of_process)
+            self._inside += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._own.depth = max(0, self._own.depth - 1)  # a child that was forked inside begins at zero
+        if self._own.depth > 0:
+            return
+        with self._lock:
+            self._inside = max(0, self._inside - 1)
+            if self._inside == 0:
+                self._restore()
+        _set(self._own.found)
+
+    def _restore(self) -> None:
+        before, self._found = self._found, []
+        _set(before)
+
+    def _after_fork(self) -> None:
+        """A child has none of the threads that are inside, and its lock may never be released."""
+        self._lock, self._inside, self._own.depth = threading.Lock(), 0, 0
+        self._restore()
+
+
+_libraries("scipy.linalg" in sys.modules)  # looked for when natgrad is imported, not while somebody waits for a fit
+# Small factorisations gain nothing from more threads, and two threads round differently.
+ONE_BLAS_THREAD = _OneThread()

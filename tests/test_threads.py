@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 import natgrad as ng
-from natgrad.blas import ONE_BLAS_THREAD
+from natgrad.threads import ONE_BLAS_THREAD
 
 
 @pytest.fixture

@@ -1,0 +1,230 @@
+"""`HMM`: a hidden Markov model whose states emit whatever is declared, several kinds of columns at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.models.hmm.durations import Chain, Durations
+from natgrad.models.hmm.estimator import HiddenMarkov
+from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
+from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
+from natgrad.models.hmm.tracks import Tracks
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.emissions import Emission
+
+__all__ = ["HMM", "declared_emissions"]
+
+Array = npt.NDArray[Any]
+# Names of blocks that are not the emissions'.
+TAKEN = ("initial", "transition", "duration", "states")
+
+
+@final
+@dataclass(repr=False, eq=False)
+class HMM(HiddenMarkov):
+    """A hidden Markov model of any emissions: one kind for all columns, or a kind for each column.
+
+    Parameters
+    ----------
+    n_states : int or "auto"
+        The number of hidden states, K; "auto" finds it.
+    emissions : a kind of `natgrad.models.hmm`, or {column: kind}
+        `Gaussian`, `StudentT`, `Poisson`, `Bernoulli`, `Categorical`, or a `Mixture` of one; by default ``Gaussian()``. Keys are
+        the names of columns of a table, or numbers of columns of an array; a tuple of them is one vector. Given the state, what
+        different keys emit is independent.
+    durations : `NegativeBinomial` or `Explicit`, optional
+        How long states last, in place of the geometric law of a Markov chain (semi-Markov). Rows of transitions then say where a
+        state leads to when it ends, and ``posterior_["duration"]`` how long it lasts.
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
+
+    Attributes
+    ----------
+    posterior_ : {"initial", "transition", …}, a Factor each: of a single kind "emission", of several the names of their columns
+        (numbers as "column0", tuples joined by "_"); of a mixture the weights besides, such as "emission_weights"
+    mean_durations_ : array [K], how long states last
+    categories_ : {track: labels}, of tracks whose columns hold labels
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from natgrad.models import hmm
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 50)
+    >>> X = np.column_stack(
+    ...     [rng.normal(3.0 * states), rng.poisson(1 + 8 * states), rng.random(200) < 0.2 + 0.6 * states]
+    ... )
+    >>> kinds = {0: hmm.Gaussian(), 1: hmm.Poisson(), 2: hmm.Bernoulli()}
+    >>> model = hmm.HMM(n_states=2, emissions=kinds, seed=0).fit(X)
+    >>> sorted(model.emission_parameters()["column1"]["rates"].ravel().round().tolist())
+    [1.0, 9.0]
+    """
+
+    _: KW_ONLY
+    emissions: Any = None
+    durations: Durations | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kind = self.emissions if isinstance(self.emissions, EmissionKind) else Gaussian()
+        tags.input_tags.allow_nan = getattr(kind.inner, "covariance", "diag") in ("diag", "spherical")
+        return tags
+
+    def _emission(self, X: Array) -> Emission:
+        named = declared_emissions(self.emissions, X.shape[1])
+        if not isinstance(self.emissions, Mapping) and named[0][2].plain and self.durations is None:
+            made: Emission = named[0][2].emission(X, self._size, self.categories_.get("emission"))
+            return made
+        tracks = [
+            kind.track(name, columns, X[:, list(columns)], self._size, self.categories_.get(name))
+            for name, columns, kind in named
+        ]
+        return Tracks(self._size, tracks)  # type: ignore[return-value]
+
+    def _chain(self, n_states: int) -> Chain | None:
+        if self.durations is None:
+            return None
+        if not isinstance(self.durations, Durations):
+            raise TypeError(
+                f"durations must be NegativeBinomial() or Explicit() of natgrad.models.hmm, got {self.durations!r}"
+            )
+        for what, refused in (
+            ('n_states="auto"', self._finds_number), ('topology="left-to-right"', self.topology != "ergodic"),
+            ("sticky", self.sticky != 0), ("n_states=1", n_states == 1),
+        ):  # fmt: skip
+            if refused:
+                raise ValueError(f"durations say how long states last before another one comes: they exclude {what}")
+        return Chain(self.durations, n_states)
+
+    def _name(self, emission: Any, lam: Any) -> None:
+        if not hasattr(self, "categories_"):
+            self.categories_: dict[str, Array] = {}
+
+    @property
+    def _one_dimensional(self) -> bool:
+        return isinstance(self.emissions, Categorical)
+
+    # -- tables and labels --
+
+    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
+        several = isinstance(X, (list, tuple)) and len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+        parts = list(X) if several else [X]
+        if fresh:
+            self.categories_ = {}
+        if all(_is_table(part) for part in parts):
+            tables = [_chosen(part, self.emissions) for part in parts]
+            parts = self._as_numbers(tables, fresh)
+        elif self._one_dimensional and holds_labels(X):
+            parts = self._as_numbers([[flat_labels(part)] for part in parts], fresh)
+        elif isinstance(self.emissions, Mapping) and isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2:
+            parts = self._as_numbers([[X[:, d] for d in range(X.shape[1])]], fresh)
+        return super()._columns(parts if several else parts[0], y, lengths, fresh)
+
+    def _as_numbers(self, tables: list[list[Any]], fresh: bool) -> list[Array]:
+        """Tables, each a list of columns, as arrays; labels get numbers."""
+        width = len(tables[0])
+        kinds = {columns: (name, kind) for name, columns, kind in declared_emissions(self.emissions, width)}
+        out = [np.empty((len(table[0]), width)) for table in tables]
+        for d in range(width):
+            name, kind = kinds.get((d,), ("", None))
+            own = [np.asarray(table[d]) for table in tables]
+            if isinstance(getattr(kind, "inner", None), Categorical):
+                given = kind.inner.categories  # type: ignore[union-attr]
+                if fresh and (given is not None or any(holds_labels(part) for part in own)):
+                    labels = categories_in(np.concatenate(own)) if given is None else as_categories(given)
+                    self.categories_[name] = labels
+                if name in self.categories_:
+                    own = [encoded(part, self.categories_[name])[:, 0] for part in own]
+            for table, part in zip(out, own, strict=True):
+                try:
+                    table[:, d] = part
+                except (TypeError, ValueError):
+                    raise TypeError(
+                        f"column {d} of X must hold numbers, got {part.dtype}: labels need Categorical()"
+                    ) from None
+        return out
+
+    def _named_values(self, drawn: Array) -> Array:
+        if not self.categories_:
+            return drawn
+        named = drawn.astype(object)
+        for name, columns, _ in declared_emissions(self.emissions, drawn.shape[1]):
+            if name in self.categories_:
+                named[:, columns[0]] = self.categories_[name][drawn[:, columns[0]].astype(np.int64)]
+        return named
+
+    def _names(self) -> Array | None:
+        return self.categories_.get("emission")
+
+
+def declared_emissions(emissions: Any, n_columns: int) -> list[tuple[str, tuple[int, ...], EmissionKind]]:
+    """The name, the columns and the kind of every track; keys checked against the columns of X."""
+    if emissions is None or isinstance(emissions, EmissionKind):
+        return [("emission", tuple(range(n_columns)), Gaussian() if emissions is None else emissions)]
+    if not isinstance(emissions, Mapping) or not emissions:
+        raise TypeError(
+            "emissions must be a kind of natgrad.models.hmm, such as Gaussian(), or {column: kind}, got "
+            f"{emissions!r}"
+        )
+    keys = {key: key if isinstance(key, tuple) else (key,) for key in emissions}
+    flat = [part for key in keys.values() for part in key]
+    named = all(isinstance(part, str) for part in flat)
+    if not named and not all(isinstance(part, (int, np.integer)) and not isinstance(part, bool) for part in flat):
+        raise TypeError(
+            f"keys of emissions are names of columns or numbers of columns, not both, got {list(emissions)}"
+        )
+    if len(set(flat)) < len(flat):
+        twice = next(part for part in flat if flat.count(part) > 1)
+        raise ValueError(f"emissions has the column {twice!r} twice: join the columns of one vector in a tuple")
+    places = {part: place for place, part in enumerate(flat)} if named else {part: int(part) for part in flat}
+    if sorted(places.values()) != list(range(n_columns)):
+        missing = sorted(set(range(n_columns)) - set(places.values()))
+        what = f"column {missing[0]} of X has none" if missing else f"there is no column {max(places.values())}"
+        raise ValueError(
+            f"emissions must name every one of the {n_columns} columns of X: {what}; got {list(emissions)}"
+        )
+    found = []
+    for key, kind in emissions.items():
+        if not isinstance(kind, EmissionKind):
+            raise TypeError(
+                f"emissions[{key!r}] must be a kind of natgrad.models.hmm, such as Gaussian(), got {kind!r}"
+            )
+        name = "_".join(str(part) for part in keys[key]) if named else "column" + "_".join(str(p) for p in keys[key])
+        found.append((name, tuple(places[part] for part in keys[key]), kind))
+    _check_names(found)
+    return found
+
+
+def _check_names(found: list[tuple[str, tuple[int, ...], EmissionKind]]) -> None:
+    names = [
+        own for name, _, kind in found for own in (name, f"{name}_weights")[: 1 + ("n_components" in kind.extras())]
+    ]
+    for name in names:
+        if name in TAKEN or names.count(name) > 1:
+            raise ValueError(
+                f"{name!r} cannot be the name of an emission, because it names another block: rename the column"
+            )
+
+
+def _is_table(X: Any) -> bool:
+    """Whether columns have names: a table, or an array of NumPy with fields."""
+    if isinstance(X, np.ndarray):
+        return X.dtype.names is not None
+    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def _chosen(X: Any, emissions: Any) -> list[Any]:
+    """The columns of a table that emissions name, in that order; all of them where it names none."""
+    given = emissions if isinstance(emissions, Mapping) else {}
+    keys = [part for key in given for part in (key if isinstance(key, tuple) else (key,))]
+    names = list(X.dtype.names if isinstance(X, np.ndarray) else X.columns)
+    if not keys or not all(isinstance(key, str) for key in keys):
+        keys = names
+    if unknown := [key for key in keys if key not in names]:
+        raise ValueError(f"emissions names the column {unknown[0]!r}, but X has {names}")
+    return [X[key].to_numpy() if hasattr(X[key], "to_numpy") else np.asarray(X[key]) for key in keys]

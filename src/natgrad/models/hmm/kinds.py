@@ -1,0 +1,386 @@
+"""What users declare: `Gaussian`, `StudentT`, `Autoregressive`, `Poisson`, `Bernoulli`, `Categorical`, `Mixture`.
+
+Each is a record of settings. With columns of data it becomes an emission (`natgrad.models.hmm.emissions`), or a track of
+several (`natgrad.models.hmm.tracks`); priors that were left open follow from the data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.models.gaussian_prior import PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
+from natgrad.posterior.files.records import register
+from natgrad.validation import check_counts, real_number, require, whole_number
+
+__all__ = [
+    "Autoregressive",
+    "Bernoulli",
+    "Categorical",
+    "EmissionKind",
+    "Gaussian",
+    "Mixture",
+    "Poisson",
+    "StudentT",
+    "pair_of_positives",
+]
+
+Array = npt.NDArray[Any]
+# More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
+MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
+COVARIANCES = ("full", "diag", "tied", "spherical")
+OF_COVARIANCE = dict(
+    zip(COVARIANCES, ("FullGaussians", "IndependentGaussians", "TiedGaussians", "SphericalGaussians"), strict=True)
+)
+
+
+@dataclass(frozen=True)
+class EmissionKind(ABC):
+    """What all kinds share: they make an emission of columns."""
+
+    # Whether an emission of this kind alone is one that the kernels know, without local variables of its own.
+    plain: ClassVar[bool] = True
+
+    @abstractmethod
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        """The emission of columns [T, D] with so many states; ``categories`` are labels, of which X has the numbers."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """The class of the emission."""
+
+    def extras(self) -> dict[str, Any]:
+        """What a track of it has besides its emission."""
+        return {}
+
+    @property
+    def inner(self) -> EmissionKind:
+        """The kind without what is wrapped around it."""
+        return self
+
+    def track(
+        self, name: str, columns: tuple[int, ...], X: Array, n_states: int, categories: Array | None
+    ) -> dict[str, Any]:
+        """What a `Track` of these columns is made of."""
+        extras = self.extras()
+        made = self.emission(X, n_states * extras.get("n_components", 1), categories)
+        return {"name": name, "columns": columns, "kind": self.kind, "arguments": made.arguments, **extras}
+
+
+@dataclass(frozen=True)
+class _Normal(EmissionKind):
+    """Settings that every Gaussian has."""
+
+    covariance: Literal["full", "diag", "tied", "spherical"] = "full"
+    mean_prior: Any = None
+    mean_scale: float = 0.01
+    dof_prior: float | None = None
+    scale_prior: Any = None
+
+    def __post_init__(self) -> None:
+        if self.covariance not in COVARIANCES:
+            raise ValueError(f'covariance must be "full", "diag", "tied" or "spherical", got {self.covariance!r}')
+        _positive(self.mean_scale, "mean_scale")
+        if self.dof_prior is not None:
+            _positive(self.dof_prior, "dof_prior")
+        for name in ("mean_prior", "scale_prior"):
+            object.__setattr__(self, name, _as_tuples(getattr(self, name)))
+
+    @property
+    def kind(self) -> str:
+        return OF_COVARIANCE[self.covariance]
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        from natgrad.models.gaussians import GAUSSIANS
+
+        prior = gaussian_prior(self, X, n_states)
+        # Ordinary data stay where they are, and are not copied.
+        return GAUSSIANS[self.covariance](n_states, *prior[:4], prior.origin if prior.far else None)
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian(_Normal):
+    """Real vectors: each state has a mean and a precision. Settings are those of `GaussianHMM`.
+
+    Parameters
+    ----------
+    covariance : "full", "diag", "tied" or "spherical"
+    mean_prior, mean_scale, dof_prior, scale_prior : as in `GaussianHMM`
+    """
+
+
+@final
+@dataclass(frozen=True)
+class StudentT(_Normal):
+    """Real vectors with heavy tails: y ~ N(μ_k, (u Λ_k)⁻¹), u ~ Gamma(dof/2, dof/2). Outliers move no state.
+
+    q(u, x) of a time is one factor, so nothing is lost by the scale u. Settings besides are those of `GaussianHMM`.
+
+    Parameters
+    ----------
+    covariance : "full", "diag", "tied" or "spherical"
+    mean_prior, mean_scale, dof_prior, scale_prior : as in `GaussianHMM`
+    dof : float, ν
+        Degrees of freedom: 1 is Cauchy's distribution, 30 and more nearly a Gaussian.
+    """
+
+    dof: float = 4.0
+    plain: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _Normal.__post_init__(self)
+        _positive(self.dof, "dof")
+
+    def extras(self) -> dict[str, Any]:
+        return {"dof": float(self.dof)}
+
+
+@final
+@dataclass(frozen=True)
+class Autoregressive(EmissionKind):
+    """Real vectors that follow from those before: y_t ~ N(a_k + Σ_lag B_k,lag y_{t−lag}, Λ_k⁻¹), a regression for each state.
+
+    The first ``order`` observations of a sequence are given, and so is what follows a missing one within ``order`` times.
+
+    Parameters
+    ----------
+    order : int, p
+        How many observations before count.
+    mean_scale : float, κ
+        How many observations the prior of the coefficients, which are zero a priori, is worth.
+    dof_prior : float, optional
+        ν of the Wishart prior of the noise's precision; by default D + 2.
+    scale_prior : array [D, D], optional
+        Its R; by default the variance of each column divided by K^(2/D).
+    dof : float, optional
+        Degrees of freedom, if the noise is Student's t.
+    """
+
+    order: int = 1
+    mean_scale: float = 0.01
+    dof_prior: float | None = None
+    scale_prior: Any = None
+    dof: float | None = None
+    plain: ClassVar[bool] = False
+    covariance: ClassVar[str] = "full"
+    mean_prior: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        whole_number(self.order, "order")
+        _positive(self.mean_scale, "mean_scale")
+        for name in ("dof_prior", "dof"):
+            if getattr(self, name) is not None:
+                _positive(getattr(self, name), name)
+        object.__setattr__(self, "scale_prior", _as_tuples(self.scale_prior))
+
+    @property
+    def kind(self) -> str:
+        return "Autoregressions"
+
+    def extras(self) -> dict[str, Any]:
+        return {} if self.dof is None else {"dof": float(self.dof)}
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        from natgrad.models.hmm.autoregression import Autoregressions
+
+        prior = gaussian_prior(self, X, n_states)
+        _, variance = mean_and_variance(X, words=False)
+        scale = prior.scale * np.concatenate([[1.0], np.tile(variance, int(self.order))])
+        return Autoregressions(n_states, int(self.order), prior.origin, scale, prior.dof, prior.rate)
+
+
+@final
+@dataclass(frozen=True)
+class Poisson(EmissionKind):
+    """Counts: each state has a rate for each column.
+
+    Parameters
+    ----------
+    rate_prior : (shape, rate), optional
+        Of the Gamma prior of the rates; by default shape 1 and the mean of the data.
+    """
+
+    rate_prior: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate_prior is not None:
+            object.__setattr__(self, "rate_prior", pair_of_positives(self.rate_prior, "rate_prior"))
+
+    @property
+    def kind(self) -> str:
+        return "Poissons"
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        from natgrad.models.hmm.emissions import Poissons
+
+        stride = max(1, len(X) // PRIOR_ROWS)
+        check_counts(np.asarray(X[::stride]), "X", stride)
+        if self.rate_prior is None:
+            mean, _ = mean_and_variance(X, words=False)
+            return Poissons(n_states, X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
+        return Poissons(n_states, X.shape[1], *self.rate_prior)
+
+
+@final
+@dataclass(frozen=True)
+class Bernoulli(EmissionKind):
+    """Binary tracks: each state has a probability for each column.
+
+    Parameters
+    ----------
+    track_prior : (a, b)
+        Of the Beta prior of the probabilities.
+    """
+
+    track_prior: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "track_prior", pair_of_positives(self.track_prior, "track_prior"))
+
+    @property
+    def kind(self) -> str:
+        return "Bernoullis"
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        from natgrad.models.hmm.emissions import Bernoullis
+
+        return Bernoullis(n_states, X.shape[1], *self.track_prior)
+
+
+@final
+@dataclass(frozen=True)
+class Categorical(EmissionKind):
+    """Symbols, numbers or labels: each state has its own probabilities of them. One column.
+
+    Parameters
+    ----------
+    n_categories : int, optional
+        V; by default the largest symbol plus one.
+    categories : sequence, optional
+        The labels, if the column holds labels: by default those that occur, in their order.
+    emission_prior : float or array [K, V]
+        Concentration of the categories.
+    """
+
+    n_categories: int | None = None
+    categories: Any = None
+    emission_prior: Any = 1.0
+
+    def __post_init__(self) -> None:
+        if self.n_categories is not None:
+            whole_number(self.n_categories, "n_categories")
+        for name in ("categories", "emission_prior"):
+            object.__setattr__(self, name, _as_tuples(getattr(self, name)))
+
+    @property
+    def kind(self) -> str:
+        return "Categories"
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        from natgrad.models.hmm.emissions import Categories
+
+        n_categories = self._size(X, categories)
+        prior = finite_numbers(self.emission_prior, "emission_prior", [(), (n_states, n_categories)])
+        require(prior >= LEAST_PRIOR, prior, "emission_prior", f"≥ {LEAST_PRIOR:g}")
+        return Categories(n_states, n_categories, prior)
+
+    def _size(self, X: Array, categories: Array | None) -> int:
+        if categories is not None:
+            if self.n_categories is not None:
+                raise ValueError(
+                    f"n_categories={self.n_categories!r} counts numbers, but X holds labels: name them with categories="
+                )
+            return max(1, len(categories))
+        if self.n_categories is not None:
+            return whole_number(self.n_categories, "n_categories")
+        n_categories = int(np.asarray(X[np.isfinite(X)], dtype=np.float64).max(initial=0.0)) + 1
+        if n_categories > MOST_CATEGORIES:
+            place = np.unravel_index(np.nanargmax(np.where(np.isfinite(X), X, np.nan)), X.shape)
+            raise ValueError(
+                f"X[{place[0]}, {place[1]}] = {X[place]:g}: categories are numbered 0, 1, 2, …, without gaps, and there are "
+                f"at most {MOST_CATEGORIES:,}; number them, np.unique(X, return_inverse=True)[1], or give n_categories"
+            )
+        return n_categories
+
+
+@final
+@dataclass(frozen=True)
+class Mixture(EmissionKind):
+    """Several components in each state, each an emission of its own with a weight.
+
+    q(component, x) of a time is one factor: components are summed out with the state.
+
+    Parameters
+    ----------
+    emission_of : what a component emits, such as ``Gaussian()`` or ``StudentT()``
+    n_components : int, m
+        In each state.
+    weight_prior : float
+        Concentration of their weights.
+    """
+
+    emission_of: EmissionKind
+    n_components: int = 2
+    weight_prior: float = 1.0
+    plain: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.emission_of, EmissionKind) or isinstance(self.emission_of, Mixture):
+            raise TypeError(
+                f"emission_of must be what a component emits, such as Gaussian() or Poisson(), got {self.emission_of!r}"
+            )
+        if getattr(self.emission_of, "covariance", None) == "tied":
+            raise ValueError(
+                'covariance="tied" shares one matrix among all components of all states, which a Mixture has no block for: '
+                'take "full", "diag" or "spherical"'
+            )
+        whole_number(self.n_components, "n_components")
+        _positive(self.weight_prior, "weight_prior")
+
+    @property
+    def kind(self) -> str:
+        return self.emission_of.kind
+
+    @property
+    def inner(self) -> EmissionKind:
+        return self.emission_of.inner
+
+    def extras(self) -> dict[str, Any]:
+        own = {"n_components": int(self.n_components), "weight_prior": float(self.weight_prior)}
+        return {**self.emission_of.extras(), **own}
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        return self.emission_of.emission(X, n_states, categories)
+
+
+for _class in (Gaussian, StudentT, Autoregressive, Poisson, Bernoulli, Categorical, Mixture):
+    register(_class, f"hmm.{_class.__name__}", lambda kind: {f.name: getattr(kind, f.name) for f in fields(kind)})
+
+
+def pair_of_positives(value: Any, what: str) -> tuple[float, float]:
+    """Two numbers > 0."""
+    try:
+        first, second = (real_number(v, what) for v in value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be two numbers > 0, got {value!r}") from None
+    if not (first > 0 and second > 0):
+        raise ValueError(f"{what} must be two numbers > 0, got {value!r}")
+    return first, second
+
+
+def _positive(value: Any, what: str) -> None:
+    if not 0 < real_number(value, what) < np.inf:
+        raise ValueError(f"{what} must be > 0 and finite, got {value!r}")
+
+
+def _as_tuples(value: Any) -> Any:
+    """Arrays and lists as tuples, which compare and do not change."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return tuple(_as_tuples(part) for part in value) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,201 @@
+"""`AuthorTopics`: documents with their authors in; topics, and the shares of them that each author writes about, out.
+
+    θ_a ~ Dir(α),   φ_k ~ Dir(β)
+    x ~ uniform over the authors of the document,   z ~ Cat(θ_x),   w ~ Cat(φ_z)
+
+Rosen-Zvi, Griffiths, Steyvers and Smyth (2004). Every word has an author x and a topic z, independent under q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, Unpack, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.corpus import Corpus
+from natgrad.models.lda.coherence import How, coherence
+from natgrad.models.lda.estimator import LDA
+from natgrad.models.lda.topics import By
+from natgrad.network.language import Categorical, Dirichlet, Plate, table
+from natgrad.network.network import Network
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.topics.base import TopicNetwork, cells_of, read_documents
+from natgrad.topics.queries import likeliest
+
+__all__ = ["AuthorTopics"]
+
+Floats = npt.NDArray[np.float64]
+# Entries of documents times authors: q of a word's author has a number for each, and there are a few arrays of these.
+MOST_NUMBERS = 200_000_000
+# A word of an author is read with at least this probability of each topic.
+LEAST_SHARE = 1e-6
+
+
+@final
+class AuthorTopics(TopicNetwork):
+    """Topics of documents, and of which of them their authors write.
+
+    Parameters
+    ----------
+    n_topics : int
+    author_prior, topic_prior : float
+        α and β, the concentrations of an author's shares and of a topic's words.
+    max_steps, max_seconds : limits
+        Most sweeps, most time.
+    tol : float
+        Nats a word left to gain below which the fit has converged.
+    seed : int
+    verbose : bool, optional
+
+    Attributes
+    ----------
+    topics_ : array [K, V], E[φ]
+    authors_ : array [A], their names, sorted
+    author_shares_ : array [A, K], E[θ]
+    network_, fit_ : the declaration and its fit
+    elbo_, trace_, stop_, vocabulary_ : as of `natgrad.LDA`
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = ng.topics.AuthorTopics(2, seed=1).fit(texts, [["eve"], ["eve"], ["bob"], ["bob", "tim"]] * 5)
+    >>> shares = dict(zip(model.authors_, model.author_shares_.argmax(1)))
+    >>> bool(shares["bob"] == shares["tim"] != shares["eve"])
+    True
+    """
+
+    def __init__(
+        self,
+        n_topics: int = 20,
+        *,
+        author_prior: float = 0.1,
+        topic_prior: float = 0.05,
+        max_steps: int = 100,
+        max_seconds: float | None = None,
+        tol: float = 1e-4,
+        seed: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.author_prior = author_prior
+        self.topic_prior = topic_prior
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.seed = seed
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(self, X: Any, authors: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
+        """Fit to documents and their authors.
+
+        Parameters
+        ----------
+        X : documents, as `natgrad.LDA.fit` takes them
+        authors : for each document, the list of its authors, or one
+        vocabulary : the V words, optional
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        """
+        corpus = self._documents(X, vocabulary)
+        lists = _checked_authors(authors, len(corpus))
+        self.authors_ = np.unique([name for names in lists for name in names])
+        self._fit_network(corpus, self._chances(lists), keep)
+        return self
+
+    def transform(self, X: Any, authors: Any = None) -> Floats:
+        """The expected topic shares of documents [D, K]: by their authors where these are given, otherwise by their words."""
+        corpus = self._new_documents(X)
+        if authors is not None:
+            return self._chances(_checked_authors(authors, len(corpus))) @ self.author_shares_
+        gamma = read_documents(corpus, self.topics_, np.full(self.n_topics, float(self.author_prior)))
+        return np.asarray(gamma / gamma.sum(1, keepdims=True))
+
+    def score(self, X: Any, authors: Any) -> float:
+        """The mean log probability of a word, given the authors of its document."""
+        shares = self.transform(X, authors)
+        docs, words, counts = cells_of(self._new_documents(X))
+        if not counts.sum():
+            raise ValueError("X has no words to score")
+        chance = np.einsum("nk,kn->n", shares[docs], self.topics_[:, words])
+        return float(counts @ np.log(chance) / counts.sum())
+
+    def perplexity(self, X: Any, authors: Any) -> float:
+        """The exponential of minus `score`; lower is better."""
+        return float(np.exp(-self.score(X, authors)))
+
+    def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
+        """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
+        self._check_fitted()
+        return [self.vocabulary_[row].tolist() for row in likeliest(self.topics_, n, by)]
+
+    def top_authors(self, n: int = 10) -> list[list[Any]]:
+        """The n authors with the largest share of each topic."""
+        self._check_fitted()
+        order = np.argsort(-self.author_shares_.T, axis=1, kind="stable")[:, :n]
+        return [self.authors_[row].tolist() for row in order]
+
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well each topic's n likeliest words go together [K], as in `LDA.coherence`."""
+        corpus = self._new_documents(X)
+        return coherence(likeliest(self.topics_, n), X, corpus, self.vocabulary_, how)
+
+    # -- what the base asks --
+
+    def _network(self, corpus: Corpus, side: Floats) -> Network:
+        docs, words, counts = cells_of(corpus)
+        if len(docs) * len(self.authors_) > MOST_NUMBERS:
+            raise ValueError(
+                f"{len(docs):,} entries of documents times {len(self.authors_):,} authors are too many numbers for q: the limit "
+                f"is {MOST_NUMBERS:,}. Take a part of the documents, or put authors of few documents together"
+            )
+        cell, author = Plate("cell", len(docs), weight=counts), Plate("author", len(self.authors_))
+        phi = Dirichlet("phi", self.topic_prior, size=corpus.n_words, plate=Plate("topic", self.n_topics))
+        theta = Dirichlet("theta", self.author_prior, size=self.n_topics, plate=author)
+        x = Categorical("x", table(side)[cell.index(docs)], plate=cell)
+        z = Categorical("z", theta[x], plate=cell)
+        return Network(Categorical("w", phi[z], plate=cell, observed=words))
+
+    def _start(self, first: LDA, corpus: Corpus, side: Floats) -> dict[str, Any]:
+        shares = side.T @ first.transform(corpus) + LEAST_SHARE
+        return {"phi": first.topics_, "theta": shares / shares.sum(1, keepdims=True)}
+
+    def _publish_fit(self, fit: Any, side: Floats) -> None:
+        self.topics_ = fit["phi"].mean()
+        self.author_shares_: Floats = np.asarray(fit["theta"].mean())
+
+    def _chances(self, lists: list[list[Any]]) -> Floats:
+        """P(x) [D, A]: equal for the authors of a document."""
+        known = {name: place for place, name in enumerate(self.authors_.tolist())}
+        chance = np.zeros((len(lists), len(known)))
+        for d, names in enumerate(lists):
+            for name in names:
+                if name not in known:
+                    raise ValueError(f"authors[{d}] has {name!r}, who is none of the {len(known)} authors of the fit")
+                chance[d, known[name]] = 1.0 / len(names)
+        return chance
+
+    @classmethod
+    def _own_settings(cls) -> Mapping[str, Any]:
+        return {"author_prior": "positive"}
+
+    @classmethod
+    def _own_fitted(cls) -> Mapping[str, Any]:
+        return {
+            "topics_": "share [topic, word]",
+            "authors_": "ids [author]",
+            "author_shares_": "share [author, topic]",
+        }
+
+
+def _checked_authors(authors: Any, n_documents: int) -> list[list[Any]]:
+    """The different authors of each document."""
+    listed = list(authors)
+    if len(listed) != n_documents:
+        raise ValueError(f"authors must have a list for each of {n_documents} documents, got {len(listed)}")
+    lists = [[entry] if isinstance(entry, (str, int, np.integer)) else list(dict.fromkeys(entry)) for entry in listed]
+    if [] in lists:
+        raise ValueError(f"authors[{lists.index([])}] is empty: every document has at least one author")
+    return lists

@@ -1,0 +1,210 @@
+"""`TopicNetwork`, what estimators of declared topic models share: documents in; a fit of the network, topics and shares out.
+
+A model says which network it declares for documents (`_network`), what its globals are called, and how new documents are read.
+The network is fitted as any other; it starts from the topics of a few passes of `LDA`, which are cheap. New documents are read
+with the mean topics, as `LDA` with ``local="map"`` reads them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.corpus import Corpus, as_corpus, with_words
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.base import Estimator
+from natgrad.models.lda.estimator import LDA
+from natgrad.models.lda.problem import LDAProblem, Local
+from natgrad.network.network import Network
+from natgrad.network.results.fit import Fit
+from natgrad.posterior.export import Posterior
+from natgrad.posterior.fit_options import FitOptions
+from natgrad.validation import real_number, whole_number
+
+__all__ = ["TopicNetwork"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# What the first topics cost: so many fits, each a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational
+# steps would merge; passes alone where counts are not whole.
+FIRST_FITS, FIRST_SWEEPS, FIRST_PASSES = 4, 50, 10
+# Documents are read with the mean topics until γ changes by less, in so many rounds at most.
+READ_TOL, READ_ROUNDS = 1e-4, 1000
+SETTINGS: dict[str, Any] = {
+    "n_topics": "natural",
+    "topic_prior": "positive",
+    "max_steps": "natural",
+    "max_seconds": "none | positive",
+    "tol": "nonnegative",
+    "seed": "whole",
+    "verbose": "none | flag",
+}
+FITTED: dict[str, Any] = {
+    "vocabulary": "none | ids [word]",
+    "n_words": "size word",
+    "elbo": "float",
+    "trace": Trace,
+    "stop": Stop,
+}
+
+
+class Tokens(NamedTuple):
+    """Documents token by token in rows of equal length; ``there`` says which are tokens."""
+
+    words: Ints
+    there: npt.NDArray[np.bool_]
+
+
+class TopicNetwork(Estimator, ABC):
+    """A topic model that is a declared network; abstract.
+
+    A fit sets ``network_``, the declaration, and ``fit_``, its `Fit`, with everything that fits of networks have: factors, linear
+    response, draws. They are not in the file that ``save`` writes, which has what predictions need.
+    """
+
+    n_topics: int
+    topic_prior: float
+    seed: int
+    verbose: bool | None
+    tol: float
+
+    topics_: Floats
+    network_: Network
+    fit_: Fit
+
+    # -- what a model says --
+
+    @abstractmethod
+    def _network(self, corpus: Corpus, side: Any) -> Network:
+        """The declaration for some documents; ``side`` is what is known of them besides words."""
+
+    @abstractmethod
+    def _publish_fit(self, fit: Any, side: Any) -> None:
+        """Set what users of the model expect, and nothing that follows from it."""
+
+    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
+        """Where the network starts, given the first topics."""
+        return {"phi": first.topics_}
+
+    # -- fitting --
+
+    def _fit_network(self, corpus: Corpus, side: Any, keep: FitOptions) -> None:
+        self._check_from_table()
+        whole_number(self.seed, "seed", least=0)
+        n_tokens = float(corpus.counts.sum())
+        if n_tokens == 0:
+            raise ValueError("X has no words to fit to")
+        network = self._network(corpus, side)
+        first = self._first_topics(corpus)
+        fit = network.fit(
+            init=self._start(first, corpus, side), max_steps=self.max_steps or 1000, max_seconds=self.max_seconds,
+            tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose, **keep,
+        )  # fmt: skip
+        self._names, self._n_words = corpus.vocabulary, corpus.n_words
+        self.network_, self.fit_ = network, fit
+        self.elbo_: float = fit.elbo
+        self.trace_, self.stop_ = fit.trace, fit.stop
+        self.posterior_ = Posterior({name: fit[name] for name in fit})
+        self._state = fit.state
+        self._publish_fit(fit, side)
+
+    def _first_topics(self, corpus: Corpus) -> LDA:
+        """The best of some short fits of LDA, which are cheap."""
+        topics, beta = whole_number(self.n_topics, "n_topics"), real_number(self.topic_prior, "topic_prior")
+        settings: dict[str, Any] = {"max_passes": FIRST_PASSES}
+        sampled = bool((corpus.counts == np.round(corpus.counts)).all())
+        if sampled:
+            settings = {"max_passes": 1, "local": "map", "learn_priors": "doc"}
+            settings |= {"finish": "gibbs", "finish_sweeps": FIRST_SWEEPS}
+        models = [
+            LDA(topics, topic_prior=beta, tol=0, seed=self.seed + number, verbose=False, **settings).fit(corpus)
+            for number in range(FIRST_FITS)
+        ]
+        return max(models, key=lambda model: float(model.log_likelihood_[-1]) if sampled else model.elbo_)
+
+    @property
+    def vocabulary_(self) -> npt.NDArray[Any]:
+        """The V words, or their numbers."""
+        self._check_fitted()
+        return np.arange(self._n_words) if self._names is None else np.asarray(self._names)
+
+    @staticmethod
+    def _documents(X: Any, vocabulary: Sequence[Any] | None = None) -> Corpus:
+        return with_words(as_corpus(X, vocabulary))
+
+    def _new_documents(self, X: Any) -> Corpus:
+        self._check_fitted()
+        return as_corpus(X, self._names, self._n_words)
+
+    def __getstate__(self) -> Any:
+        """For pickles: the model, without the network and its data."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("network_", "fit_")}
+
+    # -- files --
+
+    @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        return {**SETTINGS, **cls._own_settings()}
+
+    @classmethod
+    def _own_settings(cls) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def _own_fitted(cls) -> Mapping[str, Any]:
+        """The table of what `_publish_fit` sets, by name."""
+        raise NotImplementedError
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        return cls._settings_table(), {"own": dict(cls._own_fitted()), **FITTED}
+
+    def _saved(self) -> dict[str, Any]:
+        return {
+            "vocabulary": self._names,
+            "n_words": self._n_words,
+            "elbo": self.elbo_,
+            "trace": self.trace_,
+            "stop": self.stop_,
+            "own": {name: getattr(self, name) for name in self._own_fitted()},
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        self._names, self._n_words = saved["vocabulary"], saved["n_words"]
+        self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
+        for name, value in saved["own"].items():
+            setattr(self, name, value)
+        self._state: Any = None  # there, and not fitted here: the network and its factors are not in the file
+
+
+def as_tokens(corpus: Corpus) -> Tokens:
+    """Documents token by token, each as long as the longest; counts must be whole numbers."""
+    counts = corpus.counts
+    if (counts != np.round(counts)).any():
+        place = int(np.flatnonzero(counts != np.round(counts))[0])
+        raise ValueError(f"counts must be whole numbers, each word a token; entry {place} is {counts[place]:g}")
+    lengths = np.add.reduceat(np.append(counts, 0.0), corpus.start[:-1]).astype(np.int64)
+    lengths[np.diff(corpus.start) == 0] = 0
+    words = np.zeros((len(corpus), max(int(lengths.max()), 1)), dtype=np.int64)
+    there = np.arange(words.shape[1]) < lengths[:, None]
+    words[there] = np.repeat(corpus.words, counts.astype(np.int64))
+    return Tokens(words, there)
+
+
+def cells_of(corpus: Corpus) -> tuple[Ints, Ints, Floats]:
+    """The document, the word and the count of every entry."""
+    return np.repeat(np.arange(len(corpus)), np.diff(corpus.start)), corpus.words.astype(np.int64), corpus.counts
+
+
+def read_documents(corpus: Corpus, topics: Floats, alpha: Floats) -> Floats:
+    """γ [D, K] of documents, given topics that are known, as LDA finds it."""
+    local = Local("map", READ_TOL, READ_ROUNDS, 0.0, np.float64)
+    problem = LDAProblem(corpus, alpha, 1.0, local)
+    with np.errstate(divide="ignore"):
+        state = problem.at(np.ones_like(topics))._replace(mu={"phi": (np.maximum(np.log(topics), -700.0),)})
+    return np.asarray(problem.infer(state, None, READ_TOL, READ_ROUNDS).gamma, dtype=np.float64)

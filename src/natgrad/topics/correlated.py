@@ -1,0 +1,167 @@
+"""`CorrelatedTopics`: documents in; topics, and which of them occur together, out.
+
+    ψ_d ~ N(μ, Λ⁻¹),   θ_dk = σ(ψ_dk) Π_{j<k} σ(−ψ_dj),   φ_k ~ Dir(β),   z ~ Cat(θ_d),   w ~ Cat(φ_z)
+
+Blei and Lafferty (2007), with the logistic normal by stick-breaking and Pólya–Gamma variables (Linderman, Johnson and Adams,
+2015), which makes every message exact. Topics are in the order of their sizes, the largest first: the order is part of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, Unpack, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.corpus import Corpus
+from natgrad.models.lda.estimator import LDA
+from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal, Plate, Wishart, table
+from natgrad.network.language.links import stick_probabilities
+from natgrad.network.network import Network
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.topics.base import cells_of
+from natgrad.topics.queries import FixedTopics
+from natgrad.validation import whole_number
+
+__all__ = ["CorrelatedTopics"]
+
+Floats = npt.NDArray[np.float64]
+# Draws of ψ that shares and correlations are means over.
+DRAWS = 200
+# Shares below it start as this: their logarithms say little.
+LEAST_SHARE = 1e-3
+# Sweeps over new documents, and the nats a document below which they have settled.
+READ_SWEEPS, READ_TOL = 200, 1e-3
+
+
+@final
+class CorrelatedTopics(FixedTopics):
+    """Topics whose shares are correlated: a document about one is likelier to be about another.
+
+    Parameters
+    ----------
+    n_topics : int ≥ 2
+    topic_prior : float
+        β, the concentration of a topic's words.
+    max_steps, max_seconds : limits
+        Most sweeps, most time.
+    tol : float
+        Nats a word left to gain below which the fit has converged.
+    seed : int
+    verbose : bool, optional
+
+    Attributes
+    ----------
+    topics_ : array [K, V], E[φ]; the largest topic first
+    correlations_ : array [K, K], of the logarithms of the shares over documents, as the fitted prior has them
+    mean_, covariance_ : arrays [K − 1] and [K − 1, K − 1], of ψ
+    network_, fit_ : the declaration and its fit
+    elbo_, trace_, stop_, vocabulary_ : as of `natgrad.LDA`
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = ng.topics.CorrelatedTopics(2, seed=1).fit(texts)
+    >>> print(f"{model.correlations_[0, 1]:.1f}", sorted(model.top_words(1)))
+    -0.7 [['apple'], ['bolt']]
+    """
+
+    def __init__(
+        self,
+        n_topics: int = 20,
+        *,
+        topic_prior: float = 0.05,
+        max_steps: int = 100,
+        max_seconds: float | None = None,
+        tol: float = 1e-4,
+        seed: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.topic_prior = topic_prior
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.seed = seed
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]
+    ) -> Self:
+        """Fit to documents.
+
+        Parameters
+        ----------
+        X : documents, as `natgrad.LDA.fit` takes them
+        y : ignored
+        vocabulary : the V words, optional
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        """
+        whole_number(self.n_topics, "n_topics", least=2)
+        self._fit_network(self._documents(X, vocabulary), None, keep)
+        return self
+
+    # -- what the base asks --
+
+    def _network(self, corpus: Corpus, side: None) -> Network:
+        size = self.n_topics - 1
+        phi = Dirichlet("phi", self.topic_prior, size=corpus.n_words, plate=Plate("topic", self.n_topics))
+        # A priori ψ has variance about 4: shares of a few topics, as α = 0.1 of a Dirichlet has them.
+        precision = Wishart("precision", size + 2.0, 4.0 * (size + 2.0) * np.eye(size))
+        # Sticks that make all shares equal.
+        equal = -np.log(np.arange(size, 0, -1.0))
+        mean = MultivariateNormal("mean", equal, 0.1 * np.eye(size))
+        return self._read(corpus, lambda z: phi[z], mean, precision)
+
+    def _read(self, corpus: Corpus, words_of: Any, mean: Any, precision: Any) -> Network:
+        docs, words, counts = cells_of(corpus)
+        cell = Plate("cell", len(docs), weight=counts)
+        psi = MultivariateNormal("psi", mean, precision, plate=Plate("doc", len(corpus)))
+        z = Categorical("z", logits=psi[cell.index(docs)], plate=cell)
+        return Network(Categorical("w", words_of(z), plate=cell, observed=words))
+
+    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
+        order = np.argsort(-first.components_.sum(1), kind="stable")
+        shares = np.maximum(first.transform(corpus)[:, order], LEAST_SHARE)
+        rest = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1][:, 1:]
+        return {"phi": first.topics_[order], "psi": np.log(shares[:, :-1] / rest)}
+
+    def _publish_fit(self, fit: Any, side: None) -> None:
+        self.topics_ = fit["phi"].mean()
+        self.mean_: Floats = np.asarray(fit["mean"].mean())
+        self.covariance_: Floats = np.linalg.inv(fit["precision"].mean())
+        logs = np.log(stick_probabilities(self._drawn(self.mean_[None], self.covariance_[None], 5000)[:, 0]))
+        self.correlations_: Floats = np.corrcoef(logs.T)
+
+    def _shares(self, corpus: Corpus) -> Floats:
+        """Each document's q(ψ), given the mean topics and the mean prior; the mean of the shares over draws of it."""
+        topics = self._topics_now()
+        fit = self._read(corpus, lambda z: table(topics)[z], self.mean_, np.linalg.inv(self.covariance_)).fit(
+            max_steps=READ_SWEEPS, tol=READ_TOL * len(corpus), verbose=False
+        )
+        psi = fit["psi"]
+        drawn = self._drawn(np.asarray(psi.mean()), np.linalg.inv(psi.parameters["precision"]), DRAWS)
+        return np.asarray(stick_probabilities(drawn).mean(0))
+
+    def _drawn(self, mean: Floats, covariance: Floats, n: int) -> Floats:
+        """Draws of ψ [n, D, K − 1]."""
+        rng = np.random.default_rng([int(self.seed), 2])
+        half = rng.standard_normal((n // 2, *mean.shape))
+        noise = np.concatenate([half, -half])  # so that their mean is exact
+        return np.asarray(mean + np.einsum("dij,ndj->ndi", np.linalg.cholesky(covariance), noise))
+
+    @classmethod
+    def _own_settings(cls) -> Mapping[str, Any]:
+        return {"n_topics": "whole in [2, 1e6]"}
+
+    @classmethod
+    def _own_fitted(cls) -> Mapping[str, Any]:
+        return {
+            "topics_": "share [topic, word]",
+            "mean_": "real [stick]",
+            "covariance_": "real [stick, stick]",
+            "correlations_": "real [topic, topic]",
+        }

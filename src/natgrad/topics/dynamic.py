@@ -1,0 +1,221 @@
+"""`DynamicTopics`: documents with their times in; topics that drift from one time to the next out.
+
+    r_1kv ~ Gamma(β, βV),   s_tkv ~ Gamma(a, a r_{t−1,kv}),   r_tkv ~ Gamma(a, a s_tkv),   φ_tkv = r_tkv / Σ_u r_tku
+    θ_d ~ Dir(α),   z ~ Cat(θ_d),   w ~ Cat(φ_{t_d, z})
+
+A Gamma chain (Cemgil and Dikmen, 2007): E[r_t | s_t] = 1/s_t and E[s_t | r_{t−1}] ≈ 1/r_{t−1}, so that the logarithm of a word's
+weight makes steps of variance about 2/a. Normalised, a topic of one time is Dirichlet, and the chain is one of Dirichlets. Every
+message is conjugate, normaliser included (`Categorical(weights=)`): no Gaussian approximation as in Blei and Lafferty (2006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Self, Unpack, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.corpus import Corpus
+from natgrad.models.lda.coherence import How, coherence
+from natgrad.models.lda.estimator import LDA
+from natgrad.models.lda.topics import By, completion
+from natgrad.network.language import Categorical, Dirichlet, Gamma, Plate
+from natgrad.network.network import Network
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.topics.base import TopicNetwork, cells_of, read_documents
+from natgrad.topics.queries import likeliest
+
+__all__ = ["DynamicTopics"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@final
+class DynamicTopics(TopicNetwork):
+    """Topics whose words change with time.
+
+    Parameters
+    ----------
+    n_topics : int
+    drift : float
+        By how much the logarithm of a word's weight moves from one time to the next, as a standard deviation; 2/drift² is a.
+    doc_prior, topic_prior : float
+        α and β, the concentrations of a document's shares and of a topic's words at the first time.
+    max_steps, max_seconds : limits
+        Most sweeps, most time.
+    tol : float
+        Nats a word left to gain below which the fit has converged.
+    seed : int
+    verbose : bool, optional
+
+    Attributes
+    ----------
+    times_ : array [T], the times there are, in their order
+    topics_ : array [T, K, V], E[r] normalised: the topics at each time
+    network_, fit_ : the declaration and its fit
+    elbo_, trace_, stop_, vocabulary_ : as of `natgrad.LDA`
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple", "bolt nut screw", "nut bolt screw"] * 5
+    >>> texts += ["apple kiwi plum", "plum kiwi apple", "bolt nut screw", "nut bolt screw"] * 5
+    >>> model = ng.topics.DynamicTopics(2, drift=1.0, seed=1).fit(texts, [2001] * 20 + [2002] * 20)
+    >>> pear, kiwi = (model.vocabulary_.tolist().index(word) for word in ("pear", "kiwi"))
+    >>> fruit = model.topics_[:, :, pear].sum(0).argmax()
+    >>> bool(model.topics_[0, fruit, pear] > model.topics_[1, fruit, pear])
+    True
+    """
+
+    def __init__(
+        self,
+        n_topics: int = 20,
+        *,
+        drift: float = 0.3,
+        doc_prior: float = 0.1,
+        topic_prior: float = 0.05,
+        max_steps: int = 100,
+        max_seconds: float | None = None,
+        tol: float = 1e-4,
+        seed: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.drift = drift
+        self.doc_prior = doc_prior
+        self.topic_prior = topic_prior
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.seed = seed
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(self, X: Any, times: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
+        """Fit to documents and their times.
+
+        Parameters
+        ----------
+        X : documents, as `natgrad.LDA.fit` takes them
+        times : array [D], numbers, dates or names that sort as they follow one another
+            Documents of one time share their topics; between two that follow one another, topics make one step.
+        vocabulary : the V words, optional
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        """
+        corpus = self._documents(X, vocabulary)
+        labels = _checked_times(times, len(corpus))
+        self.times_, slices = np.unique(labels, return_inverse=True)
+        self._fit_network(corpus, slices.astype(np.int64), keep)
+        return self
+
+    def transform(self, X: Any, times: Any) -> Floats:
+        """The expected topic shares of documents of some times [D, K]."""
+        corpus = self._new_documents(X)
+        return self._shares_at(corpus, self._slices(times, len(corpus)))
+
+    def score(self, X: Any, times: Any) -> float:
+        """The mean log probability of a word of a random half of each document, given the shares of its other half."""
+        corpus = self._new_documents(X)
+        slices, total, tokens = self._slices(times, len(corpus)), 0.0, 0.0
+        rng = np.random.default_rng([int(self.seed), 1])
+        for t in np.unique(slices):
+            part = corpus.documents(np.flatnonzero(slices == t))
+            weight = float(part.counts.sum())
+            if weight > 1:
+                total += weight * completion(partial(self._read, t=int(t)), self.topics_[t], part, rng)
+                tokens += weight
+        if not tokens:
+            raise ValueError("X has too few words to predict any")
+        return total / tokens
+
+    def perplexity(self, X: Any, times: Any) -> float:
+        """The exponential of minus `score`; lower is better."""
+        return float(np.exp(-self.score(X, times)))
+
+    def top_words(self, n: int = 10, by: By = "probability", *, time: Any = None) -> list[list[Any]]:
+        """The n first words of each topic at a time; by default, of its mean over all times."""
+        self._check_fitted()
+        topics = self.topics_.mean(0) if time is None else self.topics_[self._slices([time], 1)[0]]
+        return [self.vocabulary_[row].tolist() for row in likeliest(topics, n, by)]
+
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well the n likeliest words of each topic, in its mean over all times, go together [K]."""
+        corpus = self._new_documents(X)
+        return coherence(likeliest(self.topics_.mean(0), n), X, corpus, self.vocabulary_, how)
+
+    # -- what the base asks --
+
+    def _network(self, corpus: Corpus, side: Ints) -> Network:
+        docs, words, counts = cells_of(corpus)
+        topic, word = Plate("topic", self.n_topics), Plate("word", corpus.n_words)
+        theta = Dirichlet("theta", self.doc_prior, size=self.n_topics, plate=Plate("doc", len(corpus)))
+        stiff, leaves, before = 2.0 / self.drift**2, [], None
+        for t in range(int(side[docs].max()) + 1):
+            if before is None:
+                shape, rate = self.topic_prior, self.topic_prior * corpus.n_words
+                weights = Gamma("r0", shape, rate, plate=(topic, word))
+            else:
+                inverse = Gamma(f"s{t}", stiff, stiff * before, plate=(topic, word))
+                weights = Gamma(f"r{t}", stiff, stiff * inverse, plate=(topic, word))
+            before = weights
+            own = np.flatnonzero(side[docs] == t)
+            if not len(own):  # a time whose documents have no words
+                continue
+            cell = Plate(f"cell{t}", len(own), weight=counts[own])
+            z = Categorical(f"z{t}", theta[cell.index(docs[own])], plate=cell)
+            leaves.append(Categorical(f"w{t}", weights=weights[z], plate=cell, observed=words[own]))
+        return Network(*leaves)
+
+    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
+        topics, n_times = first.topics_, int(side[cells_of(corpus)[0]].max()) + 1
+        start = {f"r{t}": topics for t in range(n_times)}
+        return {**start, **{f"s{t}": 1.0 / topics for t in range(1, n_times)}}
+
+    def _publish_fit(self, fit: Any, side: Ints) -> None:
+        # After the last time that has words, topics stay as they are.
+        last = max(t for t in range(len(self.times_)) if f"r{t}" in fit)
+        means = np.stack([fit[f"r{min(t, last)}"].mean() for t in range(len(self.times_))])
+        self.topics_ = means / means.sum(-1, keepdims=True)
+
+    def _slices(self, times: Any, n_documents: int) -> Ints:
+        self._check_fitted()
+        labels = _checked_times(times, n_documents)
+        places = np.minimum(np.searchsorted(self.times_, labels), len(self.times_) - 1)
+        if (unknown := labels[self.times_[places] != labels]).size:
+            raise ValueError(
+                f"times: {unknown[0]} is none of the {len(self.times_)} times of the fit, from {self.times_[0]} to "
+                f"{self.times_[-1]}"
+            )
+        return places
+
+    def _shares_at(self, corpus: Corpus, slices: Ints) -> Floats:
+        shares = np.empty((len(corpus), self.n_topics))
+        for t in np.unique(slices):
+            own = np.flatnonzero(slices == t)
+            shares[own] = self._read(corpus.documents(own), t)
+        return shares
+
+    def _read(self, corpus: Corpus, t: int) -> Floats:
+        gamma = read_documents(corpus, self.topics_[t], np.full(self.n_topics, float(self.doc_prior)))
+        return np.asarray(gamma / gamma.sum(1, keepdims=True))
+
+    @classmethod
+    def _own_settings(cls) -> Mapping[str, Any]:
+        return {"drift": "positive", "doc_prior": "positive"}
+
+    @classmethod
+    def _own_fitted(cls) -> Mapping[str, Any]:
+        return {"topics_": "share [time, topic, word]", "times_": "ids [time]"}
+
+
+def _checked_times(times: Any, n_documents: int) -> npt.NDArray[Any]:
+    labels = np.asarray(times)
+    if labels.shape != (n_documents,):
+        raise ValueError(f"times must have one entry for each of {n_documents} documents, got shape {labels.shape}")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        place = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise ValueError(f"times[{place}] = {labels[place]} must be finite")
+    return labels

@@ -1,0 +1,98 @@
+"""Sweeps that are made several in one call are the sweeps that are made one by one, bit for bit, wherever a run ends."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.inference.steppers.ahead import Pending, SweepsAhead, concrete
+from natgrad.network.execute.choice import MOST_AHEAD
+
+ORDER = ("z", "mu", "tau", "weight")
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    """Two components that overlap, so that a run takes its time."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(-1, 1, 40), rng.normal(1.5, 1, 30)])
+    point, component = ng.Plate("point", len(x)), ng.Plate("component", 2)
+    z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=2), plate=point)
+    mu, tau = ng.Normal("mu", 0.0, 0.1, plate=component), ng.Gamma("tau", 2.0, 2.0, plate=component)
+    return ng.Network(ng.Normal("x", mu[z], tau[z], plate=point, observed=x))
+
+
+def fitted(network, **options):
+    return network.fit(ng.VB(), init={"mu": [-0.5, 0.7]}, order=ORDER, backend="jax", verbose=False, **options)
+
+
+def lines(fit):
+    """The trace without the time that went by."""
+    return [record._replace(seconds=0.0, held_out=0.0) for record in fit.trace.records]
+
+
+def same_bits(fit, other):
+    assert lines(fit) == lines(other)
+    assert (fit.stop.reason, fit.elbo) == (other.stop.reason, other.elbo)
+    for name, parts in fit.state.lam.items():
+        for part, expected in zip(parts, other.state.lam[name], strict=True):
+            np.testing.assert_array_equal(part, expected)
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_steps": 1, "tol": 0}, {"max_steps": 75, "tol": 0}, {}, {"max_messages": 9000, "tol": 0}]
+)
+def test_a_run_that_goes_ahead_has_the_bits_of_one_that_is_watched(mixture, options, monkeypatch):
+    sizes = []
+    problem = mixture.problem_on("jax")
+    assert problem.ahead == MOST_AHEAD
+
+    def counted(state, order, count):
+        sizes.append(count)
+        return type(problem).sweeps_ahead(problem, state, order, count)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(problem, "sweeps_ahead", counted)
+        fit = fitted(mixture, **options)
+    watched = fitted(mixture, callbacks=[lambda seen: None], **options)
+    same_bits(fit, watched)
+    assert (max(sizes) > 1) == (len(fit.trace) > 1)
+    assert isinstance(fit.state.lam, dict)
+    if "max_steps" in options:  # nothing was made in vain
+        assert sum(sizes) == options["max_steps"]
+
+
+def test_a_run_that_goes_on_has_the_bits_of_an_uninterrupted_one(mixture):
+    whole = fitted(mixture, max_steps=40, tol=0)
+    first = fitted(mixture, max_steps=13, tol=0)
+    same_bits(first.continue_fit(max_steps=27, tol=0), whole)
+
+
+def test_a_state_on_the_way_is_made_when_somebody_looks(mixture):
+    problem, start = mixture.problem_on("jax"), fitted(mixture, max_steps=1, tol=0).state
+    ahead = SweepsAhead(problem, ORDER, None, settles=False)
+    alone = state = start
+    for _ in range(8):
+        state = ahead.sweep(state).state
+        alone = problem.sweep(alone, ORDER).state
+        assert state.t == alone.t
+    assert isinstance(state.lam, Pending)
+    assert set(state.mu) == set(alone.mu)
+    for part in ("lam", "mu"):
+        for name, stats in getattr(concrete(state), part).items():
+            for stat, expected in zip(stats, getattr(alone, part)[name], strict=True):
+                np.testing.assert_array_equal(stat, expected)
+
+
+def test_a_sweep_that_is_invalid_is_the_last_of_a_call(mixture):
+    problem, state = mixture.problem_on("jax"), fitted(mixture, max_steps=1, tol=0).state
+    broken = state._replace(mu={**state.mu, "tau": tuple(np.full(np.shape(part), np.nan) for part in state.mu["tau"])})
+    made = problem.sweeps_ahead(broken, ORDER, 8)
+    assert len(made.results) == 1
+    assert not all(info.valid for info in made.results[0][1].values())
+
+
+def test_large_networks_and_interpreted_ones_make_one_sweep_at_a_time(mixture):
+    assert mixture.problem_on("numpy").ahead == 1
+    n = ng.Plate("n", 200_000)
+    large = ng.Network(ng.Poisson("y", ng.Gamma("rate", 1.0, 1.0, plate=n), plate=n, observed=np.ones(200_000)))
+    assert large.problem_on("jax").ahead == 1
