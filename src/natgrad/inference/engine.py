@@ -326,9 +326,9 @@ class _Loop:
     def _probed(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where a probe leads, if that is higher than where it has settled; what is read is counted."""
         monitor, problem, order = self.monitor, self.phase.problem, self.phase.order
-        if not problem.probes:
-            return stop, state
         stepper: Stepper = self.stepper
+        if not problem.probes or not (stepper.monotone or isinstance(problem, EdgeProblem)):
+            return stop, state
         if not stepper.monotone:
             assert isinstance(problem, EdgeProblem)
             stepper = ExactStepper(problem, VB(), Constant(1.0), order)

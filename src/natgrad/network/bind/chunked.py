@@ -32,6 +32,7 @@ from natgrad.inference.problem import (
 from natgrad.network.bind.carried_chains import Ends, solve_ends
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks
+from natgrad.network.bind.probing import shifted_in_chunks, split_in_chunks
 from natgrad.network.bind.sharing import shards_of, visit_runs
 from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
@@ -49,7 +50,9 @@ PARTS = 4
 
 
 class Chunked:
-    """What both kinds of problems have: chunks, a program, and how many messages are read."""
+    """What both kinds of problems have: chunks, a program, how many messages are read, and a way off saddles."""
+
+    probes: tuple[Callable[..., State | None], ...] = (shifted_in_chunks, split_in_chunks)
 
     def set_chunks(self, chunks: Chunks, program: ChunkProgram) -> None:
         self.chunks, self.program = chunks, program

@@ -20,13 +20,15 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["PROBES", "shifted_components", "split_components"]
+__all__ = ["PROBES", "merging", "moved_apart", "put_beside", "shifted_by_own", "shifted_components", "split_components"]
 
 Stats = tuple[Any, ...]
 # How far simplices are moved towards a draw, and the logarithms of rates.
 SHARE, SPREAD = 0.5, 0.5
 # A component that holds less than this part of an equal share may be better used elsewhere.
 LIGHT = 0.25
+# Components are moved by their own elements as well where one holds less than this part of an equal share.
+UNEQUAL = 0.5
 
 
 def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
@@ -35,33 +37,73 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
-    gates = _merging(problem)
-    if not gates:
+    return _shifted_by(
+        problem, state, order, _chosen(problem, state), generator(seed, Stream.PROBE, state.t), even=True
+    )
+
+
+def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """The same where some hold much less than others, each moved by what one of its own elements could tell.
+
+    By that of an average element a light one would be thrown out of the data: a way on for many components, none for two.
+    """
+    chosen = _chosen(problem, state)
+    held = [part.reshape(-1, part.shape[-1]).sum(0) for part in chosen.values()]
+    if all(part.min() > UNEQUAL * part.mean() for part in held):
         return None
-    rng = generator(seed, Stream.PROBE, state.t)
-    lam, mu = dict(state.lam), dict(state.mu)
-    moved: set[str] = set()
-    for gate in sorted(set(gates) & set(problem.blocks)):
-        chosen = np.asarray(state.mu[gate][0])
-        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
-            if name in moved:
-                continue
-            children = max(1.0, chosen.size / chosen.shape[-1] / problem.blocks[name].shape[axis])
-            new = _shifted(problem.blocks[name].family, lam[name], axis, children, rng)
-            if new is not None:
-                lam[name], mu[name] = new, problem.moments(problem.blocks[name], new)
-                moved.add(name)
-    if not moved:
+    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, state.t, 2))
+
+
+def _chosen(problem: NetworkProblem, state: State) -> dict[str, npt.NDArray[np.float64]]:
+    """Memberships by hidden category."""
+    return {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
+
+
+def _shifted_by(
+    problem: NetworkProblem,
+    state: State,
+    order: tuple[str, ...],
+    chosen: dict[str, npt.NDArray[np.float64]],
+    rng: np.random.Generator,
+    even: bool = False,
+) -> State | None:
+    shifted = moved_apart(problem, state, chosen, rng, even=even)
+    if shifted is None:
         return None
-    shifted = state._replace(lam=lam, mu=mu)
-    for gate in (name for name in order if name in gates):
+    for gate in (name for name in order if name in chosen):
         block = problem.blocks[gate]
         # The components would be drawn back by memberships that were not told.
         shifted, _ = problem.step_block(block, shifted, problem.target(block, shifted), 1.0)
     return shifted
 
 
-def _merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
+def moved_apart(
+    problem: NetworkProblem,
+    state: State,
+    chosen: dict[str, npt.NDArray[np.float64]],
+    rng: np.random.Generator,
+    times: float = 1.0,
+    even: bool = False,
+) -> State | None:
+    """A state whose components are moved, given memberships by category that stand for ``times`` as many; None if none can be.
+
+    With ``even`` all are moved as if they had equally many elements.
+    """
+    gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
+    for gate in sorted(chosen):
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in state.lam}):
+            if name in moved:
+                continue
+            block = problem.blocks[name]
+            children = _children(times * chosen[gate], block.shape, axis, even)
+            new = _shifted(block.family, lam[name], axis, children, rng)
+            if new is not None:
+                lam[name], mu[name] = new, problem.moments(block, new)
+                moved.add(name)
+    return state._replace(lam=lam, mu=mu) if moved else None
+
+
+def merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
     """What hidden categories choose from (`choices_of`), but for what known indices read one by one: data tell these apart."""
     told = {
         (name, position)
@@ -80,32 +122,42 @@ def split_components(problem: NetworkProblem, state: State, order: tuple[str, ..
 
     A component that holds nothing has its prior, from where it meets the data by chance only.
     """
-    gates = _merging(problem)
-    if not gates:
+    found = put_beside(problem, state, _chosen(problem, state), generator(seed, Stream.PROBE, state.t, 1))
+    if found is None:
         return None
-    rng = generator(seed, Stream.PROBE, state.t, 1)
-    lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
-    pairs: dict[str, tuple[int, int]] = {}
-    for gate in sorted(set(gates) & set(problem.blocks)):
-        chosen = np.asarray(state.mu[gate][0])
-        held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
-        if held.min() > LIGHT * held.mean():
-            continue
-        heavy, light = pairs[gate] = int(held.argmax()), int(held.argmin())
-        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
-            if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):
-                continue
-            twice = tuple(np.take(np.asarray(part), [heavy] * 2, axis=axis) for part in lam[name])
-            apart = _shifted(problem.blocks[name].family, twice, axis, max(1.0, held[heavy]), rng)
-            lam[name] = _put(lam[name], twice if apart is None else apart, [heavy, light], axis)
-            mu[name] = problem.moments(problem.blocks[name], lam[name])
-            moved.add(name)
-    if not moved:
-        return None
-    split = state._replace(lam=lam, mu=mu)
+    split, pairs = found
     for gate in (name for name in order if name in pairs):
         split = _as_likely(problem, split, gate, *pairs[gate])
     return split
+
+
+def put_beside(
+    problem: NetworkProblem,
+    state: State,
+    chosen: dict[str, npt.NDArray[np.float64]],
+    rng: np.random.Generator,
+    times: float = 1.0,
+) -> tuple[State, dict[str, tuple[int, int]]] | None:
+    """A state with the lightest component of each category beside the heaviest, and who these are; None if nobody is light.
+
+    Memberships by category stand for ``times`` as many.
+    """
+    gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
+    pairs: dict[str, tuple[int, int]] = {}
+    for gate in sorted(chosen):
+        held = times * chosen[gate].reshape(-1, chosen[gate].shape[-1]).sum(0)
+        if held.min() > LIGHT * held.mean():
+            continue
+        heavy, light = pairs[gate] = int(held.argmax()), int(held.argmin())
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in state.lam}):
+            if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):
+                continue
+            twice = tuple(np.take(np.asarray(part), [heavy] * 2, axis=axis) for part in lam[name])
+            apart = _shifted(problem.blocks[name].family, twice, axis, np.array(max(1.0, held[heavy])), rng)
+            lam[name] = _put(lam[name], twice if apart is None else apart, [heavy, light], axis)
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+            moved.add(name)
+    return (state._replace(lam=lam, mu=mu), pairs) if moved else None
 
 
 def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, light: int) -> State:
@@ -127,6 +179,16 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, lig
     return state
 
 
+def _children(
+    chosen: npt.NDArray[np.float64], shape: tuple[int, ...], axis: int, even: bool
+) -> npt.NDArray[np.float64]:
+    """How many elements choose each component, along its axis."""
+    held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
+    if even or len(held) != shape[axis]:  # or an axis of something else
+        held = np.full(shape[axis], held.sum() / shape[axis])
+    return np.asarray(np.maximum(1.0, held).reshape([-1 if place == axis else 1 for place in range(len(shape))]))
+
+
 def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
     """λ with some rows exchanged."""
     out = tuple(np.array(part) for part in lam)
@@ -135,14 +197,14 @@ def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
     return out
 
 
-def _shifted(family: Any, lam: Stats, axis: int, children: float, rng: np.random.Generator) -> Stats | None:
-    """λ of the components, moved; None for families whose members are told apart by something else (precisions)."""
+def _shifted(family: Any, lam: Stats, axis: int, children: Any, rng: np.random.Generator) -> Stats | None:
+    """λ of components with so many children each, moved; None for families that something else tells apart (precisions)."""
     lam = tuple(np.asarray(part) for part in lam)
     mean = np.asarray(family.mean(lam))
     if family.name == "Normal":
         away = np.sqrt(children * family.var(lam)) * _noise(mean.shape, axis, rng)
     elif family.name == "MultivariateNormal":
-        factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children), -1, -2)
+        factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children[..., None, None]), -1, -2)
         away = np.linalg.solve(factor, _noise(mean.shape, axis, rng)[..., None])[..., 0]
     elif family.name == "Gamma":
         away = mean * np.expm1(SPREAD * _noise(mean.shape, axis, rng))
@@ -170,4 +232,4 @@ def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
     return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
 
 
-PROBES = (shifted_components, split_components, shares_anew, revived_factors)
+PROBES = (shifted_components, shifted_by_own, split_components, shares_anew, revived_factors)
