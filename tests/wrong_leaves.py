@@ -50,7 +50,7 @@ LEAVES = [
     (lambda: ng.NegativeBinomial("y", 2.0, 0.5, plate=N, observed=[1, 2.5, 1]), ValueError,
      "'y': observed[1] = 2.5, but a NegativeBinomial takes whole numbers ≥ 0 (1 such)"),
     (lambda: ng.Categorical("y", plate=N, observed=YES), TypeError,
-     "'y': a Categorical takes one of probs, logits, softmax, but nothing was given"),
+     "'y': a Categorical takes one of probs, logits, softmax, weights, but nothing was given"),
     (lambda: ng.Categorical("y", logits=[0.0, 1.0], plate=N, observed=YES), TypeError,
      "'y': logits must be random, a dot or nodes along a plate: known ones are probs="),
     (lambda: ng.Categorical("y", logits=normal(), plate=N, observed=YES), PlateMismatch,
@@ -168,6 +168,6 @@ LEAVES = [
      "Gamma(-0.5, 0), flat "
      "in the standard deviation, is one, or HalfCauchy"),
     (lambda: ng.Categorical("y", HALF, logits=normal(plate=K), plate=N, observed=YES), TypeError,
-     "'y': a Categorical takes one of probs, logits, softmax, but probs and logits were given"),
+     "'y': a Categorical takes one of probs, logits, softmax, weights, but probs and logits were given"),
 ]
 # fmt: on

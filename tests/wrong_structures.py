@@ -120,7 +120,7 @@ STRUCTURES = [
      "'z': probs cannot be the MultivariateNormal v: the edge v → z is not conjugate. probs takes constant "
      "probabilities or a Dirichlet. For a link write logits=v (stick-breaking) or softmax=v"),
     (lambda: ng.Categorical("z", logits=normal("m", plate=K), softmax=normal("v", plate=K)), TypeError,
-     "'z': a Categorical takes one of probs, logits, softmax, but logits and softmax were given"),
+     "'z': a Categorical takes one of probs, logits, softmax, weights, but logits and softmax were given"),
     (lambda: ng.kron(wishart(), wishart()), NotConjugate,
      "kron(W, W): 'W' stands on both sides, and the product of expectations is not the expectation of the "
      "product. Use two nodes"),

@@ -75,6 +75,7 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: gibbs.check_shares(sweeps=400, within=0.1)
     yield lambda: state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
     yield state_space.test_covariances_that_settle_are_those_of_the_twin
+    yield lambda: state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
     yield lambda: live.test_the_kernel_is_its_slow_twin_for_ordinary_and_for_extreme_weights(live.filter_rows)
     yield paths_are_drawn_with_their_probabilities
     yield messages.test_nothing_read_is_the_start

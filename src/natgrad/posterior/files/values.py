@@ -223,7 +223,6 @@ class Decoder:
             array[np.unpackbits(bits, count=size).view(bool)] = self._arrays[name]
             axes = [int(axis) for axis in tree["axes"]]
             self._made[name] = array.reshape(shape).transpose(np.argsort(axes))
-            self._made[name].flags.writeable = False  # as those are that are read as they stand
         return self._made[name]
 
     def _texts(self, tree: Fields) -> Array:
