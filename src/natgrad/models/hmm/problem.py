@@ -32,13 +32,18 @@ from natgrad.models.hmm.tracks import Part, Tracks, own_of, parts_of
 if TYPE_CHECKING:
     from natgrad.models.hmm.sampling import PathSampler
 
-__all__ = ["PART", "HMMModel", "SequenceProblem", "blocks_of"]
+__all__ = ["HMMModel", "SequenceProblem", "blocks_of", "n_parts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
 # A shard's part of a batch has at least so many times, if its groups are spread evenly: it is worth a trip to a worker.
 PART = 2**19
+
+
+def n_parts(times: int) -> int:
+    """Into how many parts so many times are shared out."""
+    return max(1, times // PART)
 
 
 class HMMModel(NamedTuple):
@@ -259,7 +264,7 @@ class SequenceProblem(GroupProblem):
     def shards(self, size: int) -> list[Segment | ShardSpec]:
         """The data cut so that batches of this many groups have enough times in each shard; a function of the data alone."""
         times = self.data.n_times * min(size, self.n_groups) // self.n_groups
-        cuts = even_cuts(self.data.lengths, max(1, times // PART))
+        cuts = even_cuts(self.data.lengths, n_parts(times))
         self._cuts, self._begins = cuts, self.data.ends[cuts[:-1]]
         return self._cut(self._begins, self.data.ends[cuts[1:]])
 

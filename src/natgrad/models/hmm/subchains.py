@@ -18,7 +18,7 @@ from natgrad.inference.problem import GroupResult, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
 from natgrad.models.hmm.parts import Segment, SubchainBatch, Subchains, count_subchains, sum_counts
 from natgrad.models.hmm.priors import stationary
-from natgrad.models.hmm.problem import PART, HMMModel, SequenceProblem
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem, n_parts
 
 __all__ = ["SubchainProblem"]
 
@@ -72,7 +72,7 @@ class SubchainProblem(SequenceProblem):
 
     def shards(self, size: int) -> list[Segment | ShardSpec]:
         """Runs of starts, each with the times that its subchains and their buffers reach."""
-        n_shards = max(1, min(size, self.n_groups) * self.subchains.length // PART)
+        n_shards = n_parts(min(size, self.n_groups) * self.subchains.length)
         self._cuts = np.unique(np.linspace(0, self.n_groups, n_shards + 1).astype(np.int64))
         # The head of a sequence is as long as a subchain with both its buffers.
         reach = 2 * self.subchains.reach
