@@ -131,3 +131,9 @@ def test_counts_that_are_not_whole_and_questions_before_a_fit_are_refused() -> N
         ng.topics.SupervisedLDA(2).predict(["a"])
     with pytest.raises(AttributeError, match="predict_proba is for"):
         ng.topics.SupervisedLDA(2).predict_proba(["a"])
+
+
+@pytest.mark.parametrize("what", ["update", "forget"])
+def test_data_that_are_not_kept_are_said_so(fitted, what) -> None:
+    with pytest.raises(ValueError, match=f"{what}: a SupervisedLDA keeps no data of its fit; fit\\(\\) again"):
+        getattr(fitted[0], what)([0])

@@ -7,7 +7,7 @@ are made anew (nothing is subtracted), and the engine goes on from the state tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class UpdateMixin:
 
     # What the fit was made of; None after a stream or a file. Not in the file, and not in a pickle.
     _data: Any = None
+    _keeps_data: ClassVar[bool] = True
 
     if TYPE_CHECKING:
 
@@ -84,6 +85,8 @@ class UpdateMixin:
 
     def _needed_data(self, what: str) -> Held:
         self._check_fitted()
+        if not self._keeps_data:
+            raise ValueError(f"{what}: a {type(self).__name__} keeps no data of its fit; fit() again, with all that count")
         if self._data is None:
             advice = "partial_fit() takes a step from new ones" if what == "update" else "fit() again, without them"
             raise ValueError(

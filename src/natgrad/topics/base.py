@@ -76,6 +76,8 @@ class TopicNetwork(Estimator, ABC):
     network_: Network
     fit_: Fit
 
+    _keeps_data = False
+
     # -- what a model says --
 
     @abstractmethod
