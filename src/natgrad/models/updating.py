@@ -86,7 +86,9 @@ class UpdateMixin:
     def _needed_data(self, what: str) -> Held:
         self._check_fitted()
         if not self._keeps_data:
-            raise ValueError(f"{what}: a {type(self).__name__} keeps no data of its fit; fit() again, with all that count")
+            raise ValueError(
+                f"{what}: a {type(self).__name__} keeps no data of its fit; fit() again, with all that count"
+            )
         if self._data is None:
             advice = "partial_fit() takes a step from new ones" if what == "update" else "fit() again, without them"
             raise ValueError(
