@@ -10,6 +10,8 @@ function mend() {
     part.setAttribute("aria-label", `${name}, part ${number}`);
     part.dataset.named = "yes";
   }
+  const search = document.querySelector("[data-md-component=search][role=dialog]");
+  if (search && !search.hasAttribute("aria-label")) search.setAttribute("aria-label", "Search");
   for (const part of document.querySelectorAll("pre > code, .md-typeset__scrollwrap")) {
     if (part.getAttribute("tabindex") !== "0") part.setAttribute("tabindex", "0");
   }
