@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-FLOOR = re.compile(r"^([A-Za-z0-9._-]+)>=([0-9][0-9a-z.]*)$")
+FLOOR = re.compile(r"^([A-Za-z0-9._-]+(?:\[[a-z,]+\])?)>=([0-9][0-9a-z.]*)$")
 
 
 def lowest(project: dict[str, object]) -> list[str]:

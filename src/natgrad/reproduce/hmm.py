@@ -161,7 +161,8 @@ def draw_chains(runs: Sequence[ChainRun], plan: ChainPlan, path: Path) -> Path:
             for how, colour in (("none", "tab:red"), ("grow", "tab:blue")):
                 values = [[value(run) for run in case if run.how == how and run.length == n] for n in plan.lengths]
                 middle = np.array([np.mean(v) for v in values])
-                reach = [middle - [min(v) for v in values], [max(v) for v in values] - middle]
+                # Lists: matplotlib 3.9 takes an array of one for a number.
+                reach = [(middle - [min(v) for v in values]).tolist(), ([max(v) for v in values] - middle).tolist()]
                 axis.errorbar(plan.lengths, middle, yerr=reach, marker="o", color=colour, label=HOW[how], capsize=2)
             axis.axhline(np.mean([value(run) for run in case if run.how == "batch"]), color="k", label=HOW["batch"])
             axis.set_xscale("log")
