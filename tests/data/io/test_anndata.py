@@ -6,9 +6,6 @@ import scipy.sparse as sparse
 
 from natgrad.data.io.open import open_source
 
-# anndata 0.13 asks pandas 3.1 for an option that pandas will do without; the warning is about their code, not ours.
-pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
-
 
 @pytest.fixture(params=["dense", "sparse", "layer"])
 def h5ad(request, tmp_path, rng):
