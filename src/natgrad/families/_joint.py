@@ -14,6 +14,7 @@ A value packs both: [x, τ], an array [2], and [x | Λ], an array [D, 1 + D] wit
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -240,9 +241,43 @@ class NormalWishart(Family):
         return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
 
 
+@dataclass(frozen=True)
+class BesideWishart(Family):
+    """Vectors x_m [M, D] beside their precision Λ [D, D], packed as [x_1 … x_M | Λ]: marginal laws; abstract."""
+
+    @abstractmethod
+    def _spread(self, usual: dict[str, Array]) -> Array:
+        """The variances of x given Λ = R⁻¹, [..., D, M]."""
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """[E x_1 … E x_M | E Λ]."""
+        p, wishart = self._marginals(lam)
+        return np.concatenate([ops.transpose(p["mean"]), Wishart().mean(wishart)], axis=-1)
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Marginal variances; those of x are their spread / (ν − D − 1), infinite for ν ≤ D + 1."""
+        p, wishart = self._marginals(lam)
+        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None, None]
+        with np.errstate(divide="ignore"):
+            of_x = self._spread(p) / np.maximum(freedom, 0.0)
+        return np.concatenate([of_x, Wishart().var(wishart)], axis=-1)
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for each entry of x, those of Wishart for Λ."""
+        p, wishart = self._marginals(lam)
+        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None, None]
+        half, mean = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(self._spread(p) / freedom), ops.transpose(p["mean"])
+        low, high = Wishart().interval(wishart, mass)
+        return np.concatenate([mean - half, low], axis=-1), np.concatenate([mean + half, high], axis=-1)
+
+    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
+
+
 @final
 @dataclass(frozen=True)
-class TiedNormalWishart(Family):
+class TiedNormalWishart(BesideWishart):
     """Mean vectors x_m [M, D] that share a precision matrix Λ [D, D]; values are [x_1 … x_M | Λ], arrays [D, M + D].
 
     With D = 1 it is M scalar means with one precision.
@@ -329,32 +364,6 @@ class TiedNormalWishart(Family):
         x = ops.transpose(p["mean"]) + np.linalg.solve(factor, ops.transpose(noise))
         return np.concatenate([x, precision], axis=-1)
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """[E x_1 … E x_M | E Λ]."""
-        p, wishart = self._marginals(lam)
-        return np.concatenate([ops.transpose(p["mean"]), Wishart().mean(wishart)], axis=-1)
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Marginal variances; that of x_m is R_ii / (κ_m (ν − D − 1)), infinite for ν ≤ D + 1."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None, None]
-        with np.errstate(divide="ignore"):
-            of_x = _spread(p) / np.maximum(freedom, 0.0)
-        return np.concatenate([of_x, Wishart().var(wishart)], axis=-1)
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for each mean, those of Wishart for Λ."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None, None]
-        half, mean = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(_spread(p) / freedom), ops.transpose(p["mean"])
-        low, high = Wishart().interval(wishart, mass)
-        return np.concatenate([mean - half, low], axis=-1), np.concatenate([mean + half, high], axis=-1)
-
-    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
-
-
-def _spread(usual: dict[str, Array]) -> Array:
-    """R_ii / κ_m, [..., D, M]."""
-    return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] / usual["scale"][..., None, :]
+    def _spread(self, usual: dict[str, Array]) -> Array:
+        """R_ii / κ_m."""
+        return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] / usual["scale"][..., None, :]

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from natgrad import special as sp
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Param, draws, numpy_stats
 from natgrad.families._gamma import Wishart, check_dof, wishart_draws
+from natgrad.families._joint import BesideWishart
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["MatrixNormalWishart"]
@@ -27,7 +27,7 @@ __all__ = ["MatrixNormalWishart"]
 
 @final
 @dataclass(frozen=True)
-class MatrixNormalWishart(Family):
+class MatrixNormalWishart(BesideWishart):
     """Coefficients X [M, D] of a regression and the precision Λ [D, D] of its noise; values are [Xᵀ | Λ], arrays [D, M + D].
 
     Examples
@@ -111,33 +111,7 @@ class MatrixNormalWishart(Family):
         x = ops.transpose(p["mean"]) + np.linalg.solve(factor, ops.transpose(own))
         return np.concatenate([x, precision], axis=-1)
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """[E Xᵀ | E Λ]."""
-        p, wishart = self._marginals(lam)
-        return np.concatenate([ops.transpose(p["mean"]), Wishart().mean(wishart)], axis=-1)
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Marginal variances; that of X_md is R_dd (V⁻¹)_mm / (ν − D − 1), infinite for ν ≤ D + 1."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None, None]
-        with np.errstate(divide="ignore"):
-            of_x = _spread(p) / np.maximum(freedom, 0.0)
-        return np.concatenate([of_x, Wishart().var(wishart)], axis=-1)
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for each coefficient, those of Wishart for Λ."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None, None]
-        half, mean = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(_spread(p) / freedom), ops.transpose(p["mean"])
-        low, high = Wishart().interval(wishart, mass)
-        return np.concatenate([mean - half, low], axis=-1), np.concatenate([mean + half, high], axis=-1)
-
-    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
-
-
-def _spread(usual: dict[str, Array]) -> Array:
-    """R_dd (V⁻¹)_mm, [..., D, M]."""
-    rows = np.diagonal(ops.spd_inverse_logdet(usual["scale"])[0], axis1=-2, axis2=-1)
-    return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] * rows[..., None, :]
+    def _spread(self, usual: dict[str, Array]) -> Array:
+        """R_dd (V⁻¹)_mm."""
+        rows = np.diagonal(ops.spd_inverse_logdet(usual["scale"])[0], axis1=-2, axis2=-1)
+        return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] * rows[..., None, :]
