@@ -128,6 +128,8 @@ def executed(notebook: Any, folder: Path) -> Any:
         cell.metadata.pop("execution", None)  # times of day
         for output in cell.get("outputs", ()):
             output.get("data", {}).pop("text/plain", None) if "image/png" in output.get("data", {}) else None
+            if output.get("name") == "stderr":  # where a warning was raised: in a file that is gone
+                output["text"] = re.sub(r"\S*ipykernel_\d+/\d+\.py", "cell", output["text"])
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
