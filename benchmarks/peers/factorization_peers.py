@@ -148,8 +148,8 @@ def implicit_tuned(train, test, shape):
     grids = {
         "ALS": (AlternatingLeastSquares, {"factors": (16, 64, 128), "alpha": (1, 5, 20), "regularization": (0.1, 3, 30)},
                 {"use_gpu": False, "random_state": 0, **one}),
-        "BPR": (BayesianPersonalizedRanking, {"factors": (32, 64), "learning_rate": (0.02, 0.05), "regularization": (0.01,)},
-                {"use_gpu": False, "random_state": 0, **one}),
+        "BPR": (BayesianPersonalizedRanking, {"factors": (16,), "learning_rate": (0.02, 0.05), "regularization": (0.01, 0.1)},
+                {"use_gpu": False, "random_state": 0, "iterations": 300, **one}),
         "BM25": (BM25Recommender, {"K": (20, 100, 500), "K1": (1.2,), "B": (0.0, 0.4, 0.75)}, one),
     }  # fmt: skip
     rows, best = {}, {}
