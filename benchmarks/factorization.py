@@ -287,7 +287,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
     parser.add_argument("--peer", help="one peer of the part; of likes, one set")
-    parser.add_argument("--only", choices=["natgrad", "peers"], help="of likes, who is measured; the other rows are kept")
+    parser.add_argument(
+        "--only", choices=["natgrad", "peers"], help="of likes, who is measured; the other rows are kept"
+    )
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

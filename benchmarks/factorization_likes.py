@@ -38,7 +38,7 @@ def generated(n_users=2000, n_items=3000, n_likes=200_000, rank=5, strength=1.0,
 
 
 def films(n_users=6000, n_items=3500, n_likes=1_000_000, rank=12, seed=0):
-    """As `generated`, of the size and the skew of a set of films: few busy users, many genres, and series, whose parts go together."""
+    """As `generated`, of the size and the skew of a set of films: some busy users, many genres, and series that go together."""
     rng = np.random.default_rng(seed)
     degree = 20 + rng.lognormal(4.3, 1.1, n_users)
     degree = np.minimum(degree * (n_likes / degree.sum()), 0.5 * n_items).astype(np.int64)
@@ -143,9 +143,7 @@ def _known_orders(train, shape, truth, score):
     known = {"popularity": lambda some: np.broadcast_to(popular, (len(range(*some.indices(shape[0]))), shape[1]))}
     if truth is not None:
         known["the truth"] = lambda some: truth[some]
-    return {
-        name: {"cpu": 0.0, "chosen": "", **score(best_unseen(scores, seen))} for name, scores in known.items()
-    }
+    return {name: {"cpu": 0.0, "chosen": "", **score(best_unseen(scores, seen))} for name, scores in known.items()}
 
 
 def _tuned_ease(train, tuning, shape, score):

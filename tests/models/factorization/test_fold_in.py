@@ -118,6 +118,8 @@ def test_what_is_known_of_others_is_not_taken_for_that_of_new_users():
     new = fit.fold_in(of_visitors(fit, [900] * 6))
     beside = of_visitors(fit, [900] * 6).extended(ng.data.Ratings([3], [1], [4.0]))
     items = np.arange(40)
-    np.testing.assert_allclose(new.predict([900] * 40, items), fit.fold_in(beside).predict([900] * 40, items), rtol=1e-9)
+    np.testing.assert_allclose(
+        new.predict([900] * 40, items), fit.fold_in(beside).predict([900] * 40, items), rtol=1e-9
+    )
     with pytest.raises(AttributeError, match="ratings_"):
         ng.MatrixFactorization().ratings_  # noqa: B018

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import BoundEvery, Phase, Result
+from natgrad.inference.engine import BoundEvery, Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step

@@ -151,7 +151,7 @@ def leading(likes: Likes, rank: int, flatness: float, rng: np.random.Generator) 
 
 
 def _orthonormal(table: Float32s) -> Float32s:
-    """A basis of the columns: the Gram matrix's, a third of the time of a QR factorisation, unless columns are all but dependent."""
+    """A basis of the columns: the Gram matrix's, a third of the time of QR, unless columns are all but dependent."""
     columns = table / np.maximum(np.sqrt(np.einsum("ij,ij->j", table, table)), 1e-30)
     squares, axes = np.linalg.eigh((columns.T @ columns).astype(np.float64))
     if squares[0] < LEAST_SQUARE * squares[-1]:

@@ -3,14 +3,14 @@
 A fifth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG, and each of
 the numbers is moved while that rises: those of the factorisation of all pairs, then, in the mixture of both, those of the
 regression on other items, what part of the scores is which, and how much popularity is taken off. What the regression needs alone
-is not what it needs beside a factorisation, which has the strong directions already: it is shrunk more there. Where there are many
-items the regression is that of the most popular.
+is not what it needs beside a factorisation, which has the strong directions already: it is shrunk more there. Where there are
+many items the regression is that of the most popular.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
-# Held out of each user's likes; the k of NDCG: a twentieth of the items, between these. A longer list is less at the mercy of chance.
+# Held out of each user's likes; the k of NDCG, a twentieth of the items between these: chance has less of a say in a longer list.
 HELD_OUT, RANKED = 0.2, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items of the factorisation; users times items that are judged.

@@ -55,8 +55,8 @@ Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 WISHART = Wishart()
 LOG_2, LOG_2PI = float(np.log(2.0)), float(np.log(2.0 * np.pi))
-# Matrices of items take this many squared doubles, and their inverse about a microsecond for each like, less where the mixture has
-# less use for it: the rest, rarer ones, are ranked by the factorisation alone.
+# Matrices of items take this many squared doubles, and their inverse about a microsecond for each like, less where the mixture
+# has less use for it: the rest, rarer ones, are ranked by the factorisation alone.
 MOST_ITEMS, FEWEST_ITEMS, INVERSE = 5000, 500, 3e4
 # Probabilities stay this far from 0 and 1: a regression can leave the interval.
 EDGE = 1e-6

@@ -1,4 +1,4 @@
-"""New users of a fitted factorisation: their ratings in; a model that knows them out, in milliseconds however many others it knows.
+"""New users of a fitted factorisation: their ratings in; a model that knows them out, in milliseconds however many it knows.
 
 A model of the new users alone, with all items, is fitted at once. It answers for them. The rows of everybody, in which theirs are
 the last, are put together when they are first asked for: a copy of a million rows takes longer than the fit of one.
@@ -61,7 +61,7 @@ def with_newcomers(base: MatrixFactorization, chunk: Ratings) -> MatrixFactoriza
     made = new_users(kind, state, theirs, int(base.seed)) if kind.sides else state
     alone._published(kind, theirs, Result(made, base.trace_, base.stop_), None)
     for name in (*CHANGED, "draws_"):
-        vars(folded).pop(name, None)
+        folded.__dict__.pop(name, None)
     folded._kept_draws, folded._newcomers = None, Newcomers(base, chunk, alone)
     return folded
 
