@@ -122,7 +122,8 @@ def test_filters_reasons_and_visitors(model):
     reasons = model.because(0, item, n=100)
     rows = model.ratings_.sorted_by_user
     assert sorted(reasons.items.tolist()) == sorted(rows.other[rows.start[0] : rows.start[1]].tolist())
-    bias = model._predictor.bias[item] * model._predictor.scale[item]
+    who = model._predictor
+    bias = (who.bias[item] + who.common * who.popular[item]) * who.scale[item]
     np.testing.assert_allclose(reasons.scores.sum() + bias, model.recommend(0, n=1).scores[0], rtol=1e-4)
     visitor, known = model.recommend_for([3, 5], n=3), model.fold_in(ng.data.Ratings([777] * 2, [3, 5], [1.0, 1.0]))
     np.testing.assert_array_equal(visitor.items, known.recommend(777, n=3).items)

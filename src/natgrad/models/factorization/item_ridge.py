@@ -14,7 +14,8 @@ Beside it stands a Gaussian factorisation of all pairs whose noise has the varia
 As σ falls its fit is the best one of its ``rank``, and costs the likes: with D = diag(d^flatness) and V the leading right
 singular vectors of X D⁻¹, found by subspace iteration, the fitted row of a user is x D⁻¹ V Vᵀ D. Directions are shrunk as the
 loadings of probabilistic PCA are (Tipping and Bishop, 1999), which makes the rank matter less. Of the scores, ``mix`` parts are
-this and 1 − mix the regression on the other items.
+this and 1 − mix the regression on the other items. ``common`` parts of an item's popularity, d_j over all users, are added: what
+a user of whom little is known will like.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class ItemRidge(NamedTuple):
     rank: int = 16
     flatness: float = 0.1
     mix: float = 0.0
+    common: float = 0.0
 
     def rate(self, likes_of: Floats) -> Floats:
         """The diagonal of the prior rate, for items with so many likes; a bias is shrunk as little as one like can."""

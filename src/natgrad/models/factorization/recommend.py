@@ -200,8 +200,8 @@ class RecommendMixin(ExportMixin):
     def because(self, user: Any, item: Any, n: int = 5) -> Recommendations:
         """What of a user's speaks most for an item, with what each adds to its score: "because you liked …".
 
-        Of likes alone with every pair counted, where the score is the sum of these, and of Gaussian ratings, where the prediction
-        is the mean of all ratings, the bias of the item, and the sum of these.
+        Of likes alone with every pair counted, where the score is the sum of these and of what popularity adds, and of Gaussian
+        ratings, where the prediction is the mean of all ratings, the bias of the item, and the sum of these.
 
         Examples
         --------
