@@ -126,9 +126,10 @@ class RecommendMixin(ExportMixin):
             The only ones that are recommended (those in stock, of a kind), and those that are not.
         quantile : float, optional
             Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
-            tries what may be. Of models with Gaussian factors.
+            tries what may be. Of models with Gaussian factors, and of likes alone.
         draw : int, optional
-            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling.
+            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
+            score is drawn by itself.
 
         Examples
         --------
