@@ -39,7 +39,7 @@ Judged = tuple[float, ItemRidge]
 HELD_OUT, RANKED = 0.2, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items of the factorisation; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 6_000_000
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 12_000_000
 # What is tried, in order.
 RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
@@ -49,6 +49,8 @@ FLATNESS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
 COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+# What popularity is taken off or added only where it helps by this part: less is chance.
+CLEARLY = 1e-3
 # Likes below which too few are held out to tell.
 LEAST = 1000
 
@@ -66,8 +68,13 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
         if ranked[1] == before:
             break
     best = max(ranked, _mixed(judge, ranked[1]))
-    best = _climbed(judge, _climbed(judge, best, "power", POWERS), "mix", MIXES)
-    return _climbed(judge, best, "common", COMMON)[1]
+    best = _climbed(judge, _clearly(best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
+    return _clearly(best, _climbed(judge, best, "common", COMMON))[1]
+
+
+def _clearly(best: Judged, tried: Judged) -> Judged:
+    """What was tried, if it is more than chance."""
+    return tried if tried[0] > best[0] * (1.0 + CLEARLY) else best
 
 
 def _mixed(judge: _Judge, alone: ItemRidge) -> Judged:
