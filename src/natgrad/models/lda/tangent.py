@@ -1,6 +1,6 @@
 """Documents at their optimum in; how their counts change when the topics move, exactly and in one pass, out.
 
-A difference of two solutions would need both to be solved to the last digit, and some documents take thousands of rounds for that.
+Differences of two solutions need both to be solved to the last digit, and some documents take thousands of rounds for that.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = ["document_tangent"]
 
 # Numbers of the documents' small systems up to which these are kept from one direction to the next: 256 MB.
 MOST_KEPT = 32_000_000
+_plain: Any = plain.document_tangents
 
 
 def document_tangent(problem: LDAProblem, state: State, solved: GroupResult, strict: bool) -> Callable[[Any], Any]:
@@ -54,11 +55,9 @@ def document_tangent(problem: LDAProblem, state: State, solved: GroupResult, str
         documents = view.corpus.start, view.corpus.words, view.counts, topics.weights, curved, inferred.weight
         with threads_for(len(view.place) * n_topics):
             if view.little:
-                plain.document_tangents(*documents, inferred.ratio, moved, shares, ratio, least)
+                _plain(*documents, inferred.ratio, moved, shares, ratio, least)
             else:
-                document_tangents(
-                    view.chunks, *documents, inferred.ratio, moved, factors, made, shares, ratio, least
-                )
+                document_tangents(view.chunks, *documents, inferred.ratio, moved, factors, made, shares, ratio, least)
             if strict and not made and not least.min(initial=1.0) > 0.0:
                 raise NotAtMaximum(
                     f"document {int(least.argmin())} is at no maximum of its own bound: its topics are as likely as one another, "

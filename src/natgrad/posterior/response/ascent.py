@@ -1,9 +1,9 @@
 """A state that a fit ended near an optimum in; the maximum of the bound beside it out, with every group solved there.
 
 Newton's steps by conjugate gradients, as for a response, each taken only if the bound rises; where it curves upwards along a
-direction, the state is a saddle and the step goes on along it. A fit that ends at a saddle, or a long flat way before the optimum,
-so comes to a maximum. Groups begin each time where they were: afresh, they would jump between optima of their own, and no sequence
-of sweeps would settle.
+direction, the state is a saddle and the step goes on along it. A fit that ends at a saddle, or a long flat way before the
+optimum, so comes to a maximum. Groups begin each time where they were: afresh, they would jump between optima of their own, and
+no sequence of sweeps would settle.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ COARSE = 0.1
 # How far a step along which the bound curves upwards goes, in standard deviations of q, the first that gains.
 FAR = (4.0, 1.0, 0.25)
 SHORTER = (1.0, 0.5, 0.25, 0.125)
-# Nats that a sweep must gain to be worth another before Newton's steps.
-WORTH = 1.0
 
 
 class Optimum(NamedTuple):
@@ -66,7 +64,9 @@ def ascended(
         gain = 0.5 * operator.inner(residual, operator.fisher(step.x))
         if gain < NEAR and step.rising is None:
             break
-        tried = (_at(problem, new, solve, here.solved.rows) for new in _candidates(problem, here, operator, step, solve))
+        tried = (
+            _at(problem, new, solve, here.solved.rows) for new in _candidates(problem, here, operator, step, solve)
+        )
         better = next((there for there in tried if there.bound > here.bound), None)
         if better is None:
             break  # to rounding: a sweep, the last candidate, never lowers the bound
@@ -104,7 +104,9 @@ def _moved(problem: GroupProblem, here: _Here, operator: Operator, change: Float
         }
         if not _valid(problem, lam):
             return
-    yield state._replace(lam=lam, mu={name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()})
+    yield state._replace(
+        lam=lam, mu={name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
+    )
 
 
 def _valid(problem: GroupProblem, lam: Any) -> bool:

@@ -32,7 +32,10 @@ def optimum_of_groups(problem: GroupProblem, state: State) -> tuple[Linearised, 
     A ready model may have solved its documents in single precision, or not to the end: its optimum is a little beside.
     """
     best = ascended(
-        problem, state, lambda at, rows: _solved(problem, at, rows), lambda *at: linearised_groups(problem, *at, strict=False)
+        problem,
+        state,
+        lambda at, rows: _solved(problem, at, rows),
+        lambda at, solved: linearised_groups(problem, at, solved, strict=False),
     )
     return linearised_groups(problem, best.state, best.solved), best.gained, best.left
 
@@ -43,7 +46,7 @@ def _solved(problem: GroupProblem, state: State, rows: Any) -> GroupResult:
 
 
 def linearised_groups(problem: GroupProblem, state: State, here: GroupResult, strict: bool = True) -> Linearised:
-    """A problem of groups near a state, its local variables at their optimum; if ``strict``, those that are at none are an error."""
+    """A problem of groups near a state, its local variables at their optimum; if ``strict``, one at none is an error."""
     blocks = problem.blocks
     lam = {name: tuple(np.asarray(part, np.float64) for part in state.lam[name]) for name in blocks}
     mu = {name: tuple(map(np.asarray, problem.moments(block, lam[name]))) for name, block in blocks.items()}

@@ -27,7 +27,7 @@ NEARLY_FLAT, NOT_ALONG = 1e-4, 1e-5
 
 
 class Solution(NamedTuple):
-    """x, how many products by J it took, what is left of b, as a part of it, and the dλ along which the bound rises, if one was met."""
+    """x, the products by J it took, what is left of b, as a part of it, and the dλ along which the bound rises, if one was met."""
 
     x: Floats
     iterations: int
