@@ -68,28 +68,26 @@ class UncertaintyMixin:
         from natgrad.posterior.response.solving import LEFT
 
         self._check_fitted()
-        at, gained = self._linearised(X, **data)
+        at, gained, left = self._linearised(X, **data)
         if gained > LEFT:
             warnings.warn(
-                f"the fit has not converged: exact sweeps gained {gained:.2g} nats, and linear response is that of the optimum, "
+                f"the fit has not converged: exact steps gained {gained:.2g} nats, and linear response is that of the optimum, "
                 "while means are those of the fit. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
                 NotConverged,
                 stacklevel=2,
             )
         factors = {name: self.posterior_[name] for name in at.blocks}
         response = LinearResponse(
-            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed, left=left
         )
         response._axes, response._labels = self.posterior_._axes, self.posterior_._labels
         return response
 
-    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float]:
-        """The problem near its optimum, and the nats that exact sweeps to it gained."""
-        from natgrad.posterior.response.groups import linearised_groups, swept
+    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float, float | None]:
+        """The problem near its optimum, the nats that exact steps to it gained, and those that are left, where they are known."""
+        from natgrad.posterior.response.groups import optimum_of_groups
 
-        problem = self._response_problem(self._data_of_fit(X, "linear_response"), **data)
-        state, gained = swept(problem, self._state)
-        return linearised_groups(problem, state), gained
+        return optimum_of_groups(self._response_problem(self._data_of_fit(X, "linear_response"), **data), self._state)
 
     def _data_of_fit(self, X: Any, what: str) -> Any:
         if X is None:
