@@ -36,7 +36,9 @@ class Case(NamedTuple):
     functions: Mapping[str, tuple[Callable[[Any], Any], np.ndarray]] = MappingProxyType({})
     warmup: int = 40
     response: tuple[str, ...] | None = None  # the nodes of which linear response is asked; all by default
-    times: int = 1  # as many draws as are asked for, where chains mix slowly: an interval of few effective draws is too narrow
+    times: int = (
+        1  # as many draws as are asked for, where chains mix slowly: an interval of few effective draws is too narrow
+    )
 
 
 def regression(rng: np.random.Generator) -> Case:

@@ -78,6 +78,25 @@ def test_draws_of_a_mixture_are_those_that_all_memberships_add_up_to(kind: str) 
     assert not draws.relabelled.any()
 
 
+@pytest.mark.parametrize("weights", [[2.0, 4.0], pytest.param([3.0, 3.0, 5.0], marks=pytest.mark.slow)])
+def test_labellings_far_from_one_another_have_the_shares_of_all_memberships(weights: list[float]) -> None:
+    """Rows so far apart that no sweep exchanges their labels; of three components two are alike, and keep their order."""
+    x, n = 5.0 * X4[[0, 1, 3, 4]], len(weights)
+    prior = {"dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALES["full"], "weight_prior": weights}
+    model = ng.GaussianMixture(n, **prior).fit(x)
+    problem = model._draws_problem(x)
+    chances = np.eye(n)[list(itertools.product(range(n), repeat=len(x)))]
+    wanted, shares = exact(problem, [problem.clustered(member.T) for member in chances], chances)
+    draws = model.draws(x, 80, chains=8, warmup=20, seed=1, verbose=False)
+    assert draws.exchanged.min() > 0
+    last = draws["membership"].values == n - 1  # the one that is like no other
+    means = last.mean(1)
+    error = means.std(0, ddof=1) / np.sqrt(len(means))
+    assert (np.abs(means.mean(0) - shares[:, -1]) <= 5.0 * error).all(), (means.mean(0), shares[:, -1], error)
+    own = draws["weights"].values[..., -1].mean(1)
+    assert abs(own.mean() - wanted["weights"][-1]) <= 5.0 * own.std(ddof=1) / np.sqrt(len(own))
+
+
 def chain(kind: str) -> tuple[object, np.ndarray]:
     chain = {"initial_prior": [1.0, 2.0], "transition_prior": [[2.0, 1.0], [1.0, 1.0]], "n_init": 1}
     y = np.array([[0.1], [2.0], [np.nan], [3.0], [0.0], [1.0]])

@@ -157,9 +157,9 @@ class UncertaintyMixin:
         keep = {name: data.pop(name) for name in CheckpointOptions.__annotations__ if name in data}
         problem = self._draws_problem(X, **data)
 
-        def made(factors: dict[str, DrawnFactor], settings: Any, relabelled: Any) -> Draws:
+        def made(factors: dict[str, DrawnFactor], settings: Any, moves: Any) -> Draws:
             shown = self._drawn_as(problem, factors)
-            return Draws(shown, settings, relabelled, axes=self.posterior_._axes, labels=self.posterior_._labels)
+            return Draws(shown, settings, *moves, axes=self.posterior_._axes, labels=self.posterior_._labels)
 
         with at_most(getattr(self, "n_jobs", None)):
             draws = draw_groups(

@@ -192,6 +192,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     ----------
     settings : draws of each chain, chains, warm-up, thinning, seed and version
     relabelled : ints [chain], in how many sweeps labels of components were put back into the order of the fit
+    exchanged : ints [chain], in how many sweeps labels that priors tell apart changed places
     """
 
     _level: ClassVar[str] = "draws"
@@ -201,6 +202,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         factors: Mapping[str, DrawnFactor],
         settings: DrawsSettings,
         relabelled: Array,
+        exchanged: Array | None = None,
         *,
         axes: Mapping[str, tuple[str, ...]] | None = None,
         labels: Mapping[str, Any] | None = None,
@@ -208,6 +210,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         groups: Any = None,
     ) -> None:
         self.factors, self.settings, self.relabelled = dict(factors), settings, relabelled
+        self.exchanged: Array = np.zeros_like(relabelled) if exchanged is None else exchanged
         self._axes, self._labels, self._predictive = dict(axes or {}), dict(labels or {}), predictive
         self._groups = groups  # what else a network knows of its draws
 
@@ -303,7 +306,9 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         overwrite : bool
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
-        content = {"factors": self.factors, "settings": self.settings, "relabelled": self.relabelled}
+        content = {
+            "factors": self.factors, "settings": self.settings, "relabelled": self.relabelled, "exchanged": self.exchanged,
+        }  # fmt: skip
         write_model(path, "Draws", content, overwrite=overwrite)
 
     def warn_if_poor(self, stacklevel: int = 3) -> None:
@@ -331,6 +336,11 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
             f"largest R̂ {self.diagnosis[worst].r_hat:.3f} ({worst}), smallest effective sample size "
             f"{self.diagnosis[least].ess_bulk:.0f} ({least})"
         )
+        if self.exchanged.any():
+            text += (
+                f"; labels that priors or data tell apart changed places in {int(self.exchanged.sum())} sweeps, so that "
+                "intervals of components are of several labellings"
+            )
         if not poor:
             return f"the chains agree: {text}"
         return (
@@ -350,7 +360,10 @@ SETTINGS = record(
 
 def saved_draws(content: Any) -> Draws:
     """The draws that a file holds, checked."""
-    check(content, {"factors": dict, "settings": SETTINGS, "relabelled": "whole [chain]"}, where="the draws")
+    if type(content) is dict and "relabelled" in content:  # files of earlier versions have no count of exchanges
+        content.setdefault("exchanged", np.zeros_like(content["relabelled"]))
+    table = {"factors": dict, "settings": SETTINGS, "relabelled": "whole [chain]", "exchanged": "whole [chain]"}
+    check(content, table, where="the draws")
     settings, chains = content["settings"], content["settings"].chains
     if len(content["relabelled"]) != chains:
         refuse("relabelled", f"is not of {chains} chains")
@@ -369,7 +382,7 @@ def saved_draws(content: Any) -> Draws:
             refuse(where, f"has second moments of shape {list(np.shape(factor.second))} beside {list(shape)}")
         if factor.kept is not None and np.shape(factor.kept)[:2] != (chains, -(-settings.n // factor.stride)):
             refuse(where, f"has {list(np.shape(factor.kept)[:2])} draws")
-    return Draws(content["factors"], settings, content["relabelled"])
+    return Draws(content["factors"], settings, content["relabelled"], content["exchanged"])
 
 
 def _family(value: Any, sizes: Any, where: str) -> None:

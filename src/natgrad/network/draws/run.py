@@ -11,9 +11,10 @@ import numpy as np
 
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.gibbs import Schedule
+from natgrad.inference.steppers.gibbs import Schedule, moves_of
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.draws.chains import with_chains
+from natgrad.network.draws.exchange import exchanges_of
 from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.predictive import predictive_of_draws
@@ -65,6 +66,7 @@ def draw_posterior(
     asked = _checked_names(fit, names)
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
     gibbs = Gibbs(problem, schedule, {}, relabel)
+    gibbs.exchanges = exchanges_of(exact, chains, gibbs.afresh)
     if lost := sorted(asked & gibbs.afresh):
         raise ValueError(
             f"draws of {lost[0]!r} cannot be kept: it is drawn afresh for each class of a softmax, and not a part of a draw"
@@ -122,7 +124,7 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
     return Draws(
         factors,
         made,
-        memory["relabelled"],
+        *moves_of(memory),
         labels=fit._labels,
         predictive=partial(predictive_of_draws, fit.problem.plan),
         groups=partial(network_groups, fit.problem.plan),
@@ -146,6 +148,7 @@ def attached(network: Any, draws: Draws) -> Draws:
         draws.factors,
         draws.settings,
         draws.relabelled,
+        draws.exchanged,
         predictive=partial(predictive_of_draws, plan),
         groups=partial(network_groups, plan),
     )
