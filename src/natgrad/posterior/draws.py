@@ -193,6 +193,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     settings : draws of each chain, chains, warm-up, thinning, seed and version
     relabelled : ints [chain], in how many sweeps labels of components were put back into the order of the fit
     exchanged : ints [chain], in how many sweeps labels that priors tell apart changed places
+    notes : sentences on what the draws may miss
     """
 
     _level: ClassVar[str] = "draws"
@@ -208,8 +209,10 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         labels: Mapping[str, Any] | None = None,
         predictive: Any = None,
         groups: Any = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.factors, self.settings, self.relabelled = dict(factors), settings, relabelled
+        self.notes = list(notes)
         self.exchanged: Array = np.zeros_like(relabelled) if exchanged is None else exchanged
         self._axes, self._labels, self._predictive = dict(axes or {}), dict(labels or {}), predictive
         self._groups = groups  # what else a network knows of its draws
@@ -222,8 +225,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
 
     @cached_property
     def message(self) -> str:
-        """In words whether the chains agree."""
-        return self._in_words()
+        """In words whether the chains agree, and what they may miss."""
+        return ". ".join([self._in_words(), *self.notes])
 
     def __getitem__(self, name: Any) -> DrawnFactor:  # type: ignore[override]  # read like a Factor
         key = getattr(name, "name", name)
@@ -308,12 +311,13 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         """
         content = {
             "factors": self.factors, "settings": self.settings, "relabelled": self.relabelled, "exchanged": self.exchanged,
+            "notes": self.notes,
         }  # fmt: skip
         write_model(path, "Draws", content, overwrite=overwrite)
 
     def warn_if_poor(self, stacklevel: int = 3) -> None:
-        """A `PoorMixing` warning if the chains do not agree."""
-        if self._poor():
+        """A `PoorMixing` warning if the chains do not agree, or miss something."""
+        if self._poor() or self.notes:
             warnings.warn(self.message, PoorMixing, stacklevel=stacklevel)
 
     def _poor(self) -> dict[str, Diagnosis]:
@@ -360,10 +364,10 @@ SETTINGS = record(
 
 def saved_draws(content: Any) -> Draws:
     """The draws that a file holds, checked."""
-    if type(content) is dict and "relabelled" in content:  # files of earlier versions have no count of exchanges
-        content.setdefault("exchanged", np.zeros_like(content["relabelled"]))
-    table = {"factors": dict, "settings": SETTINGS, "relabelled": "whole [chain]", "exchanged": "whole [chain]"}
-    check(content, table, where="the draws")
+    if type(content) is dict and "relabelled" in content:  # files of earlier versions have neither
+        content = {"exchanged": np.zeros_like(content["relabelled"]), "notes": [], **content}
+    counts = {"relabelled": "whole [chain]", "exchanged": "whole [chain]"}
+    check(content, {"factors": dict, "settings": SETTINGS, "notes": ["text"], **counts}, where="the draws")
     settings, chains = content["settings"], content["settings"].chains
     if len(content["relabelled"]) != chains:
         refuse("relabelled", f"is not of {chains} chains")
@@ -382,7 +386,7 @@ def saved_draws(content: Any) -> Draws:
             refuse(where, f"has second moments of shape {list(np.shape(factor.second))} beside {list(shape)}")
         if factor.kept is not None and np.shape(factor.kept)[:2] != (chains, -(-settings.n // factor.stride)):
             refuse(where, f"has {list(np.shape(factor.kept)[:2])} draws")
-    return Draws(content["factors"], settings, content["relabelled"], content["exchanged"])
+    return Draws(content["factors"], settings, content["relabelled"], content["exchanged"], notes=content["notes"])
 
 
 def _family(value: Any, sizes: Any, where: str) -> None:

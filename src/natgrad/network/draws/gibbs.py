@@ -86,8 +86,10 @@ class Gibbs:
 
     # -- the start --
 
-    def start(self, lam: Mapping[str, Stats], seed: int) -> State:
-        """Every chain at a draw of its own from factors with these natural parameters."""
+    def start(self, lam: Mapping[str, Stats] | Sequence[Mapping[str, Stats]], seed: int) -> State:
+        """Every chain at a draw of its own from factors with these natural parameters; of several, in turn."""
+        begins = lam if isinstance(lam, Sequence) else [lam]
+        turn = [begins[chain % len(begins)] for chain in range(self.chains)]
         rng = generator(seed, Stream.DRAWS)
         stats: dict[str, Stats] = {}
         values: dict[str, Array] = {}
@@ -97,7 +99,9 @@ class Gibbs:
                 values[name] = np.zeros(block.shape)
                 stats[name] = point_stats(block.family, values[name], self.sizes[name])
                 continue
-            wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in lam[name])
+            wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in turn[0][name])
+            if len(begins) > 1:
+                wide = tuple(np.stack(parts) for parts in zip(*(own[name] for own in turn), strict=True))
             with np.errstate(all="ignore"):
                 values[name], stats[name] = self._drawn(block, wide, rng)
                 first, second = self._summand(block, wide, values[name])

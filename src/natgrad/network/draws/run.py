@@ -47,8 +47,13 @@ def draw_posterior(
     callbacks: Sequence[Any] = (),
     verbose: bool | None = None,
     keep: CheckpointOptions | None = None,
+    begins: Sequence[Fit] = (),
+    notes: Sequence[str] = (),
 ) -> Draws:
-    """Gibbs sampling from the declaration of a fit; arguments are those of ``Fit.draws``."""
+    """Gibbs sampling from the declaration of a fit; arguments are those of ``Fit.draws``.
+
+    ``begins`` are fits at which chains begin in turn, this one by default; ``notes`` go into the message of the draws.
+    """
     schedule, settings = schedule_of(n, chains, warmup, thin, seed)
     plan = fit.problem.plan
     for name, block in plan.blocks.items():
@@ -72,10 +77,10 @@ def draw_posterior(
             f"draws of {lost[0]!r} cannot be kept: it is drawn afresh for each class of a softmax, and not a part of a draw"
         )
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
-    start = gibbs.start(fit.state.lam, settings.seed)
+    start = gibbs.start([begin.state.lam for begin in begins or (fit,)], settings.seed)
     about = {"names": sorted(asked), "backend": problem.backend.name}
     return run_chains(
-        problem, gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings),
+        problem, gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings, notes),
         max_seconds=max_seconds, callbacks=callbacks, verbose=verbose, keep=keep,
     )  # fmt: skip
 
@@ -104,7 +109,7 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
     return strides
 
 
-def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) -> Draws:
+def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings, notes: Sequence[str]) -> Draws:
     """What the draws up to a state say."""
     memory, made = state.memory, draws_so_far(gibbs.schedule, settings, state.t)
     factors, done = {}, made.n
@@ -128,6 +133,7 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
         labels=fit._labels,
         predictive=partial(predictive_of_draws, fit.problem.plan),
         groups=partial(network_groups, fit.problem.plan),
+        notes=notes,
     )
 
 
@@ -151,4 +157,5 @@ def attached(network: Any, draws: Draws) -> Draws:
         draws.exchanged,
         predictive=partial(predictive_of_draws, plan),
         groups=partial(network_groups, plan),
+        notes=draws.notes,
     )
