@@ -232,6 +232,16 @@ def test_rows_of_weight_two_are_two_rows() -> None:
         model.draws(x, sample_weight=[1.0, 0.5, 1.0])
 
 
+def test_draws_of_a_model_know_no_network_and_one_chain_has_no_other() -> None:
+    """They said that they were loaded from a file, and that arviz-stats was missing."""
+    model, x = overlapping()
+    draws = model.draws(x, 20, chains=1, verbose=False)
+    with pytest.raises(ValueError, match="those of ready models have none"):
+        draws.predictive("x")
+    assert draws.message == "one chain has no other to agree with: make several (chains=4) to see whether they do"
+    assert np.isnan(draws.summary(["weights"])["R̂"]).all()
+
+
 def test_models_without_draws_say_what_to_do() -> None:
     model = ng.LDA(2, max_passes=2).fit(["ab cd ef", "cd ef gh", "gh ij ab"])
     with pytest.raises(TypeError, match='finish="gibbs"'):

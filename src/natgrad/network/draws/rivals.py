@@ -65,8 +65,8 @@ def begins_of(
         return [fit, *(rival.fit for rival in (rivals_of(fit, sweeps, seed) if starts == "restarts" else ()))], []
     for number, other in enumerate(starts):
         problem = getattr(other, "problem", None)
-        same = isinstance(problem, NetworkProblem) and list(problem.blocks) == list(fit.problem.blocks)
-        if not same or any(b.shape != problem.blocks[n].shape for n, b in fit.problem.blocks.items()):
+        blocks = problem.blocks if isinstance(problem, NetworkProblem) else {}
+        if {n: b.shape for n, b in blocks.items()} != {n: b.shape for n, b in fit.problem.blocks.items()}:
             raise ValueError(f"starts[{number}] must be a fit of the same network, got {other!r:.80}")
     return [fit, *(other for other in starts if other is not fit)], []
 
