@@ -9,6 +9,7 @@ import pytest
 import scipy.special as sp
 
 import natgrad as ng
+from natgrad.errors import PoorMixing
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
 from natgrad.models.mixture.problem import MixtureProblem
 from natgrad.posterior.diagnostics import ess
@@ -230,6 +231,24 @@ def test_rows_of_weight_two_are_two_rows() -> None:
     np.testing.assert_allclose(draws["membership"].mean()[[0, 2]], shares[[0, 2]], atol=0.1)
     with pytest.raises(ValueError, match=r"sample_weight\[1\] = 0.5 is no whole number"):
         model.draws(x, sample_weight=[1.0, 0.5, 1.0])
+
+
+def test_a_mode_that_chains_do_not_reach_is_said() -> None:
+    """Three groups for two components: the one in the middle goes with either, and X and −X are the same data."""
+    off = np.array([-1.2, -0.7, -0.3, 0.1, 0.4, 0.9])
+    x = np.concatenate([-6.0 + off, 0.1 * off, -0.1 * off, 6.0 - off])[:, None]
+    prior = {"weight_prior": 2.0, "dof_prior": 400.0, "scale_prior": [[400.0]], "mean_scale": 0.02}
+    model = ng.GaussianMixture(2, covariance="tied", **prior).fit(x)
+    with pytest.warns(PoorMixing, match="0.0 nats lower, which is a share of about 50% of the two"):
+        draws = model.draws(x, 200, chains=2, verbose=False)
+    quiet = model.draws(x, 200, chains=2, verbose=False, starts="q")
+    np.testing.assert_array_equal(quiet["means"].values, draws["means"].values)
+    assert quiet.notes == []
+    with pytest.raises(ValueError, match='starts must be "q" or None'):
+        model.draws(x, starts="restarts")
+    # Groups that are told apart have no other place.
+    two = x[np.abs(x[:, 0]) > 2.0]
+    assert ng.GaussianMixture(2, covariance="tied", **prior).fit(two).draws(two, 200, chains=2, verbose=False).notes == []
 
 
 def test_draws_of_a_model_know_no_network_and_one_chain_has_no_other() -> None:

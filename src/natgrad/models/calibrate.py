@@ -84,6 +84,6 @@ def _ranks(
     if level == "q":
         samples = {name: model.posterior_[name].sample(rng, n_ranks) for name in truth}
     else:
-        draws = model.draws(X, **{"n": 250, "chains": 2, "warmup": 100, "verbose": False, **options})
+        draws = model.draws(X, **{"n": 250, "chains": 2, "warmup": 100, "verbose": False, "starts": "q", **options})
         samples = {name: spaced_draws(draws[name].values, n_ranks) for name in truth}
     return {name: (samples[name] < value).sum(0) for name, value in truth.items()}

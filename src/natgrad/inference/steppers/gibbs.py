@@ -139,13 +139,15 @@ class GroupGibbs:
         self.pairs = pairs_apart(self.sampler.classes, self.sampler.known)
         self.blocks: dict[str, Block] = {**problem.blocks, **self.sampler.local_blocks}
 
-    def start(self, lam: Mapping[str, Stats], seed: int) -> State:
-        """Every chain at a draw of its own from factors with these natural parameters."""
+    def start(self, lam: Mapping[str, Stats] | Sequence[Mapping[str, Stats]], seed: int) -> State:
+        """Every chain at a draw of its own from factors with these natural parameters; of several, in turn."""
+        begins = lam if isinstance(lam, Sequence) else [lam]
         rngs = [generator(seed, Stream.DRAWS, chain) for chain in range(self.chains)]
         values: dict[str, Array] = {}
         sums: dict[str, tuple[Array, Array]] = {}
         for name, block in self.problem.blocks.items():
-            values[name] = np.stack([block.family.sample(lam[name], rng) for rng in rngs])
+            turn = [begins[chain % len(begins)][name] for chain in range(self.chains)]
+            values[name] = np.stack([block.family.sample(own, rng) for own, rng in zip(turn, rngs, strict=True)])
             sums[name] = np.zeros(values[name].shape), np.zeros(values[name].shape)
         for name, block in self.sampler.local_blocks.items():
             values[name] = np.zeros((self.chains, *block.shape), dtype=np.int64)

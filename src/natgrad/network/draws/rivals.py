@@ -25,6 +25,7 @@ from natgrad.network.draws.softmax import exact_softmax
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.results.joint import apart
 from natgrad.network.start.restarts import random_starts
+from natgrad.posterior.missed import EACH, FAR, SAME, SWEEPS, is_gap, words_of
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ Stats = tuple[Any, ...]
 STARTS, FEWEST_SWEEPS, MOST_SWEEPS, SHARE = 6, 10, 200, 0.2
 # Messages of a sweep beyond which nobody looks unasked.
 LARGE = 2_000_000
-# Nats below the fit at which another place has no mass to speak of (a twentieth), and what is the same bound to a short fit.
-FAR, SAME = 3.0, 0.05
-# Chains at q and at the rival, and their sweeps: a tenth of those of the draws, at most these; as many before they count.
-EACH, SWEEPS = 2, 60
 # Numbers of a node that are compared.
 MOST_COMPARED = 2000
 
@@ -145,16 +142,8 @@ def what_is_missed(fit: Fit, sweeps: int, seed: int) -> list[str]:
     rivals = rivals_of(fit, sweeps, seed)
     if not rivals or not _stay_apart(fit, rivals[0].fit, min(SWEEPS, sweeps // 10), seed):
         return []
-    gain = rivals[0].gain
-    what = (
-        f"{gain:.1f} nats higher: fit again with init= or n_init="
-        if gain > SAME
-        else f"{abs(gain):.1f} nats lower, which is a share of about {1.0 / (1.0 + np.exp(-gain)):.0%} of the posterior"
-    )
-    return [
-        f"a fit from another start has a bound {what}. Chains from there stay there, and these draws miss it: "
-        'draws(starts="restarts") has chains at both'
-    ]
+    lower = 'draws(starts="restarts") has chains at both'
+    return [words_of(rivals[0].gain, "fit again with init= or n_init=", lower)]
 
 
 def _stay_apart(fit: Fit, other: Fit, sweeps: int, seed: int) -> bool:
@@ -173,14 +162,4 @@ def _stay_apart(fit: Fit, other: Fit, sweeps: int, seed: int) -> bool:
         limits=Limits(schedule.sweeps, 0.0), seed=seed, verbose=False,
     )  # fmt: skip
     kept: Mapping[str, Array] = result.state.memory["kept"]
-    return any(_is_gap(kept[name]) for name in strides)
-
-
-def _is_gap(kept: Array) -> bool:
-    """Whether draws [chain, draw, …] of both ends have a gap between them, wider than either spreads, in some element.
-
-    Chains that mix slowly have different averages, and a large R̂, but reach into one another.
-    """
-    ends = [kept[:EACH].reshape(-1, kept[0, 0].size), kept[EACH:].reshape(-1, kept[0, 0].size)]
-    gap = np.maximum(ends[0].min(0) - ends[1].max(0), ends[1].min(0) - ends[0].max(0))
-    return bool((gap > np.maximum(ends[0].std(0), ends[1].std(0))).any())
+    return any(is_gap(kept[name][:EACH], kept[name][EACH:]) for name in strides)
