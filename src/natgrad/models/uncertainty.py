@@ -110,6 +110,7 @@ class UncertaintyMixin:
         thin: int = 1,
         seed: int = 0,
         names: Sequence[str] | None = None,
+        starts: Literal["q"] | None = None,
         max_seconds: float | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool | None = None,
@@ -128,12 +129,16 @@ class UncertaintyMixin:
         names : list of variables, optional
             Of which all draws are kept, however large. Of others, a large one keeps as many as fit into 32 MB; averages are
             always of all draws.
+        starts : "q", optional
+            By default, if draws are at least 300 sweeps, a few fits from other starts are made, and one that ends elsewhere, and
+            that chains do not leave, is told of; "q" leaves that out.
         max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
 
         Warns
         -----
         PoorMixing
-            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats).
+            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats), or if there is a place with a share of the
+            posterior that they do not reach.
 
         Examples
         --------
@@ -147,7 +152,8 @@ class UncertaintyMixin:
         >>> bool((low < model.means_).all() and (model.means_ < high).all())
         True
         """
-        from natgrad.posterior.drawing import draw_groups
+        from natgrad.models.rivals import missed_by
+        from natgrad.posterior.drawing import draw_groups, schedule_of
         from natgrad.posterior.draws import Draws
         from natgrad.threads import at_most
 
@@ -155,11 +161,17 @@ class UncertaintyMixin:
         keep = {name: data.pop(name) for name in CheckpointOptions.__annotations__ if name in data}
         problem = self._draws_problem(X, **data)
 
-        def made(factors: dict[str, DrawnFactor], settings: Any, relabelled: Any) -> Draws:
+        if starts not in (None, "q"):
+            raise ValueError(f'starts must be "q" or None, got {starts!r}: chains of ready models begin at their fit')
+        sweeps = schedule_of(n, chains, warmup, thin, seed)[0].sweeps
+
+        def made(factors: dict[str, DrawnFactor], settings: Any, moves: Any) -> Draws:
             shown = self._drawn_as(problem, factors)
-            return Draws(shown, settings, relabelled, axes=self.posterior_._axes, labels=self.posterior_._labels)
+            axes, labels = self.posterior_._axes, self.posterior_._labels
+            return Draws(shown, settings, *moves, axes=axes, labels=labels, notes=notes)
 
         with at_most(getattr(self, "n_jobs", None)):
+            notes = missed_by(self, problem, X, data, sweeps, seed) if starts is None else []
             draws = draw_groups(
                 problem, self._state, n, chains, warmup, thin, seed, names, made, max_seconds=max_seconds,
                 callbacks=callbacks, verbose=verbose, keep=cast(CheckpointOptions, keep),

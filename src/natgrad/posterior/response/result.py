@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class LinearResponse(ExportMixin):
     left : float, nats that Newton's step from here would gain: near 0 at an optimum
     """
 
-    _level: ClassVar[str] = "linear response"
+    _level = "linear response"
 
     def __init__(
         self,
