@@ -2,13 +2,14 @@
 
     python benchmarks/components_text.py                       all abstracts, hours
     python benchmarks/components_text.py --documents 5000      some of them
-    python benchmarks/components_text.py --only auto 50        some systems: auto, a number of topics (or 50-keep), tomotopy, gensim
+    python benchmarks/components_text.py --only auto 50        some systems: auto, a number of topics, 50-keep, tomotopy, gensim
     python benchmarks/components_text.py --corpus cve          another corpus, on which nothing was chosen
     python benchmarks/components_text.py --table               the table of what was measured so far
 
 The score is the mean log probability of the second halves of 1,000 held-out abstracts given their first halves, by
 `lda_evaluator.py`, which is the same for everyone. The best K is the one of the best score on a second thousand. Fits with K
-given learn both priors, as "auto" does; those with ``moves="keep"`` are shown beside, and are not among those to beat. Results: ``benchmarks/results``, ``components-text.jsonl`` and ``.md`` there.
+given learn both priors, as "auto" does; those with ``moves="keep"`` are shown beside, and are not among those to beat.
+Results: ``benchmarks/results``, ``components-text.jsonl`` and ``.md`` there.
 """
 
 from __future__ import annotations

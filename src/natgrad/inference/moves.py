@@ -154,7 +154,7 @@ def checked_moves(parts: tuple[Components, ...], moves: Any, auto_setting: str =
 
 
 class Proposal(NamedTuple):
-    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are new.
+    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are others.
 
     ``bound`` is that of the state, where it is known.
     """
@@ -187,6 +187,7 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         climbing = [record.kind for record in own if record.accepted][-1:] == ["anew"]
         if climbing:
             yield from _anew(part, state, held, active, own, seed)
+            yield from _explored(part, state, held, active, own, seed)
         if len(empty):
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
         if active.sum() < 2:
@@ -198,7 +199,8 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
             yield from _deletes(part, state, held, hopeful, own)
         if not moves.keep and not climbing:
             yield from _anew(part, state, held, active, own, seed)
-        yield from _explored(part, state, held, active, own, seed)
+        if not climbing:
+            yield from _explored(part, state, held, active, own, seed)
         if moves.keep and not len(empty):
             yield from _shared_anew(part, state, held, alike, own, seed)
             yield from _exchanges(part, state, held, alike, own, seed)
@@ -267,13 +269,13 @@ def _anew(
 def _explored(
     part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord], seed: int
 ) -> Iterator[Proposal]:
-    """Sweeps of a sampler, as long as they lead higher; refused once with so many components, not again with these."""
+    """Sweeps of a sampler, as long as they gain a nat for each component; refused once with so many, not again with these."""
     tried = [record for record in own if record.kind == "explore"]
     if any(not record.accepted and record.n_active == active.sum() for record in tried):
         return
     proposed = part.explored(state, len(tried), seed)
     if proposed is not None:
-        yield Proposal("explore", part, (), float(held.sum()), proposed)
+        yield Proposal("explore", part, (), float(held.sum()), proposed, n_born=int(active.sum()))
 
 
 def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:

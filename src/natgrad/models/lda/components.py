@@ -33,9 +33,7 @@ Floats = npt.NDArray[np.float64]
 PARTS, MORE_PARTS, SWEEPS = (2,), (2, 4, 8), 8
 # Entries of the documents that are read for splits, and the least tokens of one that is a topic's own, or of a topic in all.
 MOST_ENTRIES, LEAST_TOKENS, LEAST_HELD = 1_000_000, 0.02, 10.0
-# Passes in batches of topics that are begun anew: before a sampler goes on from them, and in all where counts are no tokens. All
-# have the α that was given: 126 topics of 2,000 abstracts end 2,400 nats higher than the best that begin with a larger α for one of
-# them, and predict better (decision 0095).
+# Passes in batches of topics that are begun anew: before a sampler goes on from them, and in all where counts are no tokens.
 FIRST_PASSES, PASSES = 2, 15
 # How finely documents are solved in these sweeps, and the part of the bound that ends them.
 LOCAL, LITTLE = Local(tol=1e-2, limit=10), 1e-4
