@@ -11,7 +11,6 @@ the guard are those of every network.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any, Literal, Self, Unpack
 
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import BoundEvery, Phase, Result
+from natgrad.inference.engine import BoundEvery, Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
@@ -34,7 +33,7 @@ from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
-from natgrad.models.factorization.tables import FOLD_STEPS, check_columns, with_users_behind
+from natgrad.models.factorization.tables import check_columns
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import OldName, says_new_names
@@ -298,23 +297,26 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     def fold_in(self, X: Any) -> Self:
         """A copy of the model that knows more users, or more ratings of known ones; the items stay as they are.
 
-        Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known.
+        Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known. Of new users alone
+        nothing is copied until others are asked for beside them.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> likes = ng.data.Ratings([0, 0, 1, 1, 2, 2, 3], list("abababa"))
+        >>> model = ng.MatrixFactorization(likelihood="bernoulli").fit(likes)
+        >>> model.fold_in(ng.data.Ratings(["zoe"], ["a"])).recommend("zoe", n=1).items.tolist()
+        ['b']
         """
+        from natgrad.models.factorization.newcomers import with_newcomers, with_told
+
         self._check_fitted()
         chunk = as_ratings(X)
         self.ratings_.find_items(chunk.item_ids, "items")
-        ratings = self.ratings_.extended(chunk)
-        rows = ratings.find_users(chunk.user_ids)
-        state, some = self.result_.state, ratings.restricted(rows)
-        if (
-            self._kind.sides and (rows >= self.ratings_.n_users).all()
-        ):  # nobody else is touched, and all are copied once
-            state = with_users_behind(self._kind, state, some, int(self.seed))
-        else:
-            state = self._kind.folded(self._kind.extended(state, ratings, int(self.seed)), some, rows, FOLD_STEPS)
-        folded = copy.copy(self)
-        folded._published(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
-        return folded
+        # What is known of users is a table with a row for each of those fitted: others have none.
+        plain = not (self._kind.saved().get("learned") or {}).get("features")
+        fresh = plain and (self.ratings_.places_of_users(chunk.user_ids) < 0).all()
+        return with_newcomers(self, chunk) if fresh else with_told(self, chunk)
 
     # -- parts --
 
@@ -390,5 +392,5 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         return tags
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
+        if "posterior_" not in vars(self) and "_newcomers" not in vars(self):
             raise not_fitted("this MatrixFactorization is not fitted yet: call fit(ratings) first")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from natgrad.data.held import HeldRatings
 from natgrad.inference.engine import Result
 from natgrad.inference.trace import Reason, Stop
+from natgrad.models.factorization.newcomers import Later
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 
@@ -69,6 +70,11 @@ class PublishedFactors:
     if TYPE_CHECKING:
         _data: HeldRatings | None
         _kept_draws: KeptDraws | None
+        _newcomers: Any
+    else:
+        ratings_, result_, posterior_, n_factors_ = Later(), Later(), Later(), Later()
+        user_factors_, item_factors_, user_biases_, item_biases_ = Later(), Later(), Later(), Later()
+        _predictor, _data = Later(), Later()
 
     def _publish(self, subject: Any, state: State) -> None:
         """What a callback sees: the fit as it would be if the run ended at a state."""
@@ -96,7 +102,8 @@ class PublishedFactors:
         self._predictor: Any = kind.predictor(result.state, ratings)
         self.levels_ = (kind.saved().get("learned") or {}).get("levels")
         self._kept_draws = None
-        vars(self).pop("draws_", None)
+        for gone in ("draws_", "_newcomers"):
+            vars(self).pop(gone, None)
         self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
         self.n_factors_: int = 0
         if not kind.sides:
