@@ -137,6 +137,7 @@ class AuthorTopics(TopicNetwork):
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
         lists = _checked_authors(known, n_documents)
+        self.authors_: npt.NDArray[Any]
         before = [] if anew else self.authors_.tolist()
         self.authors_ = np.unique([*before, *(name for names in lists for name in names)])
         if "theta" in self._told and len(before) < len(self.authors_):

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -26,7 +28,7 @@ from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
-from natgrad.posterior.fit_options import FitOptions
+from natgrad.posterior.fit_options import FitOptions, seeing, split_options
 from natgrad.topics.told import Told, reminded, told_to
 from natgrad.validation import real_number, whole_number
 
@@ -118,6 +120,10 @@ class TopicNetwork(Estimator, ABC):
         """Topics [K, V] that stand for the model where there can be one set alone."""
         return self.topics_
 
+    def _word_counts(self) -> Floats:
+        """How often each word is expected to have come from each topic [K, V], in all documents that were read."""
+        return np.asarray(np.maximum(self._told["phi"][0], 0.0))
+
     # -- fitting --
 
     def _learn(
@@ -136,21 +142,34 @@ class TopicNetwork(Estimator, ABC):
         if n_tokens == 0:
             raise ValueError("X has no words to fit to")
         first = self._first_topics(corpus) if anew else First(self._mean_topics(), self._by_words(corpus))
-        network = reminded(self._network(corpus, side), self._told)
-        fit = network.fit(
-            init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
-            tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose, **keep,
-        )  # fmt: skip
         self._names, self._n_words = corpus.vocabulary, corpus.n_words
         self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
-        self.network_, self.fit_ = network, fit
+        self.network_ = reminded(self._network(corpus, side), self._told)
+        callbacks, kept = split_options(keep)
+        fit = self.network_.fit(
+            init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
+            tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose,
+            callbacks=[seeing(callback, partial(self._at, side)) for callback in callbacks], **kept,
+        )  # fmt: skip
+        self._publish(fit, side)
+        return self
+
+    def _at(self, side: Any, fit: Fit) -> Self:
+        """A copy of the model as it would be if the run ended with this fit."""
+        shown = copy(self)
+        shown.network_ = self.network_  # which pickles and copies go without
+        shown._publish(fit, side)
+        return shown
+
+    def _publish(self, fit: Fit, side: Any) -> None:
+        self.topics_: Floats
+        self.fit_ = fit
         self.elbo_: float = fit.elbo
         self.trace_, self.stop_ = fit.trace, fit.stop
         self.posterior_ = Posterior({name: fit[name] for name in fit})
         self._state = fit.state
-        self._told = told_to(network, fit)
+        self._told = told_to(self.network_, fit)
         self._publish_fit(fit, side)
-        return self
 
     def _first_topics(self, corpus: Corpus) -> First:
         """The best of some short fits of LDA, which are cheap; the largest topic first."""

@@ -69,7 +69,6 @@ class CorrelatedTopics(FixedTopics):
     -0.7 [['apple'], ['bolt']]
     """
 
-
     @all_or_nothing
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]

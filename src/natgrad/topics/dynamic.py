@@ -140,14 +140,22 @@ class DynamicTopics(TopicNetwork):
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Ints:
         labels = _checked_times(known, n_documents)
+        self.times_: npt.NDArray[Any]
         before = labels[:0] if anew else self.times_
         self.times_ = np.unique(np.concatenate([before, labels]))
-        moved = {f"{kind}{t}": f"{kind}{new}" for t, new in enumerate(np.searchsorted(self.times_, before)) for kind in "rs"}
+        moved = {
+            f"{kind}{t}": f"{kind}{new}" for t, new in enumerate(np.searchsorted(self.times_, before)) for kind in "rs"
+        }
         self._told = {moved[name]: message for name, message in self._told.items()}
         return np.searchsorted(self.times_, labels).astype(np.int64)
 
     def _mean_topics(self) -> Floats:
         return np.asarray(self.topics_.mean(0))
+
+    def _word_counts(self) -> Floats:
+        # A word adds one to the shape of its weight.
+        told = [np.asarray(message[1]) for name, message in self._told.items() if name.startswith("r")]
+        return np.asarray(np.maximum(np.sum(told, axis=0), 0.0))
 
     def _network(self, corpus: Corpus, side: Ints) -> Network:
         docs, words, counts = cells_of(corpus)
@@ -217,9 +225,9 @@ class DynamicTopics(TopicNetwork):
 
     @classmethod
     def _told_table(cls, own: Any) -> Mapping[str, Any]:
-        times = own.get("times_") if isinstance(own, dict) else None
+        times = np.asarray(own.get("times_") if isinstance(own, dict) else [])
         pair = ("real [topic, word]", "real [topic, word]")
-        return {f"{kind}{t}?": pair for t in range(np.size(times)) for kind in "rs" if kind == "r" or t}
+        return {f"{kind}{t}?": pair for t in range(times.size) for kind in "rs" if kind == "r" or t}
 
 
 def _checked_times(times: Any, n_documents: int) -> npt.NDArray[Any]:

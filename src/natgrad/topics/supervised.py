@@ -132,9 +132,11 @@ class SupervisedLDA(FixedTopics):
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
         values = self._responses(known, n_documents)
+        if np.isnan(values).all():
+            raise ValueError(
+                "y: no response is known; without any, LDA is the model. Later documents without any come together with others"
+            )
         if anew:
-            if np.isnan(values).all():
-                raise ValueError("y: no response is known; without any, LDA is the model")
             self.scale_: Floats = np.array(self._scale(values))
         return values
 

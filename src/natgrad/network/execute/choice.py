@@ -121,7 +121,10 @@ def _reads(term: PlannedTerm, columns: Mapping[str, int | None]) -> dict[str, _R
             gathered.update(taken)
             others = [other for other in random if other is not factor]
             if any(other.source == factor.source for other in others):
-                again = again[0] + 1, again[1] + _of_a_column(monomial, factor, others, columns.get(factor.source), term.sizes)
+                again = (
+                    again[0] + 1,
+                    again[1] + _of_a_column(monomial, factor, others, columns.get(factor.source), term.sizes),
+                )
             reads[factor.source] = _Reads(products + 1, numbers + volume, gathered, again)
     return reads
 

@@ -62,10 +62,8 @@ def updated_in_turn(
     """
     on, name = program.backend, block.name
     turns = _turns(program, block, mu, rho, known)
-    if block.n_columns == 1:
-        new, fresh = turns(0, (lam[name], mu[name]))
-    else:
-        new, fresh = on.repeat(block.n_columns, turns, (_own(on, lam[name]), _own(on, mu[name])))
+    begin = _own(on, lam[name]), _own(on, mu[name])
+    new, fresh = turns(0, begin) if block.n_columns == 1 else on.repeat(block.n_columns, turns, begin)
     _, entropy = block.family.moments_entropy(new)
     here = {**mu, name: fresh}
     total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
