@@ -95,8 +95,9 @@ class PathSampler:
         """What is told parameters with the states in another order."""
         if name in self.problem.emitted:
             return reordered(self.problem.emitted[name], message, order)
-        rows = tuple(np.asarray(part[order]) for part in message)
-        return tuple(part[:, order] for part in rows) if name == "transition" else rows
+        if name == "transition":  # of every input, if there are some
+            return tuple(np.asarray(part[..., order, :][..., order]) for part in message)
+        return tuple(np.asarray(part[order]) for part in message)
 
 
 def drawn_paths(problem: SequenceProblem, weights: Weights, rng: np.random.Generator, n: int) -> Array:
@@ -127,13 +128,13 @@ def _potentials(weights: Weights, n_times: int) -> Floats:
 def _is_exchangeable(problem: SequenceProblem) -> bool:
     """Whether priors stay as they are when states are renumbered, and no state is known."""
     model, n = problem.model, problem.model.n_states
-    off = model.transition[~np.eye(n, dtype=bool)]
+    off = model.transition[..., ~np.eye(n, dtype=bool)]
     priors = [pair for part in problem.emitted.values() for pair in zip(part.prior, part.axes, strict=True)]
     rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in priors if own]
     return bool(
         (problem.data.labels < 0).all()
         and np.ptp(model.initial) == 0
-        and np.ptp(np.diagonal(model.transition)) == 0
+        and np.ptp(np.diagonal(model.transition, axis1=-2, axis2=-1)) == 0
         and (off.size == 0 or np.ptp(off) == 0)
         and all((part == part[:1]).all() for part in rows)
     )
