@@ -75,7 +75,7 @@ __all__ = ["Estimator", "load", "register", "with_new_names"]
 # Defaults of settings that were two and are one: a file with these says nothing.
 FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
 # What the command line remembers of the files it reads.
-COLUMN_ROLES = ("column", "columns", "item", "sequence", "target", "user", "value")
+COLUMN_ROLES = ("authors", "column", "columns", "item", "sequence", "target", "times", "user", "value")
 # The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
 LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}

@@ -97,8 +97,9 @@ class PathSampler:
         """What is told parameters with the states in another order."""
         if name in self.problem.emitted:
             return reordered(self.problem.emitted[name], message, order)
-        rows = tuple(np.asarray(part[order]) for part in message)
-        return tuple(part[:, order] for part in rows) if name == "transition" else rows
+        if name == "transition":  # of every input, if there are some
+            return tuple(np.asarray(part[..., order, :][..., order]) for part in message)
+        return tuple(np.asarray(part[order]) for part in message)
 
 
 def drawn_paths(problem: SequenceProblem, weights: Weights, rng: np.random.Generator, n: int) -> Array:
@@ -133,4 +134,4 @@ def _classes(problem: SequenceProblem, known: npt.NDArray[np.int64]) -> npt.NDAr
     parts = [*problem.emitted.values(), *([] if model.chain is None else [model.chain.part])]
     priors = [pair for part in parts for pair in zip(part.prior, part.axes, strict=True)]
     own = [alike(np.asarray(prior), axes[:1]) for prior, axes in priors if axes]
-    return classes_of(len(apart), [apart, alike(model.initial, [0]), alike(model.transition, [0, 1]), *own])
+    return classes_of(len(apart), [apart, alike(model.initial, [0]), alike(model.transition, [-2, -1]), *own])
