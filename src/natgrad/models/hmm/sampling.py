@@ -131,7 +131,8 @@ def _classes(problem: SequenceProblem, known: npt.NDArray[np.int64]) -> npt.NDAr
     """States that may change places: whose priors stay as they are, and that are not known at any time."""
     model, apart = problem.model, np.zeros(problem.model.n_states, dtype=np.int64)
     apart[known] = 1 + np.arange(len(known))
-    parts = [*problem.emitted.values(), *([] if model.chain is None else [model.chain.part])]
+    chain = None if model.chain is None else model.chain.part
+    parts = [*problem.emitted.values(), *([] if chain is None else [chain])]
     priors = [pair for part in parts for pair in zip(part.prior, part.axes, strict=True)]
     own = [alike(np.asarray(prior), axes[:1]) for prior, axes in priors if axes]
     return classes_of(len(apart), [apart, alike(model.initial, [0]), alike(model.transition, [-2, -1]), *own])
