@@ -24,11 +24,11 @@ from natgrad.inference.engine import BoundEvery, Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
-from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.likelihoods import WARM_UP, LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
@@ -44,6 +44,9 @@ Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
+# Sweeps after which Gibbs sampling takes over: those of the warm-up, and two in which precisions are learned. By then
+# predictions of q have the error that they converge to, and a sweep of Gibbs sampling takes a third of the time of one of q.
+TAKES_OVER = WARM_UP + 2
 
 
 @says_new_names
@@ -86,9 +89,10 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     finish : None or "gibbs"
         Ends a fit of Gaussian ratings with Gibbs sampling from it: predictions, intervals and recommendations are then averages
         over draws from the posterior itself, which repairs the narrow intervals of q. `draws_` has the draws. `partial_fit`
-        and `fold_in` go back to q.
+        and `fold_in` go back to q. Sampling takes over from q after ten sweeps, unless ``tol=0`` or `continue_fit` asks for
+        more; factors that q has switched off by then begin anew.
     finish_sweeps : int
-        Sweeps of the finish; the first half burns in.
+        Sweeps of the finish; the first third burns in.
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None
@@ -156,7 +160,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         max_seconds: float | None = None,
         tol: float = 1e-5,
         finish: Literal["gibbs"] | None = None,
-        finish_sweeps: int = 60,
+        finish_sweeps: int = 50,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
@@ -337,6 +341,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         every, subject = checked_every(self.bound_every), Subject(kind, ratings)
 
         def phase(t: int) -> Phase | Stop:
+            if takes_over is not None and t >= takes_over and hasattr(subject, "problem"):
+                return Stop(Reason.PHASES, f"Gibbs sampling took over after {t} sweeps")
             upcoming = kind.phase(ratings, seed, t, method, growing)
             if isinstance(upcoming, Stop) and not hasattr(
                 subject, "problem"
@@ -345,13 +351,17 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             if isinstance(upcoming, Stop):
                 return upcoming
             subject.problem = upcoming.problem
-            return replace(upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every)
+            until = takes_over if upcoming.until is None else upcoming.until
+            return replace(
+                upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every, until=until
+            )
 
-        sampler = None
+        sampler, takes_over = None, None
         if self.finish == "gibbs" and not growing:
             from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
 
             sampler = RatingGibbs(gibbs_problem(kind, ratings), self.finish_sweeps)
+            takes_over = TAKES_OVER if state is None and self.tol and self._exact() else None
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from natgrad.models.factorization.gibbs import KeptDraws
     from natgrad.models.factorization.likelihoods import LikelihoodModel
 
-__all__ = ["Factors", "PublishedFactors", "Subject"]
+__all__ = ["Factors", "PublishedFactors", "Subject", "switched_off"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,6 +56,12 @@ def spread_of(moments: tuple[Floats, Floats]) -> Factors:
 
 # Part of the largest factor's squared products below which a factor is switched off.
 SWITCHED_OFF = 1e-6
+
+
+def switched_off(user: Floats, item: Floats) -> npt.NDArray[np.bool_]:
+    """Which factors are, by the means of both sides [rows, K]."""
+    energy = (user**2).sum(0) * (item**2).sum(0)
+    return ~np.asarray(energy > SWITCHED_OFF * energy.max(initial=0.0))
 
 
 class PublishedFactors:
@@ -105,8 +111,7 @@ class PublishedFactors:
         sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
-        energy = (self.user_factors_.mean**2).sum(0) * (self.item_factors_.mean**2).sum(0)
-        self.n_factors_ = int((energy > SWITCHED_OFF * energy.max(initial=0.0)).sum())
+        self.n_factors_ = int((~switched_off(self.user_factors_.mean, self.item_factors_.mean)).sum())
         biased = sides[0].mean.shape[1] > cut
         self.user_biases_, self.item_biases_ = (
             Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides
