@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,6 +112,11 @@ class Plan:
         }
         undecided = {gate: [c for c in choices if c[1:] not in told] for gate, choices in self.choices.items()}
         return {gate: choices for gate, choices in undecided.items() if choices}
+
+    @property
+    def n_observed(self) -> int:
+        """Elements of all observed nodes, missing ones among them."""
+        return sum(math.prod(plate.size for plate in n.plates) for n in self.nodes.values() if n.is_observed)
 
     @cached_property
     def grown(self) -> set[str]:

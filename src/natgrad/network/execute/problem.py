@@ -112,10 +112,7 @@ class NetworkProblem(EdgeProblem):
         terms = self.plan.terms_of(name)
         return {other for term in terms for other in (term.node, *term.readings) if other in self.blocks} - {name}
 
-    @cached_property
-    def probes(self) -> tuple[Callable[..., State | None], ...]:  # type: ignore[override]
-        """Where to look for a way up when a run has settled."""
-        return probes_of(self)
+    probes = cached_property(probes_of)
 
     @cached_property
     def grouping(self) -> NetworkGrouping:  # type: ignore[override]

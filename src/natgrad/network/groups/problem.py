@@ -341,9 +341,8 @@ class NetworkGrouping:
     def best(self, order: tuple[str, ...], observations: int) -> SVI | None:
         """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
         problem, best = self.problem, (0, 0, "")
-        nodes = [node for node in problem.plan.nodes.values() if node.is_observed]
-        if sum(math.prod(plate.size for plate in node.plates) for node in nodes) < LEAST_BATCHES * observations:
-            return None  # whichever the plate
+        if problem.plan.n_observed < LEAST_BATCHES * observations:  # whichever the plate
+            return None
         for plate in {plate for block in problem.blocks.values() for plate in block.plates}:
             try:
                 groups = Groups(problem, plate, order)
