@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.inference.probes import _WayBack
+from natgrad.inference.problem import State
 from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
 
 
@@ -154,6 +156,30 @@ def test_a_run_that_creeps_along_a_saddle_is_probed_before_it_has_settled():
         fit = network.fit(ng.VB(), init="random", seed=seed, max_steps=300)
         assert fit.stop.converged, seed
         assert fit.elbo > best - 1e-3, seed
+
+
+def at(away):
+    """A state whose λ is so far from that of a settled one, relative to it."""
+    return State({"a": (np.full(4, 1.0 + away),)}, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("passes", "back"),
+    [
+        ([(0.3, 50.0), (0.04, 8.0), (0.02, 4.0)], True),  # close, and nearer than before
+        ([(0.03, 9.0), (0.03, 8.0), (0.029, 7.0)], False),  # close, but it stays there
+        ([(0.01, 9.0), (0.02, 8.0), (0.03, 7.0)], False),  # close, and it leaves
+        ([(0.3, 900.0), (0.06, 400.0), (0.02, 60.0)], True),  # halved twice, and soon close
+        ([(0.06, 900.0), (0.05, 90.0), (0.02, 60.0)], False),  # halved once
+        ([(0.3, 900.0), (0.06, 800.0), (0.02, 700.0)], False),  # the bound is far
+        ([(0.9, 90.0), (0.4, 50.0), (0.1, 20.0)], False),  # λ is far
+        ([(0.3, 90.0), (0.02, 5.0)], False),  # too early
+    ],
+)
+def test_a_trial_goes_back_where_its_distance_shrinks_and_its_bound_is_close(passes, back):
+    way = _WayBack(at(0.0))
+    said = [way.passed(at(d), behind, early=n < 2) for n, (d, behind) in enumerate(passes)]
+    assert said == [False] * (len(passes) - 1) + [back]
 
 
 def test_a_probe_that_leads_nowhere_leaves_the_state_and_is_counted():
