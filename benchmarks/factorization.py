@@ -237,9 +237,9 @@ def one_class(options):
     found = json.loads(RESULTS.read_text()).get("likes", {}) if RESULTS.exists() else {}
     for name in [name for name in LIKES if options.peer in (None, name)]:
         users, items, shape, truth = LIKES[name]()
-        parts = ("natgrad", "peers") if options.only is None else (options.only,)
+        who = likes.EVERYBODY if options.only is None else options.only.split(",")
         compared = likes.compared(
-            users, items, shape, truth, lambda *what, **more: ask_peer(options, "implicit", *what, **more), parts
+            users, items, shape, truth, lambda *what, **more: ask_peer(options, "implicit", *what, **more), who
         )
         found[name] = found.get(name, {}) | compared
         print(name, json.dumps(found[name], indent=1), file=sys.stderr)
@@ -287,9 +287,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
     parser.add_argument("--peer", help="one peer of the part; of likes, one set")
-    parser.add_argument(
-        "--only", choices=["natgrad", "peers"], help="of likes, who is measured; the other rows are kept"
-    )
+    parser.add_argument("--only", help="of likes, who is measured, as ALS,EASE; the other rows are kept")
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -99,7 +99,10 @@ EASE_GRID = (20, 50, 100, 200, 500, 1000, 2000, 5000)
 MOST_ITEMS = 6000  # of EASE: a matrix of all pairs of items
 
 
-def compared(users, items, shape, truth, ask, parts=("natgrad", "peers"), seed=0):
+EVERYBODY = ("natgrad", "known", "EASE", "ALS", "BPR", "BM25")
+
+
+def compared(users, items, shape, truth, ask, who=EVERYBODY, seed=0):
     """Measures and processor seconds of natgrad, and of popularity, EASE, implicit's models, and the truth where it is known."""
     rng = np.random.default_rng(seed)
     test = held_out(users, items, rng)
@@ -107,13 +110,14 @@ def compared(users, items, shape, truth, ask, parts=("natgrad", "peers"), seed=0
     tuning = held_out(*train, rng)
     score = lambda best: judged(best, users[test], items[test], shape[0])  # noqa: E731
     found = {}
-    if "natgrad" in parts:
+    if "natgrad" in who:
         found["natgrad"] = _natgrad(train, shape, score)
-    if "peers" in parts:
+    if "known" in who:
         found |= _known_orders(train, shape, truth, score)
-        if shape[1] <= MOST_ITEMS:
-            found["EASE"] = _tuned_ease(train, tuning, shape, score)
-        held = {"tuning": tuning, "held_user": train[0][tuning], "held_item": train[1][tuning]}
+    if "EASE" in who and shape[1] <= MOST_ITEMS:
+        found["EASE"] = _tuned_ease(train, tuning, shape, score)
+    if models := [name for name in ("ALS", "BPR", "BM25") if name in who]:
+        held = {"tuning": tuning, "held_user": train[0][tuning], "held_item": train[1][tuning], "models": models}
         ones = np.ones(len(train[0]))
         facts, answer = ask("implicit_tuned", (*train, ones), (users[test], items[test]), shape, **held)
         for name, row in json.loads(facts["rows"]).items():

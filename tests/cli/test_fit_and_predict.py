@@ -71,11 +71,33 @@ def test_ratings_from_file_to_recommendation(workspace):
     assert {item["item"] for item in found["items"]} == set(model.ratings_.item_ids.tolist()) - rated
     means = [item["mean"] for item in found["items"]]
     assert means == sorted(means, reverse=True)
+    some = model.recommend("ann", n=2).items.tolist()
+    words = ("--only", some[0], "--only", some[1], "--exclude", some[0], "--quantile", 0.1, "--because", 2, "--json")
+    found = json.loads(right("recommend", "m", "ann", *words).stdout)["items"]
+    assert [item["item"] for item in found] == some[1:]
+    assert found[0]["because"] == model.because("ann", some[1], 2).items.tolist()
+    assert "only[0] = 'x' is not among the items" in one_line(call("recommend", "m", "ann", "--only", "x"))
     rows = list(csv.DictReader(right("predict", "m", "pairs.csv").stdout.splitlines()))
     mean, sd = model.predict(["ann", "bob"], ["3", "0"], return_std=True)
     np.testing.assert_allclose([float(row["mean"]) for row in rows], mean, rtol=1e-4)
     np.testing.assert_allclose([float(row["sd"]) for row in rows], sd, rtol=1e-4)
     assert json.loads(right("score", "m", "ratings.csv", "--json").stdout)["rmse"] < 3
+
+
+def test_likes_are_recommended_in_the_order_of_the_model(workspace):
+    """Scores that rank are not the probabilities that are predicted: popularity may be taken off."""
+    rng = np.random.default_rng(0)
+    liked = rng.random((80, 30)) < np.linspace(0.05, 0.6, 30)
+    model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(
+        ng.data.Ratings(*liked.nonzero(), np.ones(liked.sum()), shape=liked.shape)
+    )
+    model._kind.learned["ridge"] = {**model._kind.learned["ridge"], "power": 1.0}  # as if much were taken off
+    model.save(workspace / "likes")
+    found = json.loads(right("recommend", "likes", "3", "-n", 8, "--json").stdout)["items"]
+    loaded = ng.load(workspace / "likes")
+    assert [item["item"] for item in found] == [str(item) for item in loaded.recommend(3, n=8).items]
+    means = [item["mean"] for item in found]
+    assert means != sorted(means, reverse=True)
 
 
 def test_columns_and_encodings_are_named(workspace):

@@ -222,8 +222,16 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
 @MODEL
 @click.argument("user")
 @click.option("-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many items.")
+@click.option("--only", multiple=True, metavar="ITEM", help="Recommend none but these; once for each.")
+@click.option("--exclude", multiple=True, metavar="ITEM", help="Do not recommend these; once for each.")
+@click.option("--quantile", type=float, help="Rank by a quantile: 0.1 is cautious, 0.9 tries what may be good.")
+@click.option("--draw", type=click.IntRange(min=0), help="Rank by a draw from the posterior with this seed.")
+@click.option("--because", type=click.IntRange(min=1), help="Show so many of the user's items that speak for each.")
 @json_option
-def recommend(model: Path, user: str, n: int, as_json: bool) -> None:
+def recommend(
+    model: Path, user: str, n: int, only: tuple[str, ...], exclude: tuple[str, ...], quantile: float | None,
+    draw: int | None, because: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """The items that a user has not rated and would rate highest, with standard deviations."""
     fitted = load_model(model)
     require_model(fitted, ("MatrixFactorization",), "recommend")
@@ -232,15 +240,32 @@ def recommend(model: Path, user: str, n: int, as_json: bool) -> None:
     if who.tolist()[0] not in ratings.user_ids.tolist():
         known = ", ".join(str(name) for name in ratings.user_ids[:5])
         raise UserError(f"there is no user {user!r}; there are {len(ratings.user_ids)}: {known}, …")
-    number = int(ratings.find_users(who)[0])
-    new = np.setdiff1d(np.arange(ratings.n_items), ratings.items[ratings.users == number])
-    if not len(new):
-        raise UserError(f"user {user!r} has rated every item")
-    mean, sd = fitted.predict(np.repeat(who, len(new)), ratings.item_ids[new], return_std=True)
-    best = np.argsort(-mean, kind="stable")[:n]
-    items = [{"item": str(ratings.item_ids[new[i]]), "mean": float(mean[i]), "sd": float(sd[i])} for i in best]
-    rows = [[str(row["item"]), f"{row['mean']:.2f} ± {row['sd']:.2f}"] for row in items]
-    emit({"user": user, "items": items}, make_table(["item", "rating"], rows, numeric=(1,)), as_json)
+    chosen = {
+        name: ids_like(ratings.item_ids, list(ids)) for name, ids in (("only", only), ("exclude", exclude)) if ids
+    }
+    try:
+        found = fitted.recommend(who, n, quantile=quantile, draw=draw, **chosen)
+        best = found.items[0][np.isfinite(found.scores[0])]
+        reasons = [fitted.because(who[0], item, because).items for item in best] if because else []
+    except (TypeError, ValueError) as error:
+        raise UserError(str(error)) from None
+    if not len(best):
+        raise UserError(f"user {user!r} has rated every item" + (" of these" if chosen else ""))
+    mean, sd = fitted.predict(np.repeat(who, len(best)), best, return_std=True)
+    items: list[dict[str, Any]] = [
+        {"item": str(item), "mean": float(m), "sd": float(s)} for item, m, s in zip(best, mean, sd, strict=True)
+    ]
+    for row, why in zip(items, reasons, strict=False):
+        row["because"] = [str(item) for item in why]
+    rows = [
+        [str(row["item"]), f"{row['mean']:.2f} ± {row['sd']:.2f}", *([", ".join(row["because"])] if because else [])]
+        for row in items
+    ]
+    emit(
+        {"user": user, "items": items},
+        make_table(["item", "rating", *(["because of"] if because else [])], rows, numeric=(1,)),
+        as_json,
+    )
 
 
 @click.command(cls=Command, example="natgrad report letters.natgrad -o letters.html --data letters/")

@@ -87,8 +87,9 @@ def test_what_has_no_vectors_says_so(models):
     for call in (models["items"].vectors, lambda: models["items"].export_factors("nowhere")):
         with pytest.raises(TypeError, match="weights between items"):
             call()
+    counts = ng.MatrixFactorization(2, likelihood="poisson", max_steps=2, tol=0, verbose=False).fit(np.eye(6) + 1)
     with pytest.raises(TypeError, match="need Gaussian factors"):
-        models["items"].recommend(0, quantile=0.1)
+        counts.recommend(0, quantile=0.1)
     with pytest.raises(ValueError, match=r"quantile must lie in \(0, 1\)"):
         models["full"].recommend("u00", quantile=1.5)
     with pytest.raises(ValueError, match="give one of them"):

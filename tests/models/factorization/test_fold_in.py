@@ -123,3 +123,19 @@ def test_what_is_known_of_others_is_not_taken_for_that_of_new_users():
     )
     with pytest.raises(AttributeError, match="ratings_"):
         ng.MatrixFactorization().ratings_  # noqa: B018
+
+
+@pytest.mark.parametrize("settings", [{}, {"noise_per": "item"}, {"biases": False}, {"learn_priors": False}], ids=str)
+def test_reasons_add_up_to_the_prediction(settings):
+    ratings = paper_ratings(60, 40, 900)
+    fit = ng.MatrixFactorization(3, max_steps=20, tol=0, verbose=False, **settings).fit(ratings)
+    new = ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], [5.0, 1.0, 4.0, 2.0])
+    folded = fit.fold_in(new)  # whose vector is what items and ratings say of it, to the last digit
+    bias = 0.0 if fit.item_biases_ is None else fit.item_biases_.mean[7]
+    reasons = folded.because("zoe", 7, n=10)
+    assert sorted(reasons.items.tolist()) == [3, 8, 11, 30]
+    expected = folded.predict(["zoe"], [7])[0] - fit.offset_ - bias
+    assert float(reasons.scores.sum()) == pytest.approx(expected, abs=1e-5)  # of single precision
+    assert (np.diff(reasons.scores) <= 0).all()
+    told = fit.because(fit.ratings_.user_ids[5], 7, n=3)  # of somebody known
+    assert len(told.items) == 3

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 
 import natgrad as ng
 from natgrad.kernels.factorization.items import liked_together, sum_weights
-from natgrad.models.factorization import item_ridge, item_search, items
+from natgrad.models.factorization import item_ridge, item_search, item_spread, items
 from natgrad.models.factorization.item_ridge import ItemRidge
 from natgrad.models.factorization.items import ItemsProblem, likes_matrix
 
@@ -122,15 +123,16 @@ def test_filters_reasons_and_visitors(model):
     reasons = model.because(0, item, n=100)
     rows = model.ratings_.sorted_by_user
     assert sorted(reasons.items.tolist()) == sorted(rows.other[rows.start[0] : rows.start[1]].tolist())
-    bias = model._predictor.bias[item] * model._predictor.scale[item]
+    who = model._predictor
+    bias = (who.bias[item] + who.common * who.popular[item]) * who.scale[item]
     np.testing.assert_allclose(reasons.scores.sum() + bias, model.recommend(0, n=1).scores[0], rtol=1e-4)
     visitor, known = model.recommend_for([3, 5], n=3), model.fold_in(ng.data.Ratings([777] * 2, [3, 5], [1.0, 1.0]))
     np.testing.assert_array_equal(visitor.items, known.recommend(777, n=3).items)
     with pytest.raises(ValueError, match=r"only.*99"):
         model.recommend(0, only=[99])
-    stars = ng.MatrixFactorization(2, max_steps=2, verbose=False).fit(taste() * 2.0 + np.eye(60, 25))
-    with pytest.raises(TypeError, match="because needs likes alone with every pair counted"):
-        stars.because(0, 1)
+    counts = ng.MatrixFactorization(2, likelihood="poisson", max_steps=2, verbose=False).fit(taste() * 2.0)
+    with pytest.raises(TypeError, match="because needs likes alone with every pair counted, or Gaussian ratings"):
+        counts.because(0, 1)
 
 
 def test_saved_grown_and_looked_at_again(model, tmp_path):
@@ -243,3 +245,34 @@ def test_updated_and_forgotten_are_fitted_anew():
     assert 44 not in model.ratings_.item_ids
     assert len(model._kind.learned["popularity"]) == model.ratings_.n_items == 25
     assert model.elbo_ == again.fit(model.ratings_).elbo_
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_how_sure_scores_are_is_what_draws_of_the_precision_say(bias, monkeypatch):
+    table = taste(40, 12)
+    monkeypatch.setattr(items, "learned_ridge", lambda likes, seed: ItemRidge(0.5, 0.3, bias, rank=3, mix=0.4))
+    fit = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(as_likes(table))
+    state, users = fit.result_.state, np.array([0, 3, 17])
+    found = item_spread.item_deviations(fit._kind, state, fit._predictor, users)
+    mean = state.mu["items"][0]
+    dof = 2.0 * float(state.lam["items"][1]) + len(mean) + 1.0
+    draws = scipy.stats.wishart(dof, mean / dof).rvs(8000, random_state=1)
+    x = np.column_stack([table[users] * 1.0, np.ones((3, 1))]) if bias else table[users] * 1.0
+    scores = np.stack([x @ (-draw / np.diagonal(draw) + np.eye(len(draw))) for draw in draws])[:, :, :12]
+    wanted = 0.6 * scores.std(0)
+    for row, user in enumerate(users):
+        new = ~table[user]
+        np.testing.assert_allclose(found[row, new], wanted[row, new], rtol=0.05)  # 8,000 draws: 0.8 %, and heavy tails
+
+
+def test_cautious_bold_and_drawn_lists(model):
+    usual, cautious, bold = (model.recommend(0, n=25, quantile=q) for q in (0.5, 0.05, 0.95))
+    np.testing.assert_array_equal(usual.items, model.recommend(0, n=25).items)
+    score = [dict(zip(found.items, found.scores, strict=True)) for found in (cautious, usual, bold)]
+    known = [item for item in usual.items if item is not None]
+    assert all(score[0][item] < score[1][item] < score[2][item] for item in known)
+    drawn = [model.recommend(n=3, draw=seed).items for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
+    folded = model.fold_in(ng.data.Ratings([777] * 2, [3, 5], [1.0, 1.0]))
+    assert folded.recommend(777, n=3, quantile=0.1).items.shape == (3,)

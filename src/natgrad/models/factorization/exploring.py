@@ -57,6 +57,7 @@ class ExportMixin:
         ratings_: Ratings
         _predictor: Any
         _kind: LikelihoodModel
+        result_: Any
         user_factors_: Any
         item_factors_: Any
         user_biases_: Any
@@ -150,16 +151,22 @@ class ExportMixin:
         if quantile is not None and draw is not None:
             raise ValueError("quantile= and draw= are two ways to rank: give one of them")
         users = np.arange(self.ratings_.n_users) if rows is None else rows
+        seed = None if draw is None else whole_number(draw, "draw", least=0)
+        if quantile is not None and not 0 < real_number(quantile, "quantile") < 1:
+            raise ValueError(f"quantile must lie in (0, 1), got {quantile!r}")
+        if not self._kind.sides:
+            from natgrad.models.factorization.item_spread import unsure_scores
+
+            kind: Any = self._kind
+            return unsure_scores(kind, self.result_.state, self._predictor, users, quantile, seed)
         if not isinstance(
             self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor, StarsPredictor)
         ):
             raise TypeError(
-                "quantile= and draw= need Gaussian factors of users and items: ratings, or likes with n_negatives=, and no finish"
+                "quantile= and draw= need Gaussian factors of users and items, or likes alone: ratings without a finish, or likes"
             )
-        if draw is not None:
-            return drawn_scores(self._predictor, users, whole_number(draw, "draw", least=0))
-        if not 0 < real_number(quantile, "quantile") < 1:
-            raise ValueError(f"quantile must lie in (0, 1), got {quantile!r}")
+        if seed is not None:
+            return drawn_scores(self._predictor, users, seed)
         return quantile_scores(self._predictor, users, float(quantile))
 
 

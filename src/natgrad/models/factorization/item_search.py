@@ -39,7 +39,7 @@ Judged = tuple[float, ItemRidge]
 HELD_OUT, RANKED = 0.2, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items of the factorisation; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 6_000_000
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 12_000_000
 # What is tried, in order.
 RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
@@ -47,7 +47,10 @@ SHARES, EVEN = (0.0, 0.3, 1.0), 0.5
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 FLATNESS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
+COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+# What popularity is taken off or added only where it helps by this part: less is chance.
+CLEARLY = 1e-3
 # Likes below which too few are held out to tell.
 LEAST = 1000
 
@@ -65,7 +68,13 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
         if ranked[1] == before:
             break
     best = max(ranked, _mixed(judge, ranked[1]))
-    return _climbed(judge, _climbed(judge, best, "power", POWERS), "mix", MIXES)[1]
+    best = _climbed(judge, _clearly(best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
+    return _clearly(best, _climbed(judge, best, "common", COMMON))[1]
+
+
+def _clearly(best: Judged, tried: Judged) -> Judged:
+    """What was tried, if it is more than chance."""
+    return tried if tried[0] > best[0] * (1.0 + CLEARLY) else best
 
 
 def _mixed(judge: _Judge, alone: ItemRidge) -> Judged:
@@ -135,6 +144,8 @@ class _Judge:
                 both = np.float32(1.0 - ridge.mix) * self._regression(ridge)
                 both += np.float32(ridge.mix) * scores[:, self.places]
                 scores[:, self.places] = both
+            if ridge.common:
+                scores += (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32)
             if ridge.power:
                 scores *= popular_scale(self.likes_of, ridge.power)
             self._known[ridge] = self._ndcg(scores), ridge
@@ -148,7 +159,7 @@ class _Judge:
 
     def _regression(self, ridge: ItemRidge) -> Float32s:
         """Scores from the other items; the last are kept, while other numbers are tried."""
-        own = ridge._replace(power=0.0, rank=1, flatness=0.0, mix=0.0)
+        own = ridge._replace(power=0.0, rank=1, flatness=0.0, mix=0.0, common=0.0)
         if self._last.get("regression", (None,))[0] != own:
             if own.evenness not in self._counts:
                 likes = self.kept[:, self.places].tocsr()

@@ -178,7 +178,7 @@ class ItemPredictor(NamedTuple):
 
     ``places`` are the items of the regression among all; ``weights`` and ``bias`` are 1 − mix parts of it. A row x of likes is
     fitted by x ``left`` ``right``ᵀ, of which ``part`` [items] is taken. ``scale`` is d_j^−power, ``popular`` what is expected of
-    somebody of whom nothing is known.
+    somebody of whom nothing is known, of which ``common`` parts are added to what ranks.
     """
 
     start: Ints
@@ -191,10 +191,13 @@ class ItemPredictor(NamedTuple):
     part: Float32s
     scale: Float32s
     popular: Float32s
+    common: float
 
     def scores(self, users: Ints) -> Float32s:
         """What orders the items of some users: [users, items], larger is better."""
         raw = self.expected(users)
+        if self.common:
+            raw += np.float32(self.common) * self.popular
         raw *= self.scale
         return raw
 
@@ -305,6 +308,7 @@ class ItemLikes:
             learned = {
                 "one_class": True,
                 "offset": 0.0,
+                "n_users": likes.shape[0],
                 "popularity": np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5),
                 "items": most_liked(likes, int(most)),
                 "ridge": ridge._asdict(),
@@ -358,11 +362,14 @@ class ItemLikes:
         flat = popular_scale(likes_of, self.ridge.flatness)[:, None]
         part = np.ones(ratings.n_items, np.float32)
         part[places] = self.ridge.mix
-        popular = (likes_of / max(ratings.n_users, 1)).astype(np.float32)
+        # Of the users of the fit: those who are folded in alone say nothing of how popular items are.
+        popular = (likes_of / self.learned.get("n_users", max(ratings.n_users, 1))).astype(np.float32)
         scale = popular_scale(likes_of, self.ridge.power)
         rows = ratings.sorted_by_user
         left, right = (np.asarray(table, np.float32) for table in (basis * flat, basis / flat))
-        return ItemPredictor(rows.start, rows.other, *self._known[1], places, left, right, part, scale, popular)
+        weights, bias = self._known[1]
+        common = self.ridge.common
+        return ItemPredictor(rows.start, rows.other, weights, bias, places, left, right, part, scale, popular, common)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""

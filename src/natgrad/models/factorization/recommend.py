@@ -14,6 +14,7 @@ from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.exploring import ExportMixin
+from natgrad.models.factorization.likelihoods import Gaussian, LikelihoodModel
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.newcomers import alone_with
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
@@ -21,7 +22,6 @@ from natgrad.validation import as_numbers, whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.engine import Result
-    from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
 
 __all__ = ["RecommendMixin", "Recommendations"]
@@ -126,9 +126,10 @@ class RecommendMixin(ExportMixin):
             The only ones that are recommended (those in stock, of a kind), and those that are not.
         quantile : float, optional
             Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
-            tries what may be. Of models with Gaussian factors.
+            tries what may be. Of models with Gaussian factors, and of likes alone.
         draw : int, optional
-            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling.
+            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
+            score is drawn by itself.
 
         Examples
         --------
@@ -142,10 +143,8 @@ class RecommendMixin(ExportMixin):
         """
         self._check_fitted()
         if (few := alone_with(self, users)) is not None:
-            found: Recommendations = few.recommend(
-                users, n, exclude_seen, only=only, exclude=exclude, quantile=quantile, draw=draw
-            )
-            return found
+            options = {"only": only, "exclude": exclude, "quantile": quantile, "draw": draw}
+            return Recommendations(*few.recommend(users, n, exclude_seen, **options))
         whole_number(n, "n")
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
@@ -178,6 +177,8 @@ class RecommendMixin(ExportMixin):
         self._check_fitted()
         places = self.ratings_.find_items(liked, "liked")
         if self._kind.sides and self._kind.saved()["settings"]["likelihood"] in ("gaussian", "ordinal"):
+            if ratings is None:
+                raise ValueError("a model of ratings needs ratings=, a number for each item that the visitor has rated")
             values = as_numbers(ratings, "ratings")
             if values.shape != places.shape:
                 raise ValueError(
@@ -198,9 +199,10 @@ class RecommendMixin(ExportMixin):
         return Recommendations(self.ratings_.item_ids[order], scores[0, order])
 
     def because(self, user: Any, item: Any, n: int = 5) -> Recommendations:
-        """The likes of a user that speak most for an item, with what each adds to its score: "because you liked …".
+        """What of a user's speaks most for an item, with what each adds to its score: "because you liked …".
 
-        Of likes alone with every pair counted, where the score is the sum of these.
+        Of likes alone with every pair counted, where the score is the sum of these and of what popularity adds, and of Gaussian
+        ratings, where the prediction is the mean of all ratings, the bias of the item, and the sum of these.
 
         Examples
         --------
@@ -209,18 +211,24 @@ class RecommendMixin(ExportMixin):
         >>> ng.MatrixFactorization(likelihood="bernoulli").fit(likes).because(3, "b").items.tolist()
         ['a']
         """
-        predictor = self._of_all_pairs("because")
+        self._check_fitted()
+        if (alone := alone_with(self, user)) is not None:
+            return Recommendations(*alone.because(user, item, n))
         row, place = int(self.ratings_.find_users([user])[0]), int(self.ratings_.find_items([item])[0])
-        liked, parts = predictor.parts(row, place)
+        if isinstance(self._kind, Gaussian):
+            from natgrad.models.factorization.reasons import rating_reasons
+
+            found, parts = rating_reasons(self._kind, self.result_.state, self.ratings_, row, place)
+        else:
+            found, parts = self._of_all_pairs("because").parts(row, place)
         order = np.argsort(-parts, kind="stable")[: whole_number(n, "n")]
-        return Recommendations(self.ratings_.item_ids[liked[order]], parts[order])
+        return Recommendations(self.ratings_.item_ids[found[order]], parts[order].astype(np.float32))
 
     def _of_all_pairs(self, asked: str) -> Any:
         self._check_fitted()
         if self._kind.sides:
-            raise TypeError(
-                f'{asked} needs likes alone with every pair counted: likelihood="bernoulli", n_negatives=None, fitted to ones'
-            )
+            needed = "likes alone with every pair counted" + (", or Gaussian ratings" if asked == "because" else "")
+            raise TypeError(f'{asked} needs {needed}: likelihood="bernoulli", n_negatives=None, fitted to ones')
         return self._predictor
 
     def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
