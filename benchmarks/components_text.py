@@ -3,7 +3,7 @@
     python benchmarks/components_text.py                       all abstracts, hours
     python benchmarks/components_text.py --documents 5000      some of them
     python benchmarks/components_text.py --only auto 50        some systems: auto, a number of topics, 50-keep, tomotopy, gensim
-    python benchmarks/components_text.py --corpus cve          another corpus, on which nothing was chosen
+    python benchmarks/components_text.py --corpus cve          another corpus
     python benchmarks/components_text.py --first 10000         other documents for training
     python benchmarks/components_text.py --table               the table of what was measured so far
 
