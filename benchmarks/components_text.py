@@ -3,7 +3,8 @@
     python benchmarks/components_text.py                       all abstracts, hours
     python benchmarks/components_text.py --documents 5000      some of them
     python benchmarks/components_text.py --only auto 50        some systems: auto, a number of topics, 50-keep, tomotopy, gensim
-    python benchmarks/components_text.py --corpus cve          another corpus, on which nothing was chosen
+    python benchmarks/components_text.py --corpus cve          another corpus
+    python benchmarks/components_text.py --first 10000         other documents for training
     python benchmarks/components_text.py --table               the table of what was measured so far
 
 The score is the mean log probability of the second halves of 1,000 held-out abstracts given their first halves, by
@@ -89,9 +90,10 @@ SYSTEMS: dict[str, Callable[[Splits], tuple[Floats, Floats]]] = {
 WORDS = {"auto": 'LDA("auto")', "tomotopy": "tomotopy HDPModel", "gensim": "gensim HdpModel"}
 
 
-def measure(name: str, corpus: str, n_documents: int | None) -> None:
-    data = splits(corpus, n_documents)
+def measure(name: str, corpus: str, n_documents: int | None, first: int) -> None:
+    data = splits(corpus, n_documents, first)
     size = int(data.train.shape[0])
+    corpus = f"{corpus} from {first:,}" if first else corpus
     if LINES.has(system=name, corpus=corpus, documents=size):
         return
     if name not in WORDS or name == "auto":  # kernels are compiled, or read
@@ -126,12 +128,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", choices=FILES, default="acl")
     parser.add_argument("--documents", type=int, default=None, help="training documents; all by default")
+    parser.add_argument("--first", type=int, default=0, help="documents that are left out: others than those looked at")
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in () if options.table else options.only or SYSTEMS:
-        measure(name, options.corpus, options.documents)
+        measure(name, options.corpus, options.documents, options.first)
     LINES.write(markdown(["system", "documents", "K", "held-out nats a word", "cpu s"], rows()))
 
 

@@ -43,11 +43,12 @@ def data_folder() -> Path:
     return Path(os.environ.get("NATGRAD_DATA", default))
 
 
-def splits(corpus: str, n_train: int | None = None) -> Splits:
-    """The three splits of a corpus; ``n_train`` limits the training documents."""
+def splits(corpus: str, n_train: int | None = None, first: int = 0) -> Splits:
+    """The three splits of a corpus; ``n_train`` limits the training documents, ``first`` of them are left out before."""
     counts = sparse.csr_array(sparse.load_npz(data_folder() / FILES[corpus])).astype(np.int64)
-    last = len(counts.indptr) - 1 if n_train is None else 2 * HELD_OUT + n_train
-    train = counts[2 * HELD_OUT : last]
+    begin = 2 * HELD_OUT + first
+    last = len(counts.indptr) - 1 if n_train is None else begin + n_train
+    train = counts[begin:last]
     used = np.flatnonzero(train.sum(0))
     test, validation = (
         halves(counts[part][:, used], seed) for part, seed in ((slice(HELD_OUT), 1), (slice(HELD_OUT, 2 * HELD_OUT), 2))

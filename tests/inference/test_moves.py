@@ -222,12 +222,15 @@ def test_refused_proposals_are_not_made_again_at_the_same_state(problem: Mixture
 
 
 def test_seeds_repeat_and_a_run_that_was_stopped_goes_on_bit_by_bit(fitted: ng.GaussianMixture, tmp_path: Path) -> None:
+    """After any number of steps: also where moves were due, which steps that ran out leave to the run that goes on."""
     options = {"max_components": 8, "seed": 3}
-    ng.GaussianMixture("auto", **options, max_steps=5).fit(rows(), checkpoint=tmp_path, every=1)
-    again = ng.GaussianMixture("auto", **options).fit(rows(), checkpoint=tmp_path, every=1, resume=True)
-    assert again.elbo_ == fitted.elbo_
-    assert (again.means_ == fitted.means_).all()
-    assert again.trace_.moves == fitted.trace_.moves
+    for steps in range(1, fitted.n_steps_):
+        where = tmp_path / str(steps)
+        ng.GaussianMixture("auto", **options, max_steps=steps).fit(rows(), checkpoint=where, every=1)
+        again = ng.GaussianMixture("auto", **options).fit(rows(), checkpoint=where, every=1, resume=True)
+        assert again.elbo_ == fitted.elbo_
+        assert (again.means_ == fitted.means_).all()
+        assert again.trace_.moves == fitted.trace_.moves
 
 
 def test_a_file_keeps_what_was_found(fitted: ng.GaussianMixture, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,22 @@ def test_bounds_and_labellings(fits: dict[str, ng.GaussianMixture]) -> None:
     assert "corrected" in str(table)
     assert "held_out" not in str(table)
     assert "<table>" in table._repr_html_()
-    assert str(table.draw()).startswith("<svg")
+
+
+def test_a_picture_stands_alone(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:
+    """A file has no style sheet and no page: it is XML of its namespace, with its colours; K is a whole number."""
+    table = ng.compare(fits)
+    root = ElementTree.parse(table.draw().save(tmp_path / "fits.svg")).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.tag == f"{space}svg"
+    style = root.findtext(f"{space}style")
+    assert style is not None
+    drawn = {path.get("class") for path in root.iter(f"{space}path")}
+    assert {"line", "second", "dots"} <= drawn
+    assert all(f".{name}" in style for name in drawn if name)
+    texts = [text.text or "" for text in root.iter(f"{space}text")]
+    assert {"bound", "bound with log of the labellings", "K"} <= set(texts)
+    assert not [text for text in texts if text.replace(".", "").isdigit() and "." in text]  # no 2.5 components
 
 
 def test_found_topics_are_compared_as_given_ones() -> None:
@@ -89,7 +105,8 @@ def test_draws_have_their_loo() -> None:
     draws = network.fit().draws(300, chains=2, seed=0)
     found = ng.compare({"draws": draws, **trees})
     assert found["loo"][list(found.names).index("draws")] == pytest.approx(table["loo"][0], abs=0.3)
-    assert str(table.draw()).startswith("<svg")
+    assert "leave-one-out" in table.draw()
+    assert 'class="dots"' in table.draw()
 
 
 def test_what_has_no_bound_is_refused() -> None:

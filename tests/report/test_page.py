@@ -415,3 +415,17 @@ def test_bound_of_a_process_is_the_same_on_card_and_chart(process):
     estimates = process.trace_["elbo_estimate"]
     last = estimates[np.isfinite(estimates)][-1]
     assert process.elbo_ == pytest.approx(last, rel=0.02)
+
+
+def test_the_number_of_components_is_drawn_with_the_fate_of_its_moves(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    x = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])[np.arange(90) % 3] + rng.normal(size=(90, 2))
+    model = ng.GaussianMixture("auto", max_components=6).fit(x)
+    model.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    (caption,) = re.findall(r"<figcaption>The number of components[^<]*", page)
+    moves = [move for move in model.trace_.moves if move.kind != "start"]
+    accepted = sum(move.accepted for move in moves)
+    assert f"From 1 to {model.n_components_}; {accepted} of {len(moves)} moves were accepted" in caption
+    births = [move.accepted for move in moves if move.kind == "birth"]
+    assert f"birth {sum(births)} of {len(births)}" in caption

@@ -213,11 +213,17 @@ class _Loop:
             return kept.state, kept.stop
         if stop := self.monitor.out_of_steps(kept.state):
             return kept.state, stop
-        return kept.state, None
+        if kept.stop is None:
+            return kept.state, None
+        stop, state = self._after(None, kept.state)  # which the limit left out
+        return state, stop
 
     def step(self, state: State) -> tuple[Stop | None, State]:
-        """One step, and the next phase if this one has ended."""
-        stop, state = self._one_step(state)
+        """One step, and what comes after it."""
+        return self._after(*self._one_step(state))
+
+    def _after(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
+        """Probes and moves, if they are due, the next phase if this one has ended, and a checkpoint."""
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
         if settled and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
             stop, state = self._probed(stop, state)

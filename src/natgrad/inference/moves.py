@@ -51,6 +51,8 @@ FIRST_STEP = 8
 HOPELESS = -100.0
 # Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange, with its merge.
 WORTH, WORTH_EXCHANGE = -3.0, -20.0
+# Nats that a delete may lose before the other components follow, and still be worth passes.
+WORTH_DELETE = -20.0
 
 
 class Birth(NamedTuple):
@@ -120,15 +122,16 @@ class Components(ABC):
         return None
 
     def explored(self, state: State, number: int, seed: int) -> State | None:
-        """Where sweeps of a sampler lead from here, other ones for another ``number``; None where there is none.
-
-        Its noise leaves optima in which many components are a little wrong, which no split or merge of a few mends.
-        """
+        """Where sweeps of a sampler lead from here, other ones for another ``number``; None where there is none."""
         return None
 
     @abstractmethod
     def likeness(self, state: State) -> Floats:
         """How promising the merge of each pair is [size, size], in nats where that is known; −∞ for one that is not."""
+
+    def delete_gains(self, state: State, seed: int) -> Floats | None:
+        """Nats that each one's delete gains before the others follow [size]; None where likeness to one other says enough."""
+        return None
 
     def active(self, state: State) -> npt.NDArray[np.bool_]:
         """The components that hold something: half an observation, at least."""
@@ -196,7 +199,7 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         if not moves.keep or part.may_empty:
             hopeful = np.where(alike < HOPELESS, -np.inf, alike)
             yield from _merges(part, state, held, hopeful, own)
-            yield from _deletes(part, state, held, hopeful, own)
+            yield from _deletes(part, state, held, hopeful, own, seed)
         if not moves.keep and not climbing:
             yield from _anew(part, state, held, active, own, seed)
         if not climbing:
@@ -285,10 +288,15 @@ def _merges(part: Components, state: State, held: Floats, alike: Floats, own: li
             yield Proposal("merge", part, (kept, emptied), total, part.merge(state, kept, emptied))
 
 
-def _deletes(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
-    """The smallest, of those whose data some other component could take."""
-    hopeful_ones = np.any(alike > -np.inf, axis=1)
-    order = [k for k in np.argsort(held, kind="stable").tolist() if hopeful_ones[k]]
+def _deletes(
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
+) -> Iterator[Proposal]:
+    """Those that promise most; or the smallest, of those whose data some other component could take."""
+    gains = part.delete_gains(state, seed)
+    if gains is None:
+        order = [k for k in np.argsort(held, kind="stable").tolist() if np.any(alike[k] > -np.inf)]
+    else:
+        order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
     for k in order[:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):
             yield Proposal("delete", part, (k,), held[k], part.delete(state, k))

@@ -12,7 +12,7 @@ import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.auto import choose
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.moves import Moves
+from natgrad.inference.moves import Moves, proposals
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.group_memory import KEY
@@ -185,6 +185,35 @@ def test_topics_begun_anew_are_tried_once_each_and_raise_the_bound(fitted: ng.LD
     assert parts.active(found).sum() <= 8
     assert parts.held(found).sum() == pytest.approx(as_corpus(counts()).n_tokens, rel=1e-6)
     assert (found.lam["phi"][0][8:] == found.hyper["topic_prior"] - 1.0).all()
+
+
+def test_a_topic_that_is_a_blend_of_others_is_deleted() -> None:
+    """It is like none of them, so that no merge is worth a pass; what its delete gains is known before one."""
+    corpus = as_corpus(counts())
+    problem = LDAProblem(
+        corpus, np.full(5, 0.1), 0.05, Local(dtype=np.float64), learn=frozenset({"doc"}), truncated=True
+    )
+    words = np.bincount(corpus.words, corpus.counts, corpus.n_words)
+    pure = np.kron(np.eye(3), np.ones((1, 4)))
+    topics = np.vstack([0.7 * words * pure, 0.3 * words * (pure[0] + pure[1]), np.zeros((1, 12))]) + 0.05
+    topics[2] = words * pure[2] + 0.05
+    parts, state = TopicComponents(problem), problem.at(topics)
+    alike = parts.likeness(state)
+    assert alike[np.isfinite(alike)].max() < -100.0
+    gains = parts.delete_gains(state, 0)
+    assert gains.argmax() == 3
+    assert gains[3] > 0.0 > gains[:3].max()
+    assert gains[4] == -np.inf
+    for k in range(4):  # documents without words of it gain besides: their prior has a topic less
+        exact = problem.bound(parts.delete(state, k)) - problem.bound(state)
+        assert gains[k] <= exact + 1e-3
+        assert gains[k] == pytest.approx(exact, rel=0.2, abs=60 * 0.1 * 5.0)
+    offered = [
+        (p.kind, p.components) for p in proposals(Moves((parts,)), state, (), 0) if p.kind in ("merge", "delete")
+    ]
+    assert offered == [("delete", (3,))]
+    found = run(Phase(problem, ng.VB(), order=("phi",), moves=Moves((parts,))), state, limits=Limits(300, 1e-3), seed=0)
+    assert parts.active(found.state).tolist() == [True, True, True, False, False]
 
 
 def test_a_sampler_leaves_what_passes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,10 @@ from natgrad.inference.group_components import GroupComponents, settled
 from natgrad.inference.moves import Birth
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import BEFORE, KEY, BatchMemory, GroupMemory
+from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.lda.explored import Explored, explored
-from natgrad.models.lda.parts import Local, infer_view
-from natgrad.models.lda.problem import LDAProblem
+from natgrad.models.lda.parts import Local, Topics, infer_view, make_view
+from natgrad.models.lda.problem import LEAST_WEIGHT, LDAProblem
 from natgrad.models.lda.start import first_topics
 from natgrad.random import Stream, generator
 
@@ -42,9 +43,12 @@ BEHIND = 20.0
 
 
 class Reading(NamedTuple):
-    """Documents as the topics of a state read them: θ's geometric mean for each, and Σ_k of θ φ for every entry."""
+    """Documents as the topics of a state read them: θ's geometric mean for each, Σ_k of θ φ for every entry, their bounds."""
 
     state: State
+    part: LDAProblem
+    topics: Topics
+    bound: Floats
     corpus: Corpus
     documents: npt.NDArray[np.int64]
     shares: Floats
@@ -123,6 +127,29 @@ class TopicComponents(GroupComponents):
         after = self._with_alpha(self.at(state, {"phi": (told,)}), alpha)
         return Birth(after, best[0] - one if best[0] > one else float("nan"), tuple(places[1:]))
 
+    def delete_gains(self, state: State, seed: int) -> Floats:
+        """What is gained before the others follow: its documents solved without it, and what its words cost.
+
+        A topic may be a blend of several others, and like none of them.
+        """
+        gains, read = np.full(self.size, -np.inf), self._reading(state, generator(seed, Stream.MOVES, state.t))
+        rows, beta = np.asarray(state.lam["phi"][0], np.float64) + 1.0, self._beta(state)
+        scale = len(self.problem.corpus) / max(1, len(read.corpus))
+        for place, k in enumerate(read.places.tolist()):
+            held = np.bincount(read.documents, _tokens(read, place), len(read.corpus))
+            chosen = np.flatnonzero(held > LEAST_TOKENS)
+            weights, alpha = read.topics.weights.copy(), read.topics.doc_prior.copy()
+            weights[:, place], alpha[place] = LEAST_WEIGHT, RANGE[0]
+            without = infer_view(
+                make_view(read.corpus.documents(chosen), read.part.local.dtype, read.part._little),
+                Topics(weights, read.topics.top, alpha), read.part.local, None, False, *read.part.local_limits,
+            )  # fmt: skip
+            nothing = np.full(rows.shape[1], beta)
+            log_mean = sp.digamma(rows[k]) - sp.digamma(rows[k].sum())
+            cost = _normalizer(nothing) - _normalizer(rows[k]) + (rows[k] - beta) @ log_mean
+            gains[k] = scale * float(without.bound.sum() - read.bound[chosen].sum()) + float(cost)
+        return gains
+
     def together(self, state: State, births: Mapping[int, Birth]) -> State:
         """As of any components, and the concentrations of their shares."""
         alpha = self._alpha(state)
@@ -180,9 +207,7 @@ class TopicComponents(GroupComponents):
     def _own_words(self, state: State, k: int, rng: np.random.Generator) -> Corpus | None:
         """The words that documents have from one topic, as documents with fractional counts."""
         read = self._reading(state, rng)
-        place = int(np.flatnonzero(read.places == k)[0])
-        own = read.shares[read.documents, place] * read.weights[read.corpus.words, place]
-        counts = read.corpus.counts * own / read.total
+        counts = _tokens(read, int(np.flatnonzero(read.places == k)[0]))
         kept = np.flatnonzero(counts >= LEAST_TOKENS)
         sizes = np.bincount(read.documents[kept], minlength=len(read.corpus))
         if (sizes > 0).sum() < 2:
@@ -200,16 +225,22 @@ class TopicComponents(GroupComponents):
                 corpus = corpus.documents(np.sort(rng.choice(len(corpus), some, replace=False)))
             part = here.of_documents(corpus)
             topics = part.topics_at(part.state_of(state, places))
-            gamma = infer_view(part.view_of(None), topics, part.local, None, False, *part.local_limits).gamma
-            shares = np.exp(sp.digamma(gamma.astype(np.float64)))
+            solved = infer_view(part.view_of(None), topics, part.local, None, False, *part.local_limits)
+            shares = np.exp(sp.digamma(solved.gamma.astype(np.float64)))
             documents = np.repeat(np.arange(len(corpus)), np.diff(corpus.start))
             weights = topics.weights[:, : part.n_topics].astype(np.float64)
             total = np.concatenate([
-                np.einsum("ek,ek->e", shares[documents[part]], weights[corpus.words[part]])
-                for part in np.array_split(np.arange(len(documents)), 1 + len(documents) // 10_000)
+                np.einsum("ek,ek->e", shares[documents[some]], weights[corpus.words[some]])
+                for some in np.array_split(np.arange(len(documents)), 1 + len(documents) // 10_000)
             ])  # fmt: skip
-            self._read = Reading(state, corpus, documents, shares, weights, total, places)
+            self._read = Reading(state, part, topics, solved.bound, corpus, documents, shares, weights, total, places)
         return self._read
+
+
+def _tokens(read: Reading, place: int) -> Floats:
+    """Of every entry, the tokens that it has from one topic."""
+    own = read.shares[read.documents, place] * read.weights[read.corpus.words, place]
+    return np.asarray(read.corpus.counts * own / read.total)
 
 
 def _normalizer(concentration: Floats) -> Floats:

@@ -90,8 +90,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes, max_steps, max_seconds : limits
-        Most readings of the corpus, most steps, most time. By default 50 passes; before a finish one, from which samples begin as
-        well as from fifty.
+        Most readings of the corpus, most steps, most time. By default 50 passes, 200 with "auto"; before a finish one, from
+        which samples begin as well as from fifty.
     tol : float
         Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
     seed : int

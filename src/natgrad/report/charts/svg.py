@@ -36,12 +36,13 @@ class Line(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What an axis shows, whether it is logarithmic, and its ends where the data should not say."""
+    """What an axis shows, whether it is logarithmic, its ends where the data should not say, and whether ticks are whole."""
 
     label: str
     log: bool = False
     low: float | None = None
     high: float | None = None
+    whole: bool = False
 
 
 class Frame(NamedTuple):
@@ -209,6 +210,7 @@ def _ticks(axis: Axis, low: float, high: float) -> tuple[Floats, list[str]]:
         at = log_ticks(low, high)
         return at, _powers(at)
     at = ticks(low, high)
+    at = at[at == np.rint(at)] if axis.whole else at
     return at, tick_labels(at)
 
 

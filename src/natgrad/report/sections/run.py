@@ -145,7 +145,12 @@ def _size_charts(trace: Trace) -> list[Html]:
     for plate in dict.fromkeys(move.plate for move in trace.moves):
         own = [move for move in trace.moves if move.plate == plate and move.kind != "start"]
         size, accepted = trace.n_active(plate).astype(np.float64), sum(move.accepted for move in own)
-        words = f"From {int(size[0])} to {int(size[-1])}; {accepted} of {len(own)} moves were accepted."
+        kinds = {
+            kind: [move.accepted for move in own if move.kind == kind] for kind in dict.fromkeys(m.kind for m in own)
+        }
+        each = ", ".join(f"{kind} {sum(fates)} of {len(fates)}" for kind, fates in kinds.items())
+        words = f"From {int(size[0])} to {int(size[-1])}; {accepted} of {len(own)} moves were accepted"
+        words += f" ({each})." if own else "."
         axes = Axis("steps", low=0.0), Axis("K", low=0.0, high=float(size.max()) + 1.0)
         title = f"The number of components along {plate!r}"
         chart = line_chart([Line(trace["t"].astype(np.float64), size)], *axes, title=title, description=words)
