@@ -185,6 +185,23 @@ class Operator:
             [np.concatenate([_full(part, s).ravel() for part, s in zip(times(u), shapes, strict=True)]) for u in units]
         )
 
+    def free_directions(self, name: str) -> Floats | None:
+        """An orthogonal basis of what a block's numbers can be, where some are symmetric; None where all are free."""
+        symmetric = self.at.blocks[name].family.symmetric
+        if not any(symmetric):
+            return None
+        size = self.places[name].stop - self.places[name].start
+        start, swapped = 0, np.arange(size)
+        for shape, turned in zip(self.shapes[name], symmetric, strict=True):
+            numbers = np.arange(start, start + math.prod(shape)).reshape(shape)
+            if turned:
+                swapped[numbers.ravel()] = np.swapaxes(numbers, -1, -2).ravel()
+            start += math.prod(shape)
+        keep = np.flatnonzero(swapped >= np.arange(size))
+        free = np.zeros((size, len(keep)))
+        free[keep, np.arange(len(keep))] = free[swapped[keep], np.arange(len(keep))] = 1.0
+        return np.asarray(free / np.sqrt(free.sum(0)))
+
     def _units(self, name: str, rows: Floats, start: int | None = None) -> Stats:
         """Vectors [n, size] as statistics of one block, along a first axis; ``start`` is where the block begins in them."""
         out, start = [], self.places[name].start if start is None else start
