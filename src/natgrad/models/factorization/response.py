@@ -55,7 +55,7 @@ class Densities(NamedTuple):
     biases: int
     kind: Any
 
-    def __call__(self, mu: Any) -> dict[str, Floats]:
+    def __call__(self, mu: Any) -> dict[str, Any]:
         """½ E log τ − ½ E[τ] E[(y − u·v − biases)²], τ with the noise of its user and item."""
         who, what = self.ratings.users, self.ratings.items
         u, v = mu["u"], mu["v"]
@@ -124,7 +124,7 @@ class RatingUncertainty:
         order = tuple(problem.blocks) if bare else problem.order
         state, gained = settled(problem, self.result_.state, order)
         told = Densities(self.ratings_, float(self.offset_), 0 if bare else int(problem.priors.biases), self._kind)
-        return linearised_edges(problem, state, order, told), gained, None
+        return linearised_edges(problem, state, order, told.__call__), gained, None
 
     def expected(self, users: Any, items: Any) -> Expected:
         """What ratings of pairs would be without noise, as a function of the means that ``linear_response().std`` takes.

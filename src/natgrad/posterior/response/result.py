@@ -157,9 +157,9 @@ class LinearResponse(ExportMixin):
 
         Returns
         -------
-        {observed node: array [axes of the quantity, plates of the node]}, 0 where a value is missing. Of ready models {group: array
-        [axes of the quantity, groups]}: "row" of a mixture, "doc" of LDA, "sequence" of a hidden Markov model, "rating" of a
-        factorisation.
+        {observed node: array [axes of the quantity, plates of the node]}, 0 where a value is missing. Of ready models {group:
+        array [axes of the quantity, groups]}: "row" of a mixture, "doc" of LDA, "sequence" of a hidden Markov model, "rating" of
+        a factorisation.
         """
         if self._at.rows is None:
             raise TypeError(
