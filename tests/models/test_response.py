@@ -5,6 +5,8 @@ import pytest
 
 import natgrad as ng
 from natgrad.errors import NotConverged
+from natgrad.posterior.response.groups import optimum_of_groups
+from natgrad.posterior.response.operator import Operator
 
 
 def documents() -> np.ndarray:
@@ -170,3 +172,29 @@ def test_influence_of_documents_and_sequences_is_the_derivative_by_their_weight(
             ends.append(float(np.ravel(problem.blocks[name].family.mean(state.lam[name]))[0]))
         np.testing.assert_allclose(influence[1], (ends[0] - ends[1]) / 2e-3, rtol=1e-3, atol=1e-7, err_msg=plate)
         assert influence.shape == (problem.n_groups,)
+
+
+def test_a_fit_that_ended_at_a_saddle_is_taken_to_the_maximum_beside_it():
+    """Two topics that are nearly one: sweeps leave them so, the bound rises along the direction in which they part."""
+    table = documents()
+    model = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, local_tol=1e-8, dtype="float64", skip_below=0.0, seed=1).fit(
+        table
+    )
+    problem = model._response_problem(table)
+    mean = table.sum(0) / 2.0 + 0.3
+    near = np.stack([mean, mean]) + 1e-5 * np.random.default_rng(0).normal(size=(2, 8))
+    state = problem.at(near)
+    for _ in range(2):
+        state = problem.global_step(state, problem.solve(state, None, None, 1e-10, 5000).messages).state
+    at, gained, left = optimum_of_groups(problem, state)
+    assert gained > 1.0
+    assert left < 1e-6
+    operator = Operator(at)
+    kept = operator.fisher_matrix("phi")
+    values = np.linalg.eigvals(np.eye(operator.size) - operator.jacobian @ kept)
+    assert values.real.min() > 0.0  # a maximum
+    model._state = state
+    with pytest.warns(NotConverged, match="exact steps gained .* as are its means"):
+        lr = model.linear_response(table)
+    np.testing.assert_allclose(lr["phi"].mean(), at.blocks["phi"].family.mean(at.lam["phi"]), rtol=1e-4)
+    assert (lr["phi"].std() > 0).all()
