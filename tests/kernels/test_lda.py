@@ -169,7 +169,7 @@ def test_threads_change_nothing(monkeypatch):
     assert results[0][2] == results[1][2]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seeds, st.sampled_from([1, 2, 5, 17, 40]))
 def test_tangents_equal_their_twin_and_the_derivative_of_solutions(seed, n_topics):
     case = Case(seed, n_topics, Local(tol=1e-9, limit=5000))
