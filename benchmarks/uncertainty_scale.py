@@ -4,8 +4,8 @@
     python benchmarks/uncertainty_scale.py --parts probing      # the comparison of probing with exact answers alone
 
 A declared factorisation (vectors and biases of users and items, learned noise) and LDA (K = 10, 500 words, documents of 40 words)
-with `model.linear_response`. Seconds are processor seconds. Parts that are not run keep their last
-results: ``benchmarks/results/uncertainty-scale.md`` and ``.json``.
+with `model.linear_response`; 32 probes, the default, and 8 for words of topics. Seconds are processor seconds. Parts that are not
+run keep their last results: ``benchmarks/results/uncertainty-scale.md`` and ``.json``.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def ratings_lines(n_ratings: int) -> list[str]:
     fit = factorisation(n_ratings, n_ratings // 50, n_ratings // 100).fit(init="random", tol=1e-4, verbose=False)
     clock("fit", begun)
     begun = time.process_time()
-    lr = fit.linear_response(probes=8)
+    lr = fit.linear_response()
     lr.std("tau")
     clock("one number (τ)", begun)
     begun = time.process_time()
     sd = lr["b"].std()
     error, lost = float(np.nanmean(lr["b"].std_error() / sd)), int(np.isnan(sd).sum())
-    clock(f"{sd.size:,} biases, 8 probes (standard errors of {error:.1%}; {lost} not positive)", begun)
+    clock(f"{sd.size:,} biases, 32 probes (standard errors of {error:.1%}; {lost} not known)", begun)
     begun = time.process_time()
     lr.std(lambda m: m["u"][0] @ m["v"][1] + m["a"][0] + m["b"][1])
     clock("one expected rating", begun)
@@ -96,30 +96,43 @@ def topics_lines(n_docs: int) -> list[str]:
         lr = model.linear_response(counts, probes=8)
         name = next(iter(lr))
         lr.std(lambda m: m[name][0, 0])
-        clock("one word of one topic, with the sweeps to the optimum", begun)
+        clock("one word of one topic, with the steps to the optimum", begun)
         begun = time.process_time()
         sd = lr[name].std()
         error, lost = float(np.nanmean(lr[name].std_error() / sd)), int(np.isnan(sd).sum())
-        clock(f"{sd.size:,} words of topics, 8 probes (standard errors of {error:.1%}; {lost} not positive)", begun)
+        clock(f"{sd.size:,} words of topics, 8 probes (standard errors of {error:.1%}; {lost} not known)", begun)
+        begun = time.process_time()
+        lr.influence(lambda m: m[name][0, 0])
+        clock("influence of every document on one word", begun)
     except NotAtMaximum as reason:
         clock(f"refused after so long: {str(reason).split(':')[0]}", begun)
     return clock.lines
 
 
 def probing_lines() -> list[str]:
-    """Standard deviations of all biases by probing, and of sixty exactly."""
-    fit = factorisation(3000, 300, 300, 2).fit(init="random", tol=1e-8, verbose=False)
-    exact = fit.linear_response().std(lambda m: m["b"][:60])
+    """Standard deviations by probing, and sixty of them exactly: biases of factorisations, words of topics."""
     lines = [
-        "| probes | median error of a standard deviation | largest | standard error that is stated, median |",
-        "|---|---|---|---|",
+        "| model | probes | median error of a standard deviation | largest | standard error that is stated, median | not known |",
+        "|---|---|---|---|---|---|",
     ]
-    for probes in (8, 32):
-        found = fit.linear_response(["b"], probes=probes)["b"]
-        off = np.abs(found.std()[:60] / exact - 1.0)
-        stated = float(np.median(found.std_error() / found.std()))
-        lines.append(f"| {probes} | {np.median(off):.2%} | {off.max():.2%} | {stated:.2%} |")
-        print(lines[-1], flush=True)
+    sparse = factorisation(3000, 300, 300, 2).fit(init="random", tol=1e-8, verbose=False)
+    full = factorisation(30_000, 600, 300).fit(init="random", tol=1e-6, verbose=False)
+    counts = corpus(300, 60, 5)
+    topics = ng.LDA(5, seed=0, verbose=False, local_tol=1e-6, skip_below=0.0, dtype="float64").fit(counts)
+    cases = {
+        "300 items, 10 ratings each": (lambda **how: sparse.linear_response(**how), "b"),
+        "300 items, 100 ratings each": (lambda **how: full.linear_response(**how), "b"),
+        "LDA, 300 documents, 5 topics of 60 words": (lambda **how: topics.linear_response(counts, **how), "phi"),
+    }
+    for words, (response, name) in cases.items():
+        exact = response().std(lambda m, name=name: np.ravel(m[name])[:60])
+        for probes in (8, 32):
+            found = response(probes=probes, exact=False)[name]
+            off = np.abs(np.ravel(found.std())[:60] / exact - 1.0)
+            stated, lost = float(np.nanmedian(found.std_error() / found.std())), int(np.isnan(found.std()).sum())
+            errors = f"{np.nanmedian(off):.2%} | {np.nanmax(off):.2%} | {stated:.2%}"
+            lines.append(f"| {words} | {probes} | {errors} | {lost} of {found.std().size} |")
+            print(lines[-1], flush=True)
     return lines
 
 

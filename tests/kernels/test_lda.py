@@ -167,3 +167,26 @@ def test_threads_change_nothing(monkeypatch):
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
     assert results[0][2] == results[1][2]
+
+
+@settings(max_examples=12)
+@given(seeds, st.sampled_from([1, 2, 5, 17, 40]))
+def test_tangents_equal_their_twin_and_the_derivative_of_solutions(seed, n_topics):
+    case = Case(seed, n_topics, Local(tol=1e-9, limit=5000))
+    solved = case.problem.solve(case.state, None, None, 1e-13, 20_000)
+    rng = np.random.default_rng(seed)
+    direction = {"phi": (rng.normal(size=case.elog.shape),)}
+    twin = LDAProblem(as_corpus(case.X), case.alpha, 0.1, Local(tol=1e-9, limit=5000))
+    twin._views[id(None)] = (None, case.problem.view_of(None)._replace(little=not case.problem.view_of(None).little))
+    found, wanted = (p.tangent(case.state, solved, False) for p in (case.problem, twin))
+    first = found(direction)["phi"][0]
+    np.testing.assert_allclose(wanted(direction)["phi"][0], first, rtol=1e-8, atol=1e-8)
+    # A second direction reads the factors that were kept.
+    other = {"phi": (rng.normal(size=case.elog.shape),)}
+    np.testing.assert_allclose(found(other)["phi"][0], wanted(other)["phi"][0], rtol=1e-8, atol=1e-8)
+    ends = []
+    for sign in (1.0, -1.0):
+        moved = case.state._replace(mu={"phi": (case.state.mu["phi"][0] + sign * 1e-5 * direction["phi"][0],)})
+        ends.append(case.problem.solve(moved, None, solved.rows, 1e-13, 20_000).messages["phi"][0])
+    size = max(1.0, float(np.abs(first).max()))
+    np.testing.assert_allclose((ends[0] - ends[1]) / 2e-5, first, atol=1e-4 * size)

@@ -5,6 +5,8 @@ import pytest
 
 import natgrad as ng
 from natgrad.errors import NotConverged
+from natgrad.posterior.response.groups import optimum_of_groups
+from natgrad.posterior.response.operator import Operator
 
 
 def documents() -> np.ndarray:
@@ -105,3 +107,94 @@ def test_other_data_are_noticed_and_models_without_it_say_so():
     counts.fit(np.array([[0, 0, 1.0], [0, 1, 2.0], [1, 0, 3.0]]))
     with pytest.raises(TypeError, match="declare the model as a network"):
         counts.linear_response()
+
+
+def perturbed(model: ng.GaussianMixture, x: np.ndarray, row: int, step: float) -> float:
+    """The mean of the first component when one row counts a little more, by exact sweeps from the fit."""
+    weight = np.ones(len(x))
+    weight[row] += step
+    problem, state = model._response_problem(x, weight), model._state
+    for _ in range(2000):
+        old, state = state, problem.sweep(state).state
+        if np.abs(state.lam["weights"][0] - old.lam["weights"][0]).max() < 1e-11:
+            break
+    return float(problem.blocks["weights"].family.mean(state.lam["weights"])[0])
+
+
+def test_influence_of_a_row_of_a_mixture_is_the_derivative_by_its_weight():
+    rng = np.random.default_rng(1)
+    x = np.r_[rng.normal(-2.0, 1.0, 12), rng.normal(2.0, 1.0, 18)][:, None]
+    model = ng.GaussianMixture(2, covariance="diag", tol=1e-12, max_passes=3000).fit(x)
+    influence = model.linear_response(x).influence(lambda m: m["weights"][0])["row"]
+    assert influence.shape == (30,)
+    for row in (0, 5, 20):
+        ends = [perturbed(model, x, row, sign * 1e-4) for sign in (1.0, -1.0)]
+        np.testing.assert_allclose(influence[row], (ends[0] - ends[1]) / 2e-4, rtol=1e-4, atol=1e-6)
+    # A row of weight two is two rows.
+    weight = np.ones(30)
+    weight[3] = 2.0
+    twice = model.set_params(n_init=1).fit(x, sample_weight=weight)
+    both = model.linear_response(x, sample_weight=weight).influence(lambda m: m["weights"][0])["row"]
+    copies = np.r_[x, x[3:4]]
+    each = twice.linear_response(copies).influence(lambda m: m["weights"][0])["row"]
+    np.testing.assert_allclose(both[3], each[3] + each[30], rtol=1e-3)
+
+
+def test_influence_of_documents_and_sequences_is_the_derivative_by_their_weight():
+    """Groups whose statistics count w times: the prior's part of the target stays, theirs is multiplied."""
+    table = documents()
+    lda = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, tol=1e-9, max_passes=500, local_tol=1e-8, local_steps=500, seed=1)
+    lda.set_params(dtype="float64", skip_below=0.0).fit(table)
+    rng = np.random.default_rng(2)
+    symbols = [(rng.random((9, 1)) < 0.3 + 0.4 * (i % 2)).astype(int) for i in range(6)]
+    hmm = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols)
+    for model, data, plate, name in ((lda, table, "doc", "phi"), (hmm, symbols, "sequence", "emission")):
+        lr = model.linear_response(data)
+        influence = lr.influence(lambda m, name=name: np.ravel(m[name])[0])[plate]
+        problem, at = model._response_problem(data), lr._at
+        ends = []
+        for sign in (1.0, -1.0):
+            state = model._state._replace(lam=dict(at.lam))
+            state = state._replace(mu={n: problem.moments(b, state.lam[n]) for n, b in problem.blocks.items()})
+            rows = None
+            for _ in range(1500):
+                solved = problem.solve(state, None, rows, 1e-12, 2000)
+                rows = solved.rows or None
+                own = None if rows is None else tuple(part[1:2] for part in rows)
+                extra = problem.solve(state, np.array([1]), own, 1e-12, 2000).messages
+                told = {
+                    n: tuple(m + sign * 1e-3 * e for m, e in zip(solved.messages[n], extra[n], strict=True))
+                    for n in problem.blocks
+                }
+                old, state = state, problem.global_step(state, told).state
+                if max(np.abs(state.lam[n][0] - old.lam[n][0]).max() for n in problem.blocks) < 1e-10:
+                    break
+            ends.append(float(np.ravel(problem.blocks[name].family.mean(state.lam[name]))[0]))
+        np.testing.assert_allclose(influence[1], (ends[0] - ends[1]) / 2e-3, rtol=1e-3, atol=1e-7, err_msg=plate)
+        assert influence.shape == (problem.n_groups,)
+
+
+def test_a_fit_that_ended_at_a_saddle_is_taken_to_the_maximum_beside_it():
+    """Two topics that are nearly one: sweeps leave them so, the bound rises along the direction in which they part."""
+    table = documents()
+    model = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, local_tol=1e-8, dtype="float64", skip_below=0.0, seed=1).fit(
+        table
+    )
+    problem = model._response_problem(table)
+    mean = table.sum(0) / 2.0 + 0.3
+    near = np.stack([mean, mean]) + 1e-5 * np.random.default_rng(0).normal(size=(2, 8))
+    state = problem.at(near)
+    for _ in range(2):
+        state = problem.global_step(state, problem.solve(state, None, None, 1e-10, 5000).messages).state
+    at, gained, left = optimum_of_groups(problem, state)
+    assert gained > 1.0
+    assert left < 1e-6
+    operator = Operator(at)
+    kept = operator.fisher_matrix("phi")
+    values = np.linalg.eigvals(np.eye(operator.size) - operator.jacobian @ kept)
+    assert values.real.min() > 0.0  # a maximum
+    model._state = state
+    with pytest.warns(NotConverged, match="exact steps gained .* as are its means"):
+        lr = model.linear_response(table)
+    np.testing.assert_allclose(lr["phi"].mean(), at.blocks["phi"].family.mean(at.lam["phi"]), rtol=1e-4)
+    assert (lr["phi"].std() > 0).all()

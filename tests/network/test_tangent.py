@@ -6,6 +6,7 @@ from capability_cases import HIDDEN, LEAVES
 from capability_structures import STRUCTURES
 
 import natgrad as ng
+from natgrad.network.execute import second_derivatives
 from natgrad.network.execute.tangent import Tangent
 from natgrad.network.results.response import linearised
 from natgrad.posterior.response.operator import Operator
@@ -43,6 +44,21 @@ def test_the_matrix_is_that_of_products(name):
         size = max(1.0, float(np.abs(wanted).max()))  # sums of the same products in another order
         np.testing.assert_allclose(operator.curvature(vector), wanted, atol=1e-11 * size)
         np.testing.assert_allclose(operator.jacobian @ vector, wanted, atol=1e-11 * size)
+
+
+def test_a_sparse_matrix_is_the_dense_one(monkeypatch):
+    for name in list(CASES)[::7]:
+        fit = ng.Network(CASES[name]()).fit(max_steps=2, tol=0, seed=0, verbose=False, backend="numpy")
+        tangent = Tangent(fit.problem)
+        if tangent.has_matrix:
+            mu = {n: fit.problem.moments(b, fit.state.lam[n]) for n, b in fit.problem.blocks.items()}
+            dense = tangent.matrix(mu)
+            monkeypatch.setattr(second_derivatives, "DENSE", 0)
+            sparse = tangent.matrix(mu)
+            monkeypatch.undo()
+            np.testing.assert_allclose(sparse.toarray(), dense, rtol=1e-12, atol=1e-12, err_msg=name)
+            vector = np.random.default_rng(0).normal(size=len(dense))
+            np.testing.assert_allclose(sparse @ vector, dense @ vector, rtol=1e-9, atol=1e-9 * np.abs(dense).max())
 
 
 def test_matrices_are_those_of_products():

@@ -26,7 +26,7 @@ MOST_STATES = 8
 
 
 def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
-    """V dλ of paths; ``starts`` [T] says where sequences begin."""
+    """V dλ of paths; ``starts`` [T] says where sequences begin. Changes may have an axis in front of those of λ."""
     potentials, initial, transition = np.moveaxis(lam[0], -2, 0), lam[1], lam[2]
     with np.errstate(all="ignore"):
         past, future = run_messages(potentials, initial, transition, starts)
@@ -45,31 +45,34 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     run, run_back = _recursion(ops.transpose(before)), _recursion(after[::-1])
 
     def times(change: Stats) -> Stats:
-        v, w = np.broadcast_to(under(np.moveaxis(change[0], -2, 0), marginals.ndim), marginals.shape), change[2]
-        ahead, behind = np.array(v), np.zeros(marginals.shape)
+        wide = (slice(None), *(None,) * max(change[0].ndim - lam[0].ndim, 0))
+        each, w = marginals[wide], change[2]
+        v = under(np.moveaxis(change[0], -2, 0), each.ndim)
+        v = np.broadcast_to(v, np.broadcast_shapes(v.shape, each.shape))
+        ahead, behind = np.array(v), np.zeros(v.shape)
         ahead[first] += change[1]
         # What a step adds is found for all steps at once; across a start, probabilities are 0.
-        ahead[1:] += (before * w).sum(-2)
-        behind[:-1] = (after * (w + v[1:, ..., None, :])).sum(-1)
-        ahead, behind = run(ahead), run_back(behind[::-1])[::-1]
+        ahead[1:] += (before[wide] * w).sum(-2)
+        behind[:-1] = (after[wide] * (w + v[1:, ..., None, :])).sum(-1)
+        ahead, behind = run(ahead, wide), run_back(behind[::-1], wide)[::-1]
         given = ahead + behind
-        mean = (marginals * given).sum(-1, keepdims=True)
-        of_states = marginals * (given - mean)
+        mean = (each * given).sum(-1, keepdims=True)
+        of_states = each * (given - mean)
         of_pairs = ahead[:-1, ..., :, None] + w + (v + behind)[1:, ..., None, :] - mean[1:, ..., None]
-        return np.moveaxis(of_states, 0, -2), of_states[first].sum(0), (pairs * of_pairs).sum(0)
+        return np.moveaxis(of_states, 0, -2), of_states[first].sum(0), (pairs[wide] * of_pairs).sum(0)
 
     return times
 
 
-def _recursion(steps: Array) -> Callable[[Array], Array]:
-    """The function of x [T, ..., K] that gives y with y_t = x_t + M_t y_{t−1}, for the matrices M_1 … M_{T−1}.
+def _recursion(steps: Array) -> Callable[..., Array]:
+    """The function of x [T, ..., K] that gives y with y_t = x_t + M_t y_{t−1}, for the matrices M_1 … M_{T−1}, read as x is.
 
     By doubling: after l rounds y_t has what comes from up to 2^l steps before, and the next round adds what y_{t−2^l} has, by the
     product of the 2^l matrices between. They are the same for every x, so a call is log₂ T products, not T.
     """
     if steps.shape[-1] > MOST_STATES:
 
-        def one_by_one(x: Array) -> Array:
+        def one_by_one(x: Array, wide: Any = ...) -> Array:
             for t, matrix in enumerate(steps, 1):
                 x[t] += (matrix @ x[t - 1][..., None])[..., 0]
             return x
@@ -81,10 +84,10 @@ def _recursion(steps: Array) -> Callable[[Array], Array]:
         rounds.append(last[gap:] @ last[:-gap])
         gap *= 2
 
-    def doubling(x: Array) -> Array:
+    def doubling(x: Array, wide: Any = ...) -> Array:
         for number, matrices in enumerate(rounds):
             between = 2**number
-            x[between:] += (matrices @ x[:-between][..., None])[..., 0]
+            x[between:] += (matrices[wide] @ x[:-between][..., None])[..., 0]
         return x
 
     return doubling

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -69,14 +70,15 @@ class UncertaintyMixin:
 
         self._check_fitted()
         at, gained, left = self._linearised(X, **data)
+        factors = {name: self.posterior_[name] for name in at.blocks}
         if gained > LEFT:
             warnings.warn(
                 f"the fit has not converged: exact steps gained {gained:.2g} nats, and linear response is that of the optimum, "
-                "while means are those of the fit. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
+                "as are its means. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
                 NotConverged,
                 stacklevel=2,
             )
-        factors = {name: self.posterior_[name] for name in at.blocks}
+            factors = {name: replace(factor, lam=at.lam[name]) for name, factor in factors.items()}
         response = LinearResponse(
             at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed, left=left
         )

@@ -62,6 +62,8 @@ def test_known_precisions_equal_the_network(factorized):
     again = model.expected(pairs, pairs)
     np.testing.assert_allclose(lr.std(lambda m: again(m)), wanted, rtol=1e-5)
     np.testing.assert_allclose(lr.mean(again), model.predict(pairs, pairs), rtol=1e-9)
+    told = LinearResponse(at, factors, []).influence(again)["y"]
+    np.testing.assert_allclose(lr.influence(again)["rating"], told, rtol=1e-4, atol=1e-4 * np.abs(told).max())
     q = np.sqrt(model._predictor.pairs(pairs, pairs)[1] - 0.25)
     assert not np.allclose(wanted, q, rtol=0.02)
 

@@ -98,3 +98,46 @@ def test_other_likelihoods_and_kernels():
     )
     with pytest.raises(ValueError, match="no hyper-parameter was learned"):
         fixed.fit(x, y).linear_response()
+
+
+def test_influence_is_the_derivative_by_the_weight_of_a_row():
+    """A row of weight w has the noise σ²/w, and as many factors of the density: the exact log marginal likelihood of both."""
+    x, y = data(25)
+    model = ng.SparseGPRegressor(inducing=x, **EXACT).fit(x, y)
+    lr = model.linear_response()
+    at = np.concatenate([np.ravel(factor.log_mean) for factor in lr.values()])
+
+    def log_marginal(h: np.ndarray, weight: np.ndarray) -> float:
+        noise = np.exp(h[2])
+        k = np.exp(h[0] - 0.5 * (x - x.T) ** 2 / np.exp(2 * h[1])) + np.diag(noise / weight)
+        factor = np.linalg.cholesky(k)
+        z = np.linalg.solve(factor, y - model._offset)
+        powers = -0.5 * np.sum((weight - 1.0) * np.log(2 * np.pi * noise)) - 0.5 * np.sum(np.log(weight))
+        return float(-0.5 * z @ z - np.log(np.diag(factor)).sum() + powers)
+
+    step, eye, row = 1e-3, np.eye(3), 4
+    # dh/dw = Cov(h) ∂²F/∂h∂w.
+    mixed = [
+        sum(
+            a * b * log_marginal(at + a * step * e, np.ones(25) + b * step * np.eye(25)[row])
+            for a in (1, -1) for b in (1, -1)
+        ) / (4 * step**2)
+        for e in eye
+    ]  # fmt: skip
+    wanted = lr.covariance @ mixed
+    found = [lr.influence(name)["row"].reshape(-1, 25)[0, row] / lr[name].mean().ravel()[0] for name in lr]
+    np.testing.assert_allclose(found, wanted, rtol=2e-2, atol=1e-4)
+    ratio = lr.influence(lambda m: m["noise"] / m["RBF.variance"])["row"]
+    chain = (lr["noise"].mean() / lr["RBF.variance"].mean()).ravel()[0] * (wanted[2] - wanted[0])
+    np.testing.assert_allclose(ratio.ravel()[row], chain, rtol=2e-2, atol=1e-4)
+
+
+def test_functions_of_hyper_parameters_have_standard_deviations():
+    x, y = data()
+    lr = ng.SparseGPRegressor(inducing=x, **EXACT).fit(x, y).linear_response()
+    np.testing.assert_allclose(lr.std(lambda m: np.log(m["noise"])), lr["noise"].log_std, rtol=1e-5)
+    np.testing.assert_allclose(lr.std("noise"), lr["noise"].std(), rtol=1e-9)
+    assert lr.correlation("noise", lambda m: -m["noise"]).ravel() == pytest.approx([-1.0])
+    low, high = lr.interval(lambda m: m["noise"])
+    assert low < lr["noise"].mean() < high
+    assert lr.interval("noise") == lr["noise"].interval(0.9)

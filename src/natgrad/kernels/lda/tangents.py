@@ -33,7 +33,7 @@ def document_tangents(
 
     ``curved`` [D, K] is ψ'(γ), ``weight`` [D, K padded] and ``ratio`` [entries] are those of `solve_documents`, ``moved`` [V, K]
     is the change of E[log φ]. ``factors`` [D or 0, K, K] keeps Cholesky's factors, which are there if ``made``. ``out_shares``
-    [D, K padded] is t ∘ e, ``out_ratio`` [entries] is ratio · s, and ``out_least`` [D] the least pivot of the system, which is not
+    [D, K padded] is t ∘ e, ``out_ratio`` [entries] is ratio · s, and ``out_least`` [D] the least pivot of the system, not
     positive where a document is at no maximum; the document is then left out.
     """
     n_topics = curved.shape[1]

@@ -16,6 +16,8 @@ __all__ = ["Expected", "RatingUncertainty"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+# Ratings whose products are made at once.
+PAIRS = 50_000
 
 
 class Expected(NamedTuple):
@@ -43,6 +45,48 @@ class Expected(NamedTuple):
             own["u"][user, self.n_factors :] = own["v"][item, self.n_factors :] = 1.0
             derivatives.append(own)
         return derivatives
+
+
+class Densities(NamedTuple):
+    """The expected log density of each rating as a function of the moments, but for what does not depend on them."""
+
+    ratings: Ratings
+    offset: float
+    biases: int
+    kind: Any
+
+    def __call__(self, mu: Any) -> dict[str, Any]:
+        """½ E log τ − ½ E[τ] E[(y − u·v − biases)²], τ with the noise of its user and item."""
+        who, what = self.ratings.users, self.ratings.items
+        u, v = mu["u"], mu["v"]
+        if np.ndim(u[1]) == 2:  # a factor of q for each number: squares alone
+            u, v = _with_products(*u), _with_products(*v)
+        error = self.ratings.values - self.offset
+        tau, log_tau = np.ones(len(who)), np.zeros(len(who))
+        for name, place in (("noise", ...), ("user_noise", who), ("item_noise", what)):
+            if name in mu:
+                tau, log_tau = tau * mu[name][0][place], log_tau + mu[name][1][place]
+        if "noise" not in mu:
+            tau = tau * (self.kind.noise if hasattr(self.kind, "noise") else self.kind.priors.noise)
+        mean, square, k = np.zeros(len(who)), np.zeros(len(who)), u[0].shape[1] - self.biases
+        for begin in range(0, len(who), PAIRS):
+            part = slice(begin, begin + PAIRS)
+            x, xx, y, yy = u[0][who[part]], u[1][who[part]], v[0][what[part]], v[1][what[part]]
+            mean[part] = (x[:, :k] * y[:, :k]).sum(1)
+            square[part] = (xx[:, :k, :k] * yy[:, :k, :k]).sum((1, 2))
+            if self.biases:
+                mean[part] += x[:, k] + y[:, k]
+                square[part] += xx[:, k, k] + yy[:, k, k] + 2.0 * x[:, k] * y[:, k]
+                square[part] += 2.0 * ((xx[:, :k, k] * y[:, :k]).sum(1) + (x[:, :k] * yy[:, :k, k]).sum(1))
+        return {"rating": 0.5 * log_tau - 0.5 * tau * (error**2 - 2.0 * error * mean + square)}
+
+
+def _with_products(mean: Floats, square: Floats) -> tuple[Floats, Floats]:
+    """E[x] and E[x xᵀ] of numbers that are independent."""
+    both = mean[:, :, None] * mean[:, None, :]
+    diagonal = np.arange(mean.shape[1])
+    both[:, diagonal, diagonal] = square
+    return mean, both
 
 
 class RatingUncertainty:
@@ -79,7 +123,8 @@ class RatingUncertainty:
         problem = self._kind._problem(self.ratings_) if bare else gibbs_problem(self._kind, self.ratings_)
         order = tuple(problem.blocks) if bare else problem.order
         state, gained = settled(problem, self.result_.state, order)
-        return linearised_edges(problem, state, order), gained, None
+        told = Densities(self.ratings_, float(self.offset_), 0 if bare else int(problem.priors.biases), self._kind)
+        return linearised_edges(problem, state, order, told.__call__), gained, None
 
     def expected(self, users: Any, items: Any) -> Expected:
         """What ratings of pairs would be without noise, as a function of the means that ``linear_response().std`` takes.

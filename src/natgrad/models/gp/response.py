@@ -9,9 +9,9 @@ at its own optimum; ∇²F is taken by differences of it. Inducing inputs are no
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from natgrad.threads import ONE_BLAS_THREAD
 __all__ = ["HyperFactor", "HyperResponse", "hyper_response"]
 
 Floats = npt.NDArray[np.float64]
+Quantity = str | Callable[[Mapping[str, Floats]], Any]
 # Steps of differences in a logarithm; of Newton's method, and the nats below which it has arrived; above which the fit had not.
 STEP, MOST_STEPS, NEAR, FAR = 1e-4, 30, 1e-8, 0.1
 # Updates of q at one h, where it is not found at once, and what still moves then.
@@ -74,7 +75,8 @@ class HyperResponse(Mapping[str, HyperFactor]):
     factors: Mapping[str, HyperFactor]
     covariance: Floats
     left: float
-    _places: Mapping[str, slice] = field(repr=False, default_factory=dict)
+    _places: Mapping[str, slice] = field(repr=False)
+    _told: Callable[[Floats], Floats] = field(repr=False)
 
     def __getitem__(self, name: str) -> HyperFactor:
         if name not in self.factors:
@@ -87,12 +89,65 @@ class HyperResponse(Mapping[str, HyperFactor]):
     def __len__(self) -> int:
         return len(self.factors)
 
-    def correlation(self, first: str, second: str) -> Floats:
-        """Of the logarithms of each element of one with each of the other."""
-        one, two = (self._places[self[name].name] for name in (first, second))
-        sd = np.sqrt(np.diagonal(self.covariance))
-        correlation = self.covariance[one, two] / np.multiply.outer(sd[one], sd[two])
-        return np.asarray(correlation.reshape(np.shape(self[first].log_mean) + np.shape(self[second].log_mean)))
+    def mean(self, quantity: Quantity) -> Floats:
+        """The value at the optimum, of a hyper-parameter or of a function of all of them by name."""
+        return self._asked(quantity)[0]
+
+    def cov(self, first: Quantity, second: Quantity) -> Floats:
+        """Covariances of every element of one quantity with every element of another, by their derivatives."""
+        (one, left), (two, right) = self._asked(first), self._asked(second)
+        return np.asarray(left @ self.covariance @ right.T).reshape(one.shape + two.shape)
+
+    def var(self, quantity: Quantity) -> Floats:
+        """The variance of each element."""
+        value, slopes = self._asked(quantity)
+        return np.asarray(np.einsum("ip,pq,iq->i", slopes, self.covariance, slopes)).reshape(value.shape)
+
+    def std(self, quantity: Quantity) -> Floats:
+        """The standard deviation of each element: ``lr.std(lambda m: m["noise"] / m["RBF.variance"])``."""
+        return np.sqrt(self.var(quantity))
+
+    def interval(self, quantity: Quantity, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Of a hyper-parameter that of a log-normal law, of a function that of a Gaussian, with probability ``mass``."""
+        if not callable(quantity):
+            return self[quantity].interval(mass)
+        value, half = self.mean(quantity), ndtri(tails(mass)[1]) * self.std(quantity)
+        return value - half, value + half
+
+    def correlation(self, first: Quantity, second: Quantity) -> Floats:
+        """Of each element of one with each of the other."""
+        return np.asarray(self.cov(first, second) / np.multiply.outer(self.std(first), self.std(second)))
+
+    def influence(self, quantity: Quantity) -> dict[str, Floats]:
+        """How far each row moves a quantity: the derivative by its weight in the likelihood, {"row": [axes of it, rows]}.
+
+        The infinitesimal jackknife: −influence is, to first order, the change if the row were left out.
+        """
+        value, slopes = self._asked(quantity)
+        rows = np.array([self._told(self.covariance @ slope) for slope in slopes])
+        return {"row": rows.reshape(*value.shape, -1)}
+
+    def _asked(self, quantity: Quantity) -> tuple[Floats, Floats]:
+        """The value, and the derivative [elements, p] by the logarithms."""
+        if not callable(quantity):
+            value = self[quantity].mean()
+            slopes = np.zeros((value.size, len(self.covariance)))
+            slopes[:, self._places[quantity]] = np.diag(value.ravel())
+            return value, slopes
+
+        def at(change: Floats) -> Floats:
+            moved = {
+                name: np.exp(f.log_mean + change[self._places[name]].reshape(np.shape(f.log_mean)))
+                for name, f in self.factors.items()
+            }
+            return np.asarray(quantity(moved), np.float64)
+
+        steps = STEP * np.eye(len(self.covariance))
+        value = at(np.zeros(len(self.covariance)))
+        columns = [np.ravel(at(step) - at(-step)) / (2.0 * STEP) for step in steps]
+        if not np.all(np.isfinite(value)) or not np.all(np.isfinite(columns)):
+            raise ValueError("the function, or its derivative, is not finite at the hyper-parameters")
+        return value, np.stack(columns, axis=1)
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int = 1) -> dict[str, Floats]:
         """Joint draws [n, …] of all of them: Gaussian in the logarithms."""
@@ -126,7 +181,14 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> Hype
         if name == NOISE:
             values = np.log([problem.likelihood.variance(float(p)) for p in values] * y_variance)  # type: ignore[attr-defined]
         factors[name] = HyperFactor(name, np.asarray(values), sd[place].reshape(bound.shapes[name]))
-    return HyperResponse(factors, covariance, left, dict(bound.places))
+
+    def told(direction: Floats) -> Floats:
+        length = float(np.abs(direction).max()) or 1.0
+        with ONE_BLAS_THREAD:
+            up, down = (bound.rows(at + sign * (STEP / length) * direction) for sign in (1.0, -1.0))
+        return np.asarray((up - down) * (length / (2.0 * STEP)))
+
+    return HyperResponse(factors, covariance, left, dict(bound.places), told)
 
 
 class _Collapsed:
@@ -153,8 +215,24 @@ class _Collapsed:
         theta = tuple(arrays[: self.n_theta]) if self.n_theta else old.theta
         return Settings(theta, old.inducing, arrays[-1] if NOISE in self.places else old.psi, old.adam)
 
-    def __call__(self, h: Floats) -> tuple[float, Floats]:
-        """The bound and its slope."""
+    def rows(self, h: Floats) -> Floats:
+        """What each row adds to the bound, E log p(y_n | f_n), at the best q."""
+        state, _ = self._at(h)
+        settings, q, values = state.hyper["settings"], self.problem.posterior(state.lam["v"]), []
+        for batch in self.problem._pieces(settings):
+            value = np.zeros(len(batch.x))
+            for p, (m, s) in enumerate(zip(q.mean, q.covariance, strict=True)):
+                spread = batch.k_nn + np.einsum("mn,mn->n", batch.a, s @ batch.a - batch.a)
+                mean = batch.a.T @ m + self.problem.offset[p]
+                said = self.problem.likelihood.expected(
+                    float(np.ravel(settings.psi)[p]), batch.y[:, p], mean, np.maximum(spread, 0.0)
+                )
+                value += said.value
+            values.append(value)
+        return np.concatenate(values)
+
+    def _at(self, h: Floats) -> tuple[State, float]:
+        """The best q, and the bound."""
         problem, settings = self.problem, self._settings(h)
         state = self.state._replace(hyper={"settings": settings})
         before = -np.inf
@@ -168,6 +246,12 @@ class _Collapsed:
             raise NotConverged(
                 "q(u) does not settle while hyper-parameters are held: linear response has no optimum to start from"
             )
+        return state, value
+
+    def __call__(self, h: Floats) -> tuple[float, Floats]:
+        """The bound and its slope."""
+        problem, (state, value) = self.problem, self._at(h)
+        settings = state.hyper["settings"]
         scale = problem.population / problem.n_groups
         slopes = [np.zeros(np.shape(part)) for part in (*settings.theta, settings.psi)]
         for batch in problem._pieces(settings):

@@ -46,7 +46,7 @@ from natgrad.models.lda.parts import (
     solve_view,
 )
 from natgrad.models.lda.start import first_topics, revived_topics
-from natgrad.models.lda.tangent import document_tangent
+from natgrad.models.lda.tangent import document_tangent, told_along
 from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
 from natgrad.threads import is_little, threads_for
@@ -95,7 +95,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     group_plate = "doc"
     probes = (begin_anew, all_anew, far_ahead, ahead)
-    tangent = document_tangent
+    tangent, told_along = document_tangent, told_along
 
     def __init__(
         self,

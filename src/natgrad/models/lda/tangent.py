@@ -22,10 +22,12 @@ from natgrad.threads import threads_for
 if TYPE_CHECKING:
     from natgrad.models.lda.problem import LDAProblem
 
-__all__ = ["document_tangent"]
+__all__ = ["document_tangent", "told_along"]
 
 # Numbers of the documents' small systems up to which these are kept from one direction to the next: 256 MB.
 MOST_KEPT = 32_000_000
+# Words of documents whose topics are multiplied out at once.
+ENTRIES = 100_000
 _plain: Any = plain.document_tangents
 
 
@@ -67,3 +69,16 @@ def document_tangent(problem: LDAProblem, state: State, solved: GroupResult, str
             return {"phi": ((counts(inferred.ratio, shares) - counts(ratio, inferred.weight) + moved * told).T,)}
 
     return along
+
+
+def told_along(problem: LDAProblem, state: State, rows: Any, direction: Any) -> Any:
+    """Σ_wk n_w r_wk d E[log φ_kw] of each document: how its bound changes along a direction of the topics."""
+    view, topics = problem.view_of(None), problem.topics_at(state)
+    inferred = infer_view(view, topics, problem.local, rows[0], True, *problem.local_limits)
+    moved, n_topics, each = by_word(direction["phi"][0]), problem.n_topics, np.empty(len(view.place))
+    for begin in range(0, len(each), ENTRIES):
+        part = slice(begin, begin + ENTRIES)
+        words, documents = view.corpus.words[part], view.documents[part]
+        shares = inferred.weight[documents, :n_topics] * topics.weights[words, :n_topics]
+        each[part] = inferred.ratio[part] * np.einsum("ek,ek->e", shares, moved[words])
+    return np.bincount(view.documents, each, len(view.corpus))

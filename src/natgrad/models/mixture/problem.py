@@ -9,6 +9,7 @@ statistics of x.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -123,6 +124,19 @@ class MixtureProblem(RowProblem):
     def told(self, sums: Stats) -> dict[str, Stats]:
         """Counts, and sums of statistics as natural parameters."""
         return {"weights": (sums[0],), "components": self.emission.message(sums[1])}
+
+    def told_along(self, state: State, rows: Any, direction: Mapping[str, Stats]) -> Floats:
+        """⟨m_n, dμ⟩ of every row: what log p(x, k) changes by, averaged over memberships; it is linear in the moments."""
+        moved = {n: tuple(a + b for a, b in zip(state.mu[n], direction[n], strict=True)) for n in self.blocks}
+        sent, there = self.sent(state), self.sent(state._replace(mu=moved))
+
+        def changes(x: Any, sent: MixtureWeights) -> Floats:
+            phi, q, _ = memberships(x, sent)
+            change = (there.forms - sent.forms) @ phi + (there.log_shares - sent.log_shares)[:, None]
+            return np.asarray((q * change).sum(0))
+
+        each = self.by_row(changes, sent)
+        return each if self.data.weight is None else each * self.data.weight
 
     def clustered(self, member: Floats, places: Any = None) -> dict[str, Stats]:
         """What all rows tell if q(z) [K, n] is given; of some components alone, if ``places`` says which."""

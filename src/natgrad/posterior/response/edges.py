@@ -35,8 +35,13 @@ def settled(problem: EdgeProblem, state: State, order: tuple[str, ...]) -> tuple
     return state, bound - first
 
 
-def linearised_edges(problem: EdgeProblem, state: State, order: tuple[str, ...]) -> Linearised:
-    """A problem of edges near a state."""
+def linearised_edges(
+    problem: EdgeProblem,
+    state: State,
+    order: tuple[str, ...],
+    rows: Callable[[Any], dict[str, Any]] | None = None,
+) -> Linearised:
+    """A problem of edges near a state; ``rows`` is the expected log density of each observation, given moments."""
     blocks = problem.blocks
 
     def targets(moments: dict[str, Stats]) -> dict[str, Stats]:
@@ -48,9 +53,32 @@ def linearised_edges(problem: EdgeProblem, state: State, order: tuple[str, ...])
         natural: dict[str, Stats] = problem.sweep(State(dict(lam), moments, 1), order).state.lam
         return natural
 
-    return by_differences(blocks, state.lam, targets)._replace(
-        sweep=sweep, elsewhere=lambda lam: linearised_edges(problem, State(lam, {}, 1), order)
+    here = by_differences(blocks, state.lam, targets)
+    mu = {name: tuple(map(np.asarray, problem.moments(block, here.lam[name]))) for name, block in blocks.items()}
+    return here._replace(
+        sweep=sweep,
+        elsewhere=lambda lam: linearised_edges(problem, State(lam, {}, 1), order, rows),
+        rows=None if rows is None else _changes(rows, mu),
     )
+
+
+def _changes(rows: Callable[[Any], dict[str, Any]], mu: dict[str, Stats]) -> Any:
+    """The derivative of a function of the moments along a direction, by central differences."""
+
+    def along(direction: dict[str, Stats]) -> dict[str, Any]:
+        longest = max(
+            float(np.abs(d).max(initial=0.0)) / max(float(np.abs(m).max(initial=0.0)), 1e-300)
+            for name in mu
+            for d, m in zip(direction[name], mu[name], strict=True)
+        )
+        step = STEP / (longest or 1.0)
+        up, down = (
+            rows({n: tuple(m + s * d for m, d in zip(mu[n], direction[n], strict=True)) for n in mu})
+            for s in (step, -step)
+        )
+        return {name: (np.asarray(up[name]) - down[name]) / (2.0 * step) for name in up}
+
+    return along
 
 
 def by_differences(

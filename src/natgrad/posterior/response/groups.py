@@ -8,6 +8,7 @@ were.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,4 +65,19 @@ def linearised_groups(problem: GroupProblem, state: State, here: GroupResult, st
 
     exact = None if problem.tangent is None else problem.tangent(state._replace(lam=lam, mu=mu), here, strict)
     curvature = along(blocks, mu, messages, STEP) if exact is None else exact
-    return Linearised(blocks, lam, told(here.messages), curvature, sweep=sweep)
+
+    def influence(direction: dict[str, Stats]) -> dict[str, Any]:
+        told_along = problem.told_along or partial(_one_by_one, problem)
+        return {problem.group_plate: told_along(state._replace(lam=lam, mu=mu), rows, direction)}
+
+    return Linearised(blocks, lam, told(here.messages), curvature, sweep=sweep, rows=influence)
+
+
+def _one_by_one(problem: GroupProblem, state: State, rows: Any, direction: dict[str, Stats]) -> Any:
+    """⟨m_g, dμ⟩ of every group: how what it adds to the bound changes along a direction of the moments."""
+    out = np.empty(problem.n_groups)
+    for group in range(problem.n_groups):
+        own = None if rows is None else tuple(part[group : group + 1] for part in rows)
+        told = problem.solve(state, np.array([group]), own, LOCAL_TOL, LOCAL_ROUNDS).messages
+        out[group] = sum(float(np.sum(b.family.inner(told[n], direction[n]))) for n, b in problem.blocks.items())
+    return out

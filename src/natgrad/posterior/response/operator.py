@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.families.fisher import Covariances, covariances
+from natgrad.families.fisher import LONGEST_CHAIN, Covariances, covariances
 from natgrad.inference.problem import Block
 
 __all__ = ["Linearised", "Operator", "difference"]
@@ -61,6 +61,7 @@ class Linearised(NamedTuple):
     views : for names that are a part of a block, the block, and the index of their numbers in its events
     matrix : makes the curvature as a matrix [P, P], an array or sparse, over all statistics one after the other, and without what
         symmetric statistics have in common; None where there is none
+    covariances : those of the blocks under q, where they are known already
     """
 
     blocks: Mapping[str, Block]
@@ -73,6 +74,7 @@ class Linearised(NamedTuple):
     elsewhere: Callable[[dict[str, Stats]], Linearised] | None = None
     views: Mapping[str, tuple[str, Any]] = {}
     matrix: Callable[[], Any] | None = None
+    covariances: Mapping[str, Covariances] | None = None
 
 
 class Operator:
@@ -93,6 +95,8 @@ class Operator:
     @cached_property
     def covariances(self) -> dict[str, Covariances]:
         """Covariances under q, of each block."""
+        if self.at.covariances is not None:
+            return dict(self.at.covariances)
         return {name: covariances(block.family, self.at.lam[name]) for name, block in self.at.blocks.items()}
 
     @cached_property
@@ -177,13 +181,36 @@ class Operator:
         """V of one block."""
         size = self.places[name].stop - self.places[name].start
         times, eye = self.covariances[name].times, np.eye(size)
-        if self.at.blocks[name].family.name in SIDE_BY_SIDE:
+        if self.side_by_side(name):
             return self._rows(times(self._units(name, eye, 0)))
         units = (tuple(part[i] for part in self._units(name, eye, 0)) for i in range(size))
         shapes = self.shapes[name]
         return np.stack(
             [np.concatenate([_full(part, s).ravel() for part, s in zip(times(u), shapes, strict=True)]) for u in units]
         )
+
+    def side_by_side(self, name: str) -> bool:
+        """Whether V of a block takes several changes of λ, along a first axis."""
+        family, shapes = self.at.blocks[name].family.name, self.shapes[name]
+        alone = family == "MarkovChain" and len(shapes[0]) == 2 and shapes[0][0] <= LONGEST_CHAIN
+        return family in SIDE_BY_SIDE or alone
+
+    def free_directions(self, name: str) -> Floats | None:
+        """An orthogonal basis of what a block's numbers can be, where some are symmetric; None where all are free."""
+        symmetric = self.at.blocks[name].family.symmetric
+        if not any(symmetric):
+            return None
+        size = self.places[name].stop - self.places[name].start
+        start, swapped = 0, np.arange(size)
+        for shape, turned in zip(self.shapes[name], symmetric, strict=True):
+            numbers = np.arange(start, start + math.prod(shape)).reshape(shape)
+            if turned:
+                swapped[numbers.ravel()] = np.swapaxes(numbers, -1, -2).ravel()
+            start += math.prod(shape)
+        keep = np.flatnonzero(swapped >= np.arange(size))
+        free = np.zeros((size, len(keep)))
+        free[keep, np.arange(len(keep))] = free[swapped[keep], np.arange(len(keep))] = 1.0
+        return np.asarray(free / np.sqrt(free.sum(0)))
 
     def _units(self, name: str, rows: Floats, start: int | None = None) -> Stats:
         """Vectors [n, size] as statistics of one block, along a first axis; ``start`` is where the block begins in them."""

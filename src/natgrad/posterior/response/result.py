@@ -157,10 +157,14 @@ class LinearResponse(ExportMixin):
 
         Returns
         -------
-        {observed node: array [axes of the quantity, plates of the node]}, 0 where a value is missing
+        {observed node: array [axes of the quantity, plates of the node]}, 0 where a value is missing. Of ready models {group:
+        array [axes of the quantity, groups]}: "row" of a mixture, "doc" of LDA, "sequence" of a hidden Markov model, "rating" of
+        a factorisation.
         """
         if self._at.rows is None:
-            raise TypeError("the influence of observations is known for networks only")
+            raise TypeError(
+                "the influence of observations is not known for data that are read in chunks: fit the table as a whole"
+            )
         asked = as_quantities(quantity, self._there, self._moments)
         rows = [self._at.rows(self._solver.moved(q)) for q in asked.quantities]
         return {

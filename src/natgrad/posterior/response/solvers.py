@@ -5,6 +5,7 @@ Both say in words what is wrong with the state that they were given: not a maxim
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ __all__ = ["FLAT", "Dense", "Solution", "conjugate_gradients"]
 Floats = npt.NDArray[np.float64]
 # The curvature of the bound along a direction, 1 for independent factors: below −FLAT it goes up, within FLAT it is flat.
 FLAT = 1e-10
+# A curvature that is not flat whatever rounding did to it.
+CLEARLY = 1e-5
 # Rounding of a product, as a part of what was added up.
 EPSILON = 1e-13
 # The part of a right-hand side along a flat direction that counts as rounding.
@@ -27,7 +30,7 @@ NEARLY_FLAT, NOT_ALONG = 1e-4, 1e-5
 
 
 class Solution(NamedTuple):
-    """x, the products by J it took, what is left of b, as a part of it, and the dλ along which the bound rises, if one was met."""
+    """x, the products by J it took, the part of b that is left, and the dλ along which the bound rises, if one was met."""
 
     x: Floats
     iterations: int
@@ -104,7 +107,10 @@ def _most_in(operator: Operator, direction: Floats) -> str:
 
 
 class Dense:
-    """The matrix of the operator in its symmetric form, Ṽ^½ (I − Ṽ^½ H Ṽ^½)⁻¹ Ṽ^½ with Ṽ = V W⁻¹, by its eigenvectors."""
+    """The matrix of the operator in its symmetric form, Ṽ^½ (I − Ṽ^½ H Ṽ^½)⁻¹ Ṽ^½ with Ṽ = V W⁻¹.
+
+    Where I − Ṽ^½ H Ṽ^½ is clearly positive its inverse serves; elsewhere eigenvectors, which say what rises or is flat.
+    """
 
     def __init__(self, operator: Operator) -> None:
         self.operator, n = operator, operator.size
@@ -114,46 +120,85 @@ class Dense:
         roots = []
         for name, place in operator.places.items():
             fisher = operator.fisher_matrix(name)
-            roots.append(_root(0.5 * (fisher + fisher.T) * inverse[place, None] * inverse[place], place, n))
+            fisher = 0.5 * (fisher + fisher.T)
+            if operator.weights is not None:
+                fisher = fisher * inverse[place, None] * inverse[place]
+            roots.append(_root(fisher, operator.free_directions(name), place, n))
         self.root = np.concatenate(roots, axis=1)
-        hessian = weights[:, None] * self.jacobian
+        hessian = self.jacobian if operator.weights is None else weights[:, None] * self.jacobian
         bent = self.root.T @ (0.5 * (hessian + hessian.T)) @ self.root
-        self.curvatures, self.modes = np.linalg.eigh(np.eye(len(bent)) - bent)
-        self.weights = weights
+        self.weights, self._bent = weights, np.eye(len(bent)) - bent
+        self._whole: Floats | None = None
+        if _is_clearly_positive(self._bent):
+            self._whole = self.jacobian @ (self.root @ np.linalg.solve(self._bent, self.root.T))
+
+    @cached_property
+    def _modes(self) -> tuple[Floats, Floats]:
+        """Curvatures and their directions."""
+        curvatures, modes = np.linalg.eigh(self._bent)
+        return curvatures, modes
 
     def solve(self, b: Floats) -> Solution:
         """Find x = b + J Ṽ^½ (I − K)⁻¹ Ṽ^½ W b."""
+        if self._whole is not None:
+            return Solution(b + self._whole @ (self.weights * b), 0, 0.0)
         self._check_above(FLAT)
-        parts = self._parts(b)
-        flat = self.curvatures <= FLAT
+        parts, curvatures = self._parts(b), self._modes[0]
+        flat = curvatures <= FLAT
         if flat.any() and np.abs(parts[flat]).max() > ROUNDING * np.abs(parts).max():
             worst = int(np.argmax(np.abs(np.where(flat, parts, 0.0))))
-            check_curvature(self.operator, float(self.curvatures[worst]), self.root @ self.modes[:, worst])
+            check_curvature(self.operator, float(curvatures[worst]), self.root @ self._modes[1][:, worst])
         return Solution(self._solved(b, parts, ~flat), 0, 0.0)
 
     def step(self, b: Floats, flat: float) -> Floats:
         """The same without directions whose curvature is within so much of zero: Newton's step, from beside the optimum."""
+        if self._whole is not None and flat < CLEARLY:
+            return self.solve(b).x
         self._check_above(flat)
-        return self._solved(b, self._parts(b), self.curvatures > flat)
+        return self._solved(b, self._parts(b), self._modes[0] > flat)
 
     def _check_above(self, flat: float) -> None:
-        if len(self.curvatures) and self.curvatures[0] < -flat:
-            check_curvature(self.operator, float(self.curvatures[0]), self.root @ self.modes[:, 0])
+        curvatures, modes = self._modes
+        if len(curvatures) and curvatures[0] < -flat:
+            check_curvature(self.operator, float(curvatures[0]), self.root @ modes[:, 0])
 
     def _parts(self, b: Floats) -> Floats:
-        return np.asarray(self.modes.T @ (self.root.T @ (self.weights * b)))
+        return np.asarray(self._modes[1].T @ (self.root.T @ (self.weights * b)))
 
     def _solved(self, b: Floats, parts: Floats, kept: npt.NDArray[np.bool_]) -> Floats:
-        scaled = np.divide(parts, self.curvatures, out=np.zeros_like(parts), where=kept)
-        return np.asarray(b + self.jacobian @ (self.root @ (self.modes @ scaled)))
+        curvatures, modes = self._modes
+        scaled = np.divide(parts, curvatures, out=np.zeros_like(parts), where=kept)
+        return np.asarray(b + self.jacobian @ (self.root @ (modes @ scaled)))
 
 
-def _root(part: Floats, place: slice, n: int) -> Floats:
-    """R [n, …] with R Rᵀ this matrix in its place; each number in its own units: none is lost beside a larger one."""
+def _is_clearly_positive(matrix: Floats) -> bool:
+    """Whether all curvatures are well above zero, as far as Cholesky's pivots tell: none of them is below the least curvature."""
+    try:
+        pivots = np.diagonal(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.all(pivots**2 > CLEARLY))
+
+
+def _root(part: Floats, free: Floats | None, place: slice, n: int) -> Floats:
+    """R [n, …] with R Rᵀ this matrix in its place; each number in its own units: none is lost beside a larger one.
+
+    ``free`` are the directions that it acts on, where it is symmetric in some of its numbers.
+    """
+    whole = part
+    part = part if free is None else free.T @ part @ free
     scale = np.sqrt(np.maximum(np.diagonal(part), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(part / (safe[:, None] * safe))
-    kept = values > 1e-13 * max(len(part), 1)
-    root = np.zeros((n, int(kept.sum())))
-    root[place] = scale[:, None] * vectors[:, kept] * np.sqrt(values[kept])
+    scaled = part / (safe[:, None] * safe)
+    try:
+        half = np.linalg.cholesky(scaled)
+        if not np.diagonal(half).min(initial=1.0) > 1e-6:
+            raise np.linalg.LinAlgError
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(scaled)
+        kept = values > 1e-13 * max(len(whole), 1)
+        half = vectors[:, kept] * np.sqrt(values[kept])
+    half = scale[:, None] * half
+    root = np.zeros((n, half.shape[1]))
+    root[place] = half if free is None else free @ half
     return root

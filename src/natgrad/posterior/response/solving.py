@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConverged
 from natgrad.posterior.factor import Factor
+from natgrad.posterior.response.eliminated import Eliminated, to_eliminate
 from natgrad.posterior.response.operator import Linearised, Operator
 from natgrad.posterior.response.probing import probed_diagonal
 from natgrad.posterior.response.quantities import Quantity
@@ -41,7 +41,8 @@ class Solver:
     def __init__(self, at: Linearised, factors: Mapping[str, Factor], tol: float, limit: int) -> None:
         self.operator, self.factors = Operator(at), factors
         self._tol, self._limit = tol, limit
-        self._dense: Dense | None = None
+        self._dense: Dense | Eliminated | None = None
+        self._looked = False  # whether it is a matrix by itself
         self._iterations = 10.0  # of a solve, as the last ones took
         self._kept: dict[Any, Floats] = {}
 
@@ -69,11 +70,12 @@ class Solver:
 
         Who does not know how often he will be asked makes it when he has paid its price: at most twice what was needed.
         """
-        n, made = self.operator.size, self.operator.is_small
-        pays = made or n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
+        if self._dense is None and not self._looked:
+            self._dense, self._looked = _matrix_of(self.operator), True
+        n = self.operator.size
+        pays = n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
         if self._dense is None and n <= MOST_DENSE and pays:
-            # Threads of a matrix library gain nothing at this size, and lose much where others use the machine.
-            with nullcontext() if made else ONE_BLAS_THREAD:
+            with ONE_BLAS_THREAD:  # threads gain nothing at this size, and lose much where others use the machine
                 self._dense = Dense(self.operator)
 
     # -- quantities --
@@ -217,7 +219,8 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
     A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
     that way would look like curvature.
     """
-    first_gain, near = float("nan"), None
+    first_gain = float("nan")
+    near: Dense | Eliminated | None = None
     curvature = Operator(at).matrix if at.matrix is not None else None
     for turn in range(STEPS):
         operator = Operator(at)
@@ -225,14 +228,16 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
             operator.matrix = curvature  # that of the first step: later ones are short
         residual = operator.residual()
         flat = FLAT + 10.0 * operator.inner(residual, operator.fisher(residual)) ** 0.5
-        if operator.is_small:
-            near = Dense(operator) if near is None else near
+        if turn == 0:
+            near = _matrix_of(operator)
+        if near is not None:
             step = near.step(residual, flat)
         else:
             step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=flat).x
         gain = 0.5 * operator.inner(residual, operator.fisher(step))
         first_gain = gain if turn == 0 else first_gain
-        if at.elsewhere is None or not (SETTLED if operator.is_small else NEARLY) < gain <= LEFT:
+        at = at._replace(covariances=operator.covariances)
+        if at.elsewhere is None or not (NEARLY if near is None else SETTLED) < gain <= LEFT:
             break
         new = {
             name: block.family.project(
@@ -244,6 +249,14 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
             break
         at = at.elsewhere(new)
     return at, first_gain
+
+
+def _matrix_of(operator: Operator) -> Dense | Eliminated | None:
+    """The system as a matrix, where it is small by itself, or without some blocks."""
+    if operator.is_small:
+        return Dense(operator)
+    without = to_eliminate(operator)
+    return Eliminated(operator, without) if without else None
 
 
 def _key(quantity: Quantity) -> Any:
