@@ -141,3 +141,8 @@ def test_a_name_that_comes_twice_is_refused(read, tmp_path):
 def test_no_name_means_two_things():
     meanings = [name for names in NAMES.values() for name in names]
     assert len(meanings) == len(set(meanings))
+
+
+def test_three_columns_are_not_taken_for_three_users():
+    with pytest.raises(TypeError, match=r"X is a tuple of 3: pass Ratings\(users, items, ratings\), or np.array\(X\)"):
+        as_ratings(([0, 1, 1], [0, 0, 1], [3.0, 4.0, 5.0]))

@@ -56,4 +56,8 @@ def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratin
         for chunk in chunks[1:]:
             ratings = ratings.extended(chunk)
         return ratings
+    if isinstance(X, tuple):  # three columns would be read as three users
+        raise TypeError(
+            f"X is a tuple of {len(X)}: pass Ratings(users, items, ratings), or np.array(X) if it holds a row for each user"
+        )
     return Ratings.from_dense(X)
