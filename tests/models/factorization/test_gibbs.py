@@ -167,7 +167,7 @@ def test_rows_tell_how_likely_other_scales_of_their_numbers_are(biases: bool, mo
     side = SideRatings(ratings.sorted_by_user, biases, 0.5)
     other, t, scale = rng.normal(size=(5, size)), rng.gamma(2.0, size=5), rng.gamma(2.0, size=7)
     alpha, pull = np.array([0.5, 2.0, 1.0])[:size], rng.normal(size=(7, size))
-    drawn = side.drawn(other, t, scale, alpha, pull, rng.normal(size=(7, size)), means=True)
+    drawn = side.drawn(other, t, scale, alpha, pull, rng.normal(size=(7, size)), means=True, tells=True)
 
     def log_likelihood(x: np.ndarray) -> float:
         return -0.5 * float(scale @ side.squared_errors(np.ascontiguousarray(x), other, t))

@@ -37,15 +37,16 @@ def pack_values(low, high, x, tell):
 def draw_told(low, high, pieces, sums, scale, prior, pull, biased, noise, out, out_mean, told):
     """X = Λ⁻¹ λ + U⁻¹ ε of every row, with Λ = diag(α) + scale Σ a aᵀ = Uᵀ U and λ = pull + scale Σ (r − c) a, from its sums.
 
-    ``out_mean`` [rows, D] or [0, D] gets Λ⁻¹ λ. ``told`` [pieces, D, D + 1] gets, for each piece, what its rows tell of a number
-    c_k by which x_k of all of them is multiplied: the matrix and the vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const.
+    ``out_mean`` [rows, D] or [0, D] gets Λ⁻¹ λ. ``told`` [pieces, D, D + 1], or [0, …], gets, for each piece, what its rows tell of
+    a number c_k by which x_k of all of them is multiplied: the matrix and the vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const.
     A row whose precision is not positive definite gets NaN.
     """
     size, first = out.shape[1], pieces[0]
     matrix, vector, x = np.empty((size, size)), np.empty(size), np.empty(size)
     upper = np.zeros((size, -(-size // LANES) * LANES))
     for piece in range(low, high):
-        told[piece] = 0.0
+        if told.shape[0] > 0:
+            told[piece] = 0.0
         for row in range(pieces[piece], pieces[piece + 1]):
             normal_equations(sums[row - first], biased, matrix, vector)
             there = row if pull.shape[0] > 1 else 0
@@ -67,6 +68,8 @@ def draw_told(low, high, pieces, sums, scale, prior, pull, biased, noise, out, o
             for k in range(size):
                 out[row, k] = x[k] + noise[row, k]
             _solve_back(upper, out[row])
+            if told.shape[0] == 0:
+                continue
             for k in range(size):
                 factor = scale[row] * out[row, k]
                 for h in range(size):

@@ -143,6 +143,8 @@ def draw_told(pieces, sums, scale, prior, pull, biased, noise, out, out_mean, to
     out[rows], mean = _drawn(own[:, :, None] * matrix + np.diag(prior), lam, noise[rows])
     if len(out_mean):
         out_mean[rows] = mean
+    if not len(told):
+        return
     told[:] = 0.0
     scaled = own * out[rows]
     told[0, :, :-1] = np.einsum("rk,rh,rkh->kh", scaled, out[rows], matrix)

@@ -369,7 +369,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
                     Phase(sampler.problem, stepper=sampler, until=self.finish_sweeps, optional=True)
                 ],
             )  # fmt: skip
-            self.elbo_: float = subject.problem.bound(result.state)
+            self.elbo_: float = subject.problem.bound(result.state) if result.bound is None else result.bound
         self._published(*subject.published(result))
         if sampler is not None and sampler.draws:
             self._show_draws(sampler.kept())

@@ -159,16 +159,25 @@ class SideRatings:
         return new
 
     def drawn(
-        self, other: Floats, other_weight: Floats, scale: Floats, prior: Floats, pull: Floats, noise: Floats, means: bool
+        self,
+        other: Floats,
+        other_weight: Floats,
+        scale: Floats,
+        prior: Floats,
+        pull: Floats,
+        noise: Floats,
+        *,
+        means: bool,
+        tells: bool,
     ) -> Drawn:
-        """Every row drawn given values of the other side, by standard normal numbers."""
+        """Every row drawn given values of the other side, by standard normal numbers; with means and M, g where they are asked for."""
         n_rows, size = noise.shape
         tell = np.empty((len(other), size * (size + 1) // 2 + size))
         pack_values(other, tell)
         x, mean = np.empty((n_rows, size)), np.empty((n_rows if means else 0, size))
         total = np.zeros((size, size + 1))
         for pieces, sums in self._gathered(tell, other_weight, size):
-            told = np.empty((len(pieces) - 1, size, size + 1))
+            told = np.empty((len(pieces) - 1 if tells else 0, size, size + 1))
             self._run(
                 draw_told, tell.shape[1], pieces, sums, scale, prior, pull, self.biased, noise, x, mean, told
             )  # fmt: skip
