@@ -84,6 +84,8 @@ def main() -> None:
         some = np.random.default_rng(1).permutation(len(train[0]))[: options.ratings]
         train, test = [part[some] for part in train], [part[: options.ratings // 9] for part in test]
     warm_up()
+    few = [part[:30_000] for part in train]
+    ours(few, [part[:100] for part in test], shape, "gibbs")  # its kernels
     runs = {
         "natgrad": lambda: ours(train, test, shape, None),
         'natgrad, finish="gibbs"': lambda: ours(train, test, shape, "gibbs"),

@@ -65,9 +65,7 @@ def test_conditionals_are_those_of_the_network_that_declares_the_model() -> None
                 np.testing.assert_allclose(ours, other, rtol=1e-9, atol=1e-10, err_msg=name)
             continue
         # x = Λ⁻¹ λ + U⁻¹ ε for ε = 0 and the unit vectors: the mean, and the covariance as U⁻¹ U⁻ᵀ.
-        mean, *columns = (
-            sampler._side(name, sampler._mu, Fixed(noise), means=True).x for noise in (np.zeros(3), *eye)
-        )
+        mean, *columns = (sampler._side(name, sampler._mu, Fixed(noise), means=True).x for noise in (np.zeros(3), *eye))
         root = np.stack(columns, axis=2) - mean[:, :, None]
         precision = -2.0 * wanted[1]
         np.testing.assert_allclose(mean, np.linalg.solve(precision, wanted[0][:, :, None])[:, :, 0], rtol=1e-8)

@@ -37,8 +37,8 @@ def pack_values(low, high, x, tell):
 def draw_told(low, high, pieces, sums, scale, prior, pull, biased, noise, out, out_mean, told):
     """X = Λ⁻¹ λ + U⁻¹ ε of every row, with Λ = diag(α) + scale Σ a aᵀ = Uᵀ U and λ = pull + scale Σ (r − c) a, from its sums.
 
-    ``out_mean`` [rows, D] or [0, D] gets Λ⁻¹ λ. ``told`` [pieces, D, D + 1], or [0, …], gets, for each piece, what its rows tell of
-    a number c_k by which x_k of all of them is multiplied: the matrix and the vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const.
+    ``out_mean`` [rows, D] or [0, D] gets Λ⁻¹ λ. ``told`` [pieces, D, D + 1], or [0, …], gets, for each piece, what its rows tell
+    of a number c_k by which x_k of all of them is multiplied: matrix and vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const.
     A row whose precision is not positive definite gets NaN.
     """
     size, first = out.shape[1], pieces[0]

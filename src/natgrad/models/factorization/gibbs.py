@@ -1,8 +1,8 @@
 """A fitted factorisation in; draws of its users, items and noise by Gibbs sampling out: a closing phase of a run.
 
 The complete conditional of a block is its target with values in the place of moments, as in networks: rows of a side are
-Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then the
-scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
+Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then
+the scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
 they must come back in a few sweeps. The chain begins at a draw from q. The first third of the sweeps burns in; of the rest,
 every so many draws are kept as there is room.
 
@@ -90,8 +90,8 @@ class RatingGibbs:
         self.problem, self.sweeps, self.burn = problem, sweeps, burn_in(sweeps)
         numbers = problem.size * (2 * problem.ratings.n_users + problem.ratings.n_items)
         self.stride = max(1, -(-(sweeps - self.burn) * numbers // MOST_KEPT))
-        # The side whose scales are drawn, the smaller one: products of both sides are what matters. None where precisions are known, or
-        # features say where rows are.
+        # The side whose scales are drawn, the smaller one: products of both sides are what matters. None where precisions are
+        # known, or features say where rows are.
         fixed = any(PRECISION[side] not in problem.order or side in problem.features for side in OTHER)
         self.scaled = None if fixed else "u" if problem.ratings.n_users < problem.ratings.n_items else "v"
         self.made = 0

@@ -170,7 +170,7 @@ class SideRatings:
         means: bool,
         tells: bool,
     ) -> Drawn:
-        """Every row drawn given values of the other side, by standard normal numbers; with means and M, g where they are asked for."""
+        """Every row drawn given values of the other side, by standard normal numbers; ``tells``: with M and g."""
         n_rows, size = noise.shape
         tell = np.empty((len(other), size * (size + 1) // 2 + size))
         pack_values(other, tell)
@@ -178,18 +178,16 @@ class SideRatings:
         total = np.zeros((size, size + 1))
         for pieces, sums in self._gathered(tell, other_weight, size):
             told = np.empty((len(pieces) - 1 if tells else 0, size, size + 1))
-            self._run(
-                draw_told, tell.shape[1], pieces, sums, scale, prior, pull, self.biased, noise, x, mean, told
-            )  # fmt: skip
+            self._run(draw_told, tell.shape[1], pieces, sums, scale, prior, pull, self.biased, noise, x, mean, told)
             total += told.sum(0)
         return Drawn(x, mean, total[:, :-1], total[:, -1])
 
     def squared_errors(self, own: Floats, other: Floats, other_weight: Floats) -> Floats:
         """Σ_n t (r − …)² of every row, at values of both sides."""
-        out = np.empty(self.n_rows)
+        out, rows = np.empty(self.n_rows), self.rows
         squared_errors(
-            out, self.rows.start, self.rows.other, self.rows.values, self.offset, self.trust, own, other, other_weight, self.biased
-        )  # fmt: skip
+            out, rows.start, rows.other, rows.values, self.offset, self.trust, own, other, other_weight, self.biased
+        )
         return out
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
