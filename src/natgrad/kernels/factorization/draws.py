@@ -1,8 +1,8 @@
 """Gibbs sampling of a factorisation: ratings, rows of the other side and random numbers in, rows out; rows in, their errors out.
 
-Sums over the ratings of a row are inner products along up to 64 ratings, and Λ = Uᵀ U is made row of U after row, four at a time,
-with loops along rows: number by number that would take longer than all sums. Points have vectors where q has matrices, so nothing of the
-size of Λ is read or written for any row.
+Sums over the ratings of a row are inner products along up to 64 ratings, and Λ = Uᵀ U is made row of U after row, four at a
+time, with loops along rows: number by number that would take longer than all sums. Points have vectors where q has matrices, so
+nothing of the size of Λ is read or written for any row.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def draw_side(
 
     a = (v, 1) and c are the other side's row of a rating; without biases a = v and c = 0. ``out_mean`` [rows, D] or [0, D] gets
     Λ⁻¹ λ. ``told`` [pieces, D, D + 1], or [0, …], gets, for each piece, what its rows tell of a number c_k by which x_k of all of
-    them is multiplied: matrix and vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const. A row whose precision is not positive definite
-    gets NaN.
+    them is multiplied: matrix and vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const. A row whose precision is not positive
+    definite gets NaN.
     """
     size = out.shape[1]
+    # Rows in pairs, the last of which may be zeros.
     table, sums = np.zeros((size + 1 + (size + 1) % 2, CHUNK)), np.empty((size + 2, size + 2))
     upper, x = np.zeros((size, -(-size // LANES) * LANES)), np.empty(size)
     for piece in range(low, high):
@@ -64,7 +65,7 @@ def draw_side(
 
 @lane_kernel
 def _fill(begin, end, other, values, offset, trust, theirs, weight, biased, size, table):
-    """√w a and, below, √w (r − c) of some ratings in the columns of ``table``; how many columns are filled, with zeros at the end."""
+    """√w a and, below, √w (r − c) of some ratings in columns of ``table``, then zeros; returns how many columns are filled."""
     inner = size - 1 if biased else size
     for n in range(begin, end):
         j, place = other[n], n - begin
