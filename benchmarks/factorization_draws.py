@@ -31,7 +31,7 @@ def scored(
 ) -> list[str]:
     """The cells of a row."""
     rmse = float(np.sqrt(np.mean((mean - values) ** 2)))
-    return [f"{rmse:.4f}", f"{np.mean(log_density):.4f}", f"{np.mean(inside):.1%}", f"{seconds:.0f}"]
+    return [f"{rmse:.4f}", f"{np.mean(log_density):.4f}", f"{np.mean(inside):.1%}", f"{seconds:.1f}"]
 
 
 def ours(train: Parts, test: Parts, shape: tuple[int, int], finish: str | None) -> list[str]:

@@ -45,8 +45,8 @@ Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
-# Sweeps of a fit that Gibbs sampling ends: with precisions held, and until it takes over. Draws are as good after 5 as after 20,
-# and a sweep of Gibbs sampling takes a third of the time of one of q; but q is what `fold_in` goes back to.
+# Sweeps of a fit that Gibbs sampling ends: with precisions held, and until it takes over. Draws are as good after 5 as after 10,
+# and a sweep of Gibbs sampling takes a quarter of the time of one of q; but q is what `fold_in` goes back to.
 WARM_UP, TAKES_OVER = 5, 7
 
 
@@ -161,7 +161,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         max_seconds: float | None = None,
         tol: float = 1e-5,
         finish: Literal["gibbs"] | None = None,
-        finish_sweeps: int = 50,
+        finish_sweeps: int = 40,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
