@@ -1,6 +1,6 @@
 """MatrixFactorization(finish="gibbs") beside plain variational inference and myFM on Jester, in one process.
 
-    python benchmarks/factorization_draws.py                    # 1.6 million ratings; two minutes
+    python benchmarks/factorization_draws.py                    # 1.6 million ratings; ten minutes, most of them myFM
     python benchmarks/factorization_draws.py --ratings 400000   # some of them; other sizes keep their last results
 
 RMSE, mean log predictive density and coverage of 95 % intervals of a tenth of the ratings, held out at random; processor seconds.
