@@ -13,6 +13,7 @@ installed are left out (`pip install numpyro`, Debian's package jags). Every sam
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -56,6 +57,7 @@ class Corpus(NamedTuple):
         return table
 
 
+@functools.cache
 def corpus() -> Corpus:
     rng = np.random.default_rng(0)
     phi, theta = rng.dirichlet(np.full(30, 0.5), 3), rng.dirichlet(np.full(3, 0.5), 200)

@@ -99,6 +99,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "LDA, learned priors, SVI": topics(learn_priors=True, method=ng.SVI({"doc": 20}), step=MONRO, local="map"),
     "LDA, Gibbs": topics(finish="gibbs", finish_sweeps=4),
     "MF, default": factors(),
+    "MF, Gibbs": factors(finish="gibbs", finish_sweeps=4, tol=1e-9, max_steps=20),
     "MF, noise by user": factors(noise_per="user"),
     "MF, VB": factors(method=ng.VB(), **KNOWN),
     "MF, messages": factors(method=ng.Children(2), **KNOWN),

@@ -19,12 +19,13 @@ FUSED = {"kernels/factorization/blocks.py", "kernels/factorization/plain.py", "k
 # Weighted means of what is no λ.
 OTHER = {
     "families/fisher.py",  # covariances of a Beta
+    "inference/slicing.py",  # a point of an interval
     "kernels/lda/documents.py",  # expected counts of a document, extrapolated
     "kernels/lda/plain.py",  # the same for little data
     "models/clusters.py",  # messages scaled up to longer data
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words
-    "network/draws/scales.py",  # a point of an interval
+    "network/draws/scales.py",  # a precision at a multiple of a value
     "report/charts/svg.py",  # colours
 }
 

@@ -67,19 +67,22 @@ class Dirichlet(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., K]."""
-        return self.sample_with_logs(lam, rng, n)[0]
+        return np.asarray(ops.softmax(self._log_gammas(lam, rng, n)))
 
     def sample_with_logs(
         self, lam: Stats, rng: np.random.Generator, n: int | None = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Draws and their logarithms, which are finite where a draw is 0 to rounding: below α = 0.001 most are."""
-        alpha = numpy_stats(lam)[0] + 1.0
-        shape = draws(n, alpha.shape)
-        # log Γ(α) draws as Γ(α + 1) · U^(1/α): for α ≪ 1 plain gammas underflow to 0 / 0.
-        log_gamma = np.log(rng.standard_gamma(alpha + 1.0, shape)) - rng.standard_exponential(shape) / alpha
+        log_gamma = self._log_gammas(lam, rng, n)
         value = np.asarray(ops.softmax(log_gamma))
         with np.errstate(divide="ignore"):
             return value, np.where(value > 0, np.log(value), log_gamma - ops.logsumexp(log_gamma)[..., None])
+
+    def _log_gammas(self, lam: Stats, rng: np.random.Generator, n: int | None) -> NDArray[Any]:
+        """Logarithms of Γ(α) draws as Γ(α + 1) · U^(1/α): for α ≪ 1 plain gammas underflow to 0 / 0."""
+        alpha = numpy_stats(lam)[0] + 1.0
+        shape = draws(n, alpha.shape)
+        return np.asarray(np.log(rng.standard_gamma(alpha + 1.0, shape)) - rng.standard_exponential(shape) / alpha)
 
     def mean(self, lam: Stats) -> NDArray[Any]:
         """α / Σ α."""

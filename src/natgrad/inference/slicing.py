@@ -1,4 +1,4 @@
-"""A density of the logarithm of a scale and where it is in, a draw that leaves the density as it is out: slice sampling (Neal, 2003)."""
+"""The density of the logarithm of a scale in, a step that leaves the density as it is out: slice sampling (Neal, 2003)."""
 
 from __future__ import annotations
 

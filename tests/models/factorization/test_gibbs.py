@@ -65,9 +65,7 @@ def test_conditionals_are_those_of_the_network_that_declares_the_model() -> None
                 np.testing.assert_allclose(ours, other, rtol=1e-9, atol=1e-10, err_msg=name)
             continue
         # x = Λ⁻¹ λ + U⁻¹ ε for ε = 0 and the unit vectors: the mean, and the covariance as U⁻¹ U⁻ᵀ.
-        mean, *columns = (
-            sampler._side(name, sampler._mu, Fixed(noise), means=True).x for noise in (np.zeros(3), *eye)
-        )
+        mean, *columns = (sampler._side(name, sampler._mu, Fixed(noise), means=True).x for noise in (np.zeros(3), *eye))
         root = np.stack(columns, axis=2) - mean[:, :, None]
         precision = -2.0 * wanted[1]
         np.testing.assert_allclose(mean, np.linalg.solve(precision, wanted[0][:, :, None])[:, :, 0], rtol=1e-8)
@@ -167,7 +165,7 @@ def test_rows_tell_how_likely_other_scales_of_their_numbers_are(biases: bool, mo
     side = SideRatings(ratings.sorted_by_user, biases, 0.5)
     other, t, scale = rng.normal(size=(5, size)), rng.gamma(2.0, size=5), rng.gamma(2.0, size=7)
     alpha, pull = np.array([0.5, 2.0, 1.0])[:size], rng.normal(size=(7, size))
-    drawn = side.drawn(other, t, scale, alpha, pull, rng.normal(size=(7, size)), means=True)
+    drawn = side.drawn(other, t, scale, alpha, pull, rng.normal(size=(7, size)), means=True, tells=True)
 
     def log_likelihood(x: np.ndarray) -> float:
         return -0.5 * float(scale @ side.squared_errors(np.ascontiguousarray(x), other, t))
@@ -182,8 +180,28 @@ def test_rows_tell_how_likely_other_scales_of_their_numbers_are(biases: bool, mo
     assert abs(slope) < 1e-7
 
 
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("biases", [True, False])
+def test_rows_of_any_length_are_drawn_as_by_the_plain_twin(biases: bool, size: int, monkeypatch) -> None:
+    rng = np.random.default_rng(5)
+    cells = np.concatenate(
+        [np.arange(150), 150 + np.arange(64), 300 + np.arange(65), 450 + np.arange(7)]
+    )  # and one of none
+    ratings = ng.Ratings(cells // 150, cells % 150, rng.normal(size=len(cells)), shape=(5, 150))
+    side = SideRatings(ratings.sorted_by_user, biases, 0.5, rng.gamma(2.0, size=len(cells)))
+    numbers = rng.normal(size=(150, size)), rng.gamma(2.0, size=150), rng.gamma(2.0, size=5), rng.gamma(2.0, size=size)
+    more = rng.normal(size=(1, size)), rng.normal(size=(5, size))
+    found = []
+    for most in (0, 10**9):
+        monkeypatch.setattr(threads, "MOST", most)
+        found.append(side.drawn(*numbers, *more, means=True, tells=True))
+    for ours, plain in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=1e-9, atol=1e-11)
+    assert side.drawn(*numbers, *more, means=False, tells=False).mean.shape == (0, size)
+
+
 def test_scales_are_drawn_from_their_density() -> None:
-    """One number of many rows: 20,000 moves against integration, with a prior that matters and one that does not."""
+    """One number of many rows: 4,000 moves against integration, with a prior that matters and one that does not."""
     rng = np.random.default_rng(3)
     curve, slope, squares, n_rows = 9.0, 12.0, 7.0, 6
     grid = np.linspace(1e-3, 6.0, 20_001)

@@ -1,7 +1,8 @@
-"""Gibbs sampling of a factorisation: sums of ratings and random numbers in, rows out; rows in, their errors out.
+"""Gibbs sampling of a factorisation: ratings, rows of the other side and random numbers in, rows out; rows in, their errors out.
 
-Λ = Uᵀ U is made row of U after row, with loops along rows, four rows at a time: number by number it would take longer than all
-sums over ratings. Nothing of the size of Λ is written for each row.
+Sums over the ratings of a row are inner products along up to 64 ratings, and Λ = Uᵀ U is made row of U after row, four at a
+time, with loops along rows: number by number that would take longer than all sums. Points have vectors where q has matrices, so
+nothing of the size of Λ is read or written for any row.
 """
 
 from __future__ import annotations
@@ -10,68 +11,115 @@ import numpy as np
 
 from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel
 from natgrad.kernels.factorization import plain
-from natgrad.kernels.factorization.gather import normal_equations
 
-__all__ = ["draw_rows", "draw_told", "pack_values", "squared_errors"]
+__all__ = ["draw_rows", "draw_side", "squared_errors"]
 
-# Numbers that a loop takes at a time.
-LANES = 4
-
-
-@parallel_kernel(of_rows, plain=plain.pack_values)
-def pack_values(low, high, x, tell):
-    """As `natgrad.kernels.factorization.gather.pack` of the moments x and x xᵀ of points."""
-    size = x.shape[1]
-    for row in range(low, high):
-        place = 0
-        for k in range(size):
-            factor = x[row, k]
-            for h in range(k + 1):
-                tell[row, place + h] = factor * x[row, h]
-            place += k + 1
-        for k in range(size):
-            tell[row, place + k] = x[row, k]
+# Numbers that a loop takes at a time, columns that are filled together, and ratings whose products are added at a time.
+LANES, WIDTH, CHUNK = 4, 8, 64
 
 
-@parallel_kernel(of_pieces, plain=plain.draw_told, work=plain.work_of_sums)
-def draw_told(low, high, pieces, sums, scale, prior, pull, biased, noise, out, out_mean, told):
-    """X = Λ⁻¹ λ + U⁻¹ ε of every row, with Λ = diag(α) + scale Σ a aᵀ = Uᵀ U and λ = pull + scale Σ (r − c) a, from its sums.
+@parallel_kernel(of_pieces, plain=plain.draw_side, work=plain.work_of_side)
+def draw_side(
+    low, high, pieces, start, other, values, offset, trust, theirs, weight, scale, prior, pull, biased, noise,
+    out, out_mean, told,
+):  # fmt: skip
+    """X = Λ⁻¹ λ + U⁻¹ ε of every row, with Λ = diag(α) + scale Σ w a aᵀ = Uᵀ U and λ = pull + scale Σ w (r − c) a.
 
-    ``out_mean`` [rows, D] or [0, D] gets Λ⁻¹ λ. ``told`` [pieces, D, D + 1] gets, for each piece, what its rows tell of a number
-    c_k by which x_k of all of them is multiplied: the matrix and the vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const.
-    A row whose precision is not positive definite gets NaN.
+    a = (v, 1) and c are the other side's row of a rating; without biases a = v and c = 0. ``out_mean`` [rows, D] or [0, D] gets
+    Λ⁻¹ λ. ``told`` [pieces, D, D + 1], or [0, …], gets, for each piece, what its rows tell of a number c_k by which x_k of all of
+    them is multiplied: matrix and vector of log p(r | c) = −½ cᵀ M c + gᵀ c + const. A row whose precision is not positive
+    definite gets NaN.
     """
-    size, first = out.shape[1], pieces[0]
-    matrix, vector, x = np.empty((size, size)), np.empty(size), np.empty(size)
-    upper = np.zeros((size, -(-size // LANES) * LANES))
+    size = out.shape[1]
+    # Rows in pairs, the last of which may be zeros.
+    table, sums = np.zeros((size + 1 + (size + 1) % 2, CHUNK)), np.empty((size + 2, size + 2))
+    upper, x = np.zeros((size, -(-size // LANES) * LANES)), np.empty(size)
     for piece in range(low, high):
-        told[piece] = 0.0
+        if told.shape[0] > 0:
+            told[piece] = 0.0
         for row in range(pieces[piece], pieces[piece + 1]):
-            normal_equations(sums[row - first], biased, matrix, vector)
+            sums[:, :] = 0.0
+            for n in range(start[row], start[row + 1], CHUNK):
+                end = min(n + CHUNK, start[row + 1])
+                n_filled = _fill(n, end, other, values, offset, trust, theirs, weight, biased, size, table)
+                _add_products(table, n_filled, sums)
             there = row if pull.shape[0] > 1 else 0
             for k in range(size):
-                x[k] = scale[row] * vector[k] + pull[there, k]
+                x[k] = scale[row] * sums[k, size] + pull[there, k]
                 for h in range(size):
-                    upper[k, h] = scale[row] * matrix[k, h]
+                    upper[k, h] = scale[row] * sums[k, h]
                 upper[k, k] += prior[k]
-            _factorise(upper, size)
-            for k in range(size):
-                x[k] *= upper[k, k]
-                factor = x[k]
-                for h in range(k + 1, size):
-                    x[h] -= factor * upper[k, h]
-            if out_mean.shape[0] > 0:
-                for k in range(size):
-                    out_mean[row, k] = x[k]
-                _solve_back(upper, out_mean[row])
-            for k in range(size):
-                out[row, k] = x[k] + noise[row, k]
-            _solve_back(upper, out[row])
+            _draw(upper, x, noise[row], out[row], out_mean, row)
+            if told.shape[0] == 0:
+                continue
             for k in range(size):
                 factor = scale[row] * out[row, k]
-                for h in range(size):
-                    told[piece, k, h] += factor * out[row, h] * matrix[k, h]
-                told[piece, k, size] += factor * vector[k]
+                for h in range(k, size):
+                    told[piece, k, h] += factor * out[row, h] * sums[k, h]
+                told[piece, k, size] += factor * sums[k, size]
+        if told.shape[0] > 0:
+            for k in range(size):
+                for h in range(k):
+                    told[piece, k, h] = told[piece, h, k]
+
+
+@lane_kernel
+def _fill(begin, end, other, values, offset, trust, theirs, weight, biased, size, table):
+    """√w a and, below, √w (r − c) of some ratings in columns of ``table``, then zeros; returns how many columns are filled."""
+    inner = size - 1 if biased else size
+    for n in range(begin, end):
+        j, place = other[n], n - begin
+        root = np.sqrt(weight[j] * trust[0 if trust.shape[0] == 1 else n])
+        for k in range(inner):
+            table[k, place] = root * theirs[j, k]
+        error = values[n] - offset
+        if biased:
+            table[inner, place] = root
+            error -= theirs[j, inner]
+        table[size, place] = root * error
+    filled = -(-(end - begin) // WIDTH) * WIDTH
+    for k in range(size + 1):
+        for place in range(end - begin, filled):
+            table[k, place] = 0.0
+    return filled
+
+
+@lane_kernel
+def _add_products(table, n, sums):
+    """Add the inner products of all rows of ``table``, along ``n`` columns, above the diagonal: four products at a time."""
+    for k in range(0, table.shape[0], 2):
+        first, second = table[k], table[k + 1]
+        for h in range(k, table.shape[0], 2):
+            third, fourth = table[h], table[h + 1]
+            a, b, c, d = 0.0, 0.0, 0.0, 0.0
+            for m in range(n):
+                a += first[m] * third[m]
+                b += first[m] * fourth[m]
+                c += second[m] * third[m]
+                d += second[m] * fourth[m]
+            sums[k, h] += a
+            sums[k, h + 1] += b
+            sums[k + 1, h] += c
+            sums[k + 1, h + 1] += d
+
+
+@lane_kernel
+def _draw(upper, x, noise, out, out_mean, row):
+    """U⁻ᵀ x, in place; its U⁻¹ is the mean, and that of it and the noise the draw. ``upper`` is overwritten."""
+    size = x.shape[0]
+    _factorise(upper, size)
+    for k in range(size):
+        x[k] *= upper[k, k]
+        factor = x[k]
+        for h in range(k + 1, size):
+            x[h] -= factor * upper[k, h]
+    if out_mean.shape[0] > 0:
+        for k in range(size):
+            out_mean[row, k] = x[k]
+        _solve_back(upper, out_mean[row])
+    for k in range(size):
+        out[k] = x[k] + noise[k]
+    _solve_back(upper, out)
 
 
 @lane_kernel
@@ -125,14 +173,7 @@ def draw_rows(low, high, lam, half, noise, out):
             x[k] = lam[row, k]
             for h in range(size):
                 upper[k, h] = -2.0 * half[row, k, h]
-        _factorise(upper, size)
-        for k in range(size):
-            x[k] *= upper[k, k]
-            for h in range(k + 1, size):
-                x[h] -= x[k] * upper[k, h]
-        for k in range(size):
-            out[row, k] = x[k] + noise[row, k]
-        _solve_back(upper, out[row])
+        _draw(upper, x, noise[row], out[row], out[:0], row)
 
 
 @parallel_kernel(of_rows, plain=plain.squared_errors, work=plain.work_of_errors)

@@ -11,19 +11,19 @@ import numpy as np
 
 __all__ = [
     "draw_rows",
-    "draw_told",
+    "draw_side",
     "errors_of_rows",
     "gather_rows",
     "moments",
     "move_rows",
     "pack",
-    "pack_values",
     "pair_moments",
     "squared_errors",
     "sweep_rows",
     "targets_of_rows",
     "work_of_errors",
     "work_of_ratings",
+    "work_of_side",
     "work_of_sums",
 ]
 
@@ -41,6 +41,11 @@ def work_of_errors(out, start, other, values, offset, trust, own, *rest) -> floa
     return OF_A_NUMBER * 2 * len(values) * own.shape[1]
 
 
+def work_of_side(pieces, start, other, values, offset, trust, theirs, *rest) -> float:
+    """Of `draw_side`: as of the sums that q has."""
+    return OF_A_NUMBER * len(values) * theirs.shape[1] * (theirs.shape[1] + 3) / 2
+
+
 def work_of_sums(pieces, sums, *rest) -> float:
     """Of what is made of the sums of rows."""
     return OF_A_NUMBER * sums.size
@@ -51,11 +56,6 @@ def pack(mean, second, tell):
     size = mean.shape[1]
     k, h = np.tril_indices(size)
     tell[:, : len(k)], tell[:, len(k) :] = second[:, k, h], mean
-
-
-def pack_values(x, tell):
-    """As `pack`, of points."""
-    pack(x, x[:, :, None] * x[:, None, :], tell)
 
 
 def gather_rows(pieces, start, other, values, offset, trust, tell, weight, block, sums):
@@ -134,19 +134,24 @@ def draw_rows(lam, half, noise, out):
     out[:] = _drawn(-2.0 * half, lam, noise)[0]
 
 
-def draw_told(pieces, sums, scale, prior, pull, biased, noise, out, out_mean, told):
-    """Draws of rows from their sums, and what they tell of their scales; all pieces tell in the place of the first one."""
-    rows = slice(int(pieces[0]), int(pieces[-1]))
-    matrix, vector, _ = _normal_equations(sums[: rows.stop - rows.start], biased, out.shape[1])
-    own = scale[rows, None]
-    lam = own * vector + (pull[rows] if len(pull) > 1 else pull)
-    out[rows], mean = _drawn(own[:, :, None] * matrix + np.diag(prior), lam, noise[rows])
+def draw_side(
+    pieces, start, other, values, offset, trust, theirs, weight, scale, prior, pull, biased, noise, out, out_mean, told
+):
+    """Draws of all rows, and what they tell of their scales; all pieces tell in the place of the first one."""
+    size = out.shape[1]
+    tell = np.empty((len(theirs), size * (size + 1) // 2 + size))
+    pack(theirs, theirs[:, :, None] * theirs[:, None, :], tell)
+    sums = np.empty((len(out), tell.shape[1] + size + 3))
+    gather_rows(np.array([0, len(out)]), start, other, values, offset, trust, tell, weight, 0, sums)
+    matrix, vector, _ = _normal_equations(sums, biased, size)
+    own = scale[:, None]
+    out[:], mean = _drawn(own[:, :, None] * matrix + np.diag(prior), own * vector + pull, noise)
     if len(out_mean):
-        out_mean[rows] = mean
-    told[:] = 0.0
-    scaled = own * out[rows]
-    told[0, :, :-1] = np.einsum("rk,rh,rkh->kh", scaled, out[rows], matrix)
-    told[0, :, -1] = (scaled * vector).sum(0)
+        out_mean[:] = mean
+    if len(told):
+        told[:] = 0.0
+        told[0, :, :-1] = np.einsum("rk,rh,rkh->kh", own * out, out, matrix)
+        told[0, :, -1] = (own * out * vector).sum(0)
 
 
 def squared_errors(out, start, other, values, offset, trust, own, theirs, weight, biased):

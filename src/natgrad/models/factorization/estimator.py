@@ -28,7 +28,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
-from natgrad.models.factorization.likelihoods import WARM_UP, LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
@@ -44,9 +44,9 @@ Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
-# Sweeps after which Gibbs sampling takes over: those of the warm-up, and two in which precisions are learned. By then
-# predictions of q have the error that they converge to, and a sweep of Gibbs sampling takes a third of the time of one of q.
-TAKES_OVER = WARM_UP + 2
+# Sweeps of a fit that Gibbs sampling ends: with precisions held, and until it takes over. Draws are as good after 5 as after 10,
+# and a sweep of Gibbs sampling takes a quarter of the time of one of q; but q is what `fold_in` goes back to.
+WARM_UP, TAKES_OVER = 5, 7
 
 
 @says_new_names
@@ -89,7 +89,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     finish : None or "gibbs"
         Ends a fit of Gaussian ratings with Gibbs sampling from it: predictions, intervals and recommendations are then averages
         over draws from the posterior itself, which repairs the narrow intervals of q. `draws_` has the draws. `partial_fit`
-        and `fold_in` go back to q. Sampling takes over from q after ten sweeps, unless ``tol=0`` or `continue_fit` asks for
+        and `fold_in` go back to q. Sampling takes over from q after seven sweeps, unless ``tol=0`` or `continue_fit` asks for
         more; factors that q has switched off by then begin anew.
     finish_sweeps : int
         Sweeps of the finish; the first third burns in.
@@ -160,7 +160,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         max_seconds: float | None = None,
         tol: float = 1e-5,
         finish: Literal["gibbs"] | None = None,
-        finish_sweeps: int = 50,
+        finish_sweeps: int = 40,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
@@ -361,7 +361,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
 
             sampler = RatingGibbs(gibbs_problem(kind, ratings), self.finish_sweeps)
-            takes_over = TAKES_OVER if state is None and self.tol and self._exact() else None
+            if state is None and self.tol and self._exact():
+                kind.warm_up, takes_over = min(kind.warm_up, WARM_UP), TAKES_OVER
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
@@ -371,7 +372,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
                     Phase(sampler.problem, stepper=sampler, until=self.finish_sweeps, optional=True)
                 ],
             )  # fmt: skip
-            self.elbo_: float = subject.problem.bound(result.state)
+            self.elbo_: float = subject.problem.bound(result.state) if result.bound is None else result.bound
         self._published(*subject.published(result))
         if sampler is not None and sampler.draws:
             self._show_draws(sampler.kept())

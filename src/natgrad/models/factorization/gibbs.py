@@ -1,8 +1,8 @@
 """A fitted factorisation in; draws of its users, items and noise by Gibbs sampling out: a closing phase of a run.
 
 The complete conditional of a block is its target with values in the place of moments, as in networks: rows of a side are
-Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then the
-scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
+Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then
+the scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
 they must come back in a few sweeps. The chain begins at a draw from q. The first third of the sweeps burns in; of the rest,
 every so many draws are kept as there is room.
 
@@ -90,6 +90,10 @@ class RatingGibbs:
         self.problem, self.sweeps, self.burn = problem, sweeps, burn_in(sweeps)
         numbers = problem.size * (2 * problem.ratings.n_users + problem.ratings.n_items)
         self.stride = max(1, -(-(sweeps - self.burn) * numbers // MOST_KEPT))
+        # The side whose scales are drawn, the smaller one: products of both sides are what matters. None where precisions are
+        # known, or features say where rows are.
+        fixed = any(PRECISION[side] not in problem.order or side in problem.features for side in OTHER)
+        self.scaled = None if fixed else "u" if problem.ratings.n_users < problem.ratings.n_items else "v"
         self.made = 0
         self.draws: list[tuple[Any, ...]] = []
         self._mu: dict[str, Pair] = {}
@@ -107,7 +111,8 @@ class RatingGibbs:
                 mu[name] = drawn.x, drawn.x**2
                 if name == "u" and keeps:
                     kept = self._kept(mu, drawn.mean)
-                mu[name] = self._scaled(name, drawn, rng)
+                if name == self.scaled:
+                    mu[name] = self._scaled(name, drawn, rng)
             else:
                 mu[name] = self._value(name, self._conditional(name, mu), rng)
             valid = bool(np.isfinite(mu[name][0]).all())
@@ -144,7 +149,7 @@ class RatingGibbs:
         side says that the other does not matter. Factors that are too large are gone in a few.
         """
         problem = self.problem
-        if any(PRECISION[side] not in problem.order or side in problem.features for side in OTHER):
+        if self.scaled is None:
             return
         means = (state.mu[side][0][:, : problem.n_factors] for side in OTHER)
         off = np.append(switched_off(*means), [False] * problem.priors.biases)
@@ -161,14 +166,13 @@ class RatingGibbs:
         scale = work.tau[0] * work.weight(name)
         noise = rng.standard_normal((len(scale), self.problem.size))
         return self.problem.sides[name].drawn(
-            mu[other][0], work.weight(other), scale, work.precision(name)[0], work.pull(name), noise, means
-        )
+            mu[other][0], work.weight(other), scale, work.precision(name)[0], work.pull(name), noise,
+            means=means, tells=name == self.scaled,
+        )  # fmt: skip
 
     def _scaled(self, name: str, drawn: Drawn, rng: np.random.Generator) -> Pair:
-        """The rows with new scales of their numbers, where precisions are learned and no features tell where rows are."""
+        """The rows with new scales of their numbers."""
         x, squares = drawn.x, drawn.x**2
-        if PRECISION[name] not in self.problem.order or name in self.problem.features:
-            return x, squares
         less_rate, less_one = self.problem.prior_of(PRECISION[name])
         shape = float(less_one.flat[0]) + 1.0
         scales = drawn_scales(drawn.matrix, drawn.vector, squares.sum(0), len(x), shape, -less_rate, rng)

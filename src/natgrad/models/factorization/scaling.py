@@ -6,8 +6,8 @@ out. Multiplication is a group, and c is drawn from p(c x_k | rest) cᴺ dc/c (L
 
     exp(−½ M_kk c² + (g_k − Σ_h M_kh c_h) c) · (b_k + ½ c² Σ_i x_ik²)^−(a + N/2) · c^(N − 1),
 
-by slice sampling of log c, for one k after the other. A vague Gamma leaves no more than 1/c of the last two factors: what moves is
-what ratings cannot tell, however many rows there are. α_k is drawn anew before it is read.
+by slice sampling of log c, for one k after the other. A vague Gamma leaves no more than 1/c of the last two factors: what moves
+is what ratings cannot tell, however many rows there are. α_k is drawn anew before it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 def drawn_scales(
     matrix: Floats, vector: Floats, squares: Floats, n_rows: int, shape: float, rates: Floats, rng: np.random.Generator
 ) -> Floats:
-    """c [D], from M [D, D], g [D], Σ x² [D], N and the Gamma(a, b) [D] of the precisions."""
+    """C [D], from M [D, D], g [D], Σ x² [D], N and the Gamma(a, b) [D] of the precisions."""
     scales = np.ones(len(vector))
     for k in range(len(vector)):
         if not squares[k] > 0.0:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels.factorization import blocks as kernels
 from natgrad.kernels.factorization import plain
-from natgrad.kernels.factorization.draws import draw_told, pack_values, squared_errors
+from natgrad.kernels.factorization.draws import draw_side, squared_errors
 from natgrad.kernels.factorization.gather import gather_rows, pack, unpack
 from natgrad.kernels.factorization.pairs import linear_forms, moments_of_columns, moments_of_rows
 from natgrad.threads import Shared, at_most, is_little
@@ -159,28 +159,34 @@ class SideRatings:
         return new
 
     def drawn(
-        self, other: Floats, other_weight: Floats, scale: Floats, prior: Floats, pull: Floats, noise: Floats, means: bool
+        self,
+        other: Floats,
+        other_weight: Floats,
+        scale: Floats,
+        prior: Floats,
+        pull: Floats,
+        noise: Floats,
+        *,
+        means: bool,
+        tells: bool,
     ) -> Drawn:
-        """Every row drawn given values of the other side, by standard normal numbers."""
-        n_rows, size = noise.shape
-        tell = np.empty((len(other), size * (size + 1) // 2 + size))
-        pack_values(other, tell)
+        """Every row drawn given values of the other side, by standard normal numbers; ``tells``: with M and g."""
+        (n_rows, size), rows, pieces = noise.shape, self.rows, self._pieces(0, self.n_rows)
         x, mean = np.empty((n_rows, size)), np.empty((n_rows if means else 0, size))
-        total = np.zeros((size, size + 1))
-        for pieces, sums in self._gathered(tell, other_weight, size):
-            told = np.empty((len(pieces) - 1, size, size + 1))
-            self._run(
-                draw_told, tell.shape[1], pieces, sums, scale, prior, pull, self.biased, noise, x, mean, told
-            )  # fmt: skip
-            total += told.sum(0)
+        told = np.empty((len(pieces) - 1 if tells else 0, size, size + 1))
+        draw_side(
+            pieces, rows.start, rows.other, rows.values, self.offset, self.trust, np.ascontiguousarray(other), other_weight,
+            scale, prior, pull, self.biased, noise, x, mean, told,
+        )  # fmt: skip
+        total = told.sum(0)
         return Drawn(x, mean, total[:, :-1], total[:, -1])
 
     def squared_errors(self, own: Floats, other: Floats, other_weight: Floats) -> Floats:
         """Σ_n t (r − …)² of every row, at values of both sides."""
-        out = np.empty(self.n_rows)
+        out, rows = np.empty(self.n_rows), self.rows
         squared_errors(
-            out, self.rows.start, self.rows.other, self.rows.values, self.offset, self.trust, own, other, other_weight, self.biased
-        )  # fmt: skip
+            out, rows.start, rows.other, rows.values, self.offset, self.trust, own, other, other_weight, self.biased
+        )
         return out
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
