@@ -5,7 +5,7 @@
 Classes: the softmax against one-against-the-rest. Ordered classes: cutpoints against a softmax, and against Gaussian noise on the
 numbers of the levels. Noise that varies: an impact as in Silverman's motorcycle data (or these, as gp/mcycle.csv with columns
 times and accel), against one variance and against heavy tails, with the share of held-out rows inside 95 % intervals. M = 60 (30
-for the curve), everything else by default, means of five splits. Data: NATGRAD_DATA, or ../shared/data. Results:
+for the curve), everything else by default, means of three splits. Data: NATGRAD_DATA, or ../shared/data. Results:
 benchmarks/results/gp-likelihoods.md and .json.
 """
 
@@ -22,7 +22,7 @@ import natgrad as ng
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA") or HERE.parents[1] / "shared" / "data") / "gp"
-SPLITS = 5
+SPLITS = 3
 
 
 def digits():
@@ -148,7 +148,7 @@ def main():
         lines.append(f"| {name} | `{likelihood}` | {density:.3f} | {share:.1%} | {seconds:.1f} |")
     lines += [
         "",
-        "M = 60, of the impact 30; all else by default; two thirds of the rows learn, means of five splits. "
+        "M = 60, of the impact 30; all else by default; two thirds of the rows learn, means of three splits. "
         "`python benchmarks/gp_likelihoods.py`",
     ]
     (HERE / "results" / "gp-likelihoods.md").write_text("\n".join(lines) + "\n")

@@ -21,6 +21,7 @@ MODELS = {
     "PoissonHMM": "natgrad.models.hmm.models",
     "SparseGPClassifier": "natgrad.models.gp.classifier",
     "SparseGPRegressor": "natgrad.models.gp.regressor",
+    "StateSpaceGP": "natgrad.models.gp.state_space",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
