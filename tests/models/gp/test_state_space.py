@@ -185,6 +185,9 @@ def test_orders_files_updates_and_clones(tmp_path):
     whole = ng.StateSpaceGP(tol=1e-8, verbose=False).fit(t, y)
     assert half.elbo_ == pytest.approx(whole.elbo_, abs=1e-6)
     assert half.n_rows_seen_ == 200
+    with pytest.warns(ng.errors.NotConverged, match="raise max_steps, or call continue_fit"):
+        short = ng.StateSpaceGP(tol=1e-8, max_steps=1, verbose=False).fit(t, y)
+    assert short.continue_fit(t, y, max_steps=100).elbo_ == pytest.approx(whole.elbo_, abs=1e-6)
     density = model.log_predictive_density(t, y)
     assert density.shape == (200,)
     model.report(tmp_path / "page.html", data=(t[:, None], y))

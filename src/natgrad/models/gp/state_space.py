@@ -40,6 +40,7 @@ FEW, SOME, LENGTHS, SHARES = 4_000, 20_000, 8, (0.5, 0.1, 0.01)
 STEPS = 20
 # Logarithms whose exponentials are numbers.
 LOG = "in [-200, 200]"
+ADVICE = "raise max_steps, or call continue_fit()"
 KINDS = (Matern32, Matern52, Matern12)
 
 
@@ -122,6 +123,22 @@ class StateSpaceGP(RegressorMixin, Estimator):
         self._fit_rows(times, numbers, None, keep)
         return self
 
+    @all_or_nothing
+    def continue_fit(self, X: Any, y: Any, max_steps: int | None = None) -> Self:
+        """Go on from where the last fit ended, on the same rows.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        max_steps : int, optional
+            Further steps; by default as many as in the settings.
+        """
+        self._check_fitted()
+        self._check_settings()
+        times, numbers = self._read(X, y, reset=False)
+        self._fit_rows(times, numbers, self._h, {}, max_steps)
+        return self
+
     def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y") -> Any:
         """The mean at times [N] (of new observations, or of the function: the same); ``return_std``: and standard deviations."""
         mean, var = self._latent(X)
@@ -179,7 +196,9 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     # -- fitting --
 
-    def _fit_rows(self, times: Floats, y: Floats, start: Floats | None, options: FitOptions) -> None:
+    def _fit_rows(
+        self, times: Floats, y: Floats, start: Floats | None, options: FitOptions, max_steps: int | None = None
+    ) -> None:
         self.mean_ = float(y.mean())
         centred = y - self.mean_
         kernel = self.kernel_ if start is not None else self._chosen(times, centred)
@@ -187,8 +206,9 @@ class StateSpaceGP(RegressorMixin, Estimator):
         moves = self._moves(len(kernel.theta) + 1)
         h = self._started(kernel, times, centred, moves)[1] if start is None else start
         stepper = ScoringStepper(problem, moves)
+        limit = whole_number(self.max_steps if max_steps is None else max_steps, "max_steps")
         result = self._run(
-            Phase(problem, stepper=stepper), problem.start(h), self._limits(None, "raise max_steps", max_passes=None), problem,
+            Phase(problem, stepper=stepper), problem.start(h), self._limits(None, ADVICE, max_steps=limit), problem,
             options=options, table=lambda: (state_of({}, hyper={"h": f"real [theta] {LOG}"}), {"theta": len(h)}),
         )  # fmt: skip
         self._publish(problem, result.state)
