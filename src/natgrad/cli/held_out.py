@@ -69,7 +69,10 @@ def _documents(
     kept, held = (corpus.documents(np.flatnonzero(chosen)) for chosen in (~out, out))
     raw = kept if source.raw is corpus else [text for text, away in zip(source.raw, out, strict=True) if not away]
     names = source.names and [name for name, away in zip(source.names, out, strict=True) if not away]
-    return Input((kept,), raw, names, f"{source.words}; {count(len(held))} documents held out"), (held,)
+    parts = [np.flatnonzero(chosen) for chosen in (~out, out)]
+    beside = [[[known[d] for d in part] for part in parts] for known in source.arguments[1:]]  # goes with its documents
+    words = f"{source.words}; {count(len(held))} documents held out"
+    return Input((kept, *(pair[0] for pair in beside)), raw, names, words), (held, *(pair[1] for pair in beside))
 
 
 def _sized(held: tuple[Any, ...]) -> str:

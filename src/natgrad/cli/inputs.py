@@ -5,16 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from natgrad.data.corpus import Corpus
+from natgrad.cli.columns import Input, as_numbers_or_texts, encoding_option, remembered, target_option
+from natgrad.cli.documents import (
+    counting_options,
+    document_options,
+    known_options,
+    options_with,
+    read_texts,
+    reader_with,
+)
 from natgrad.data.ids import as_ids
-from natgrad.data.io.documents import KINDS, Documents, count_words, read_documents
 from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
 from natgrad.data.io.ratings import read_ratings
 from natgrad.data.io.tables import kind_of_table, read_table
@@ -30,23 +37,10 @@ __all__ = [
     "ids_like",
     "model_of",
     "pair_options",
+    "read_texts",
     "reading_options",
     "remembered",
 ]
-
-
-class Input(NamedTuple):
-    """What a file holds: the arguments of ``fit`` and ``score``, what a page shows, names of the rows, and a description.
-
-    ``columns`` says which of its columns was what, for the model to remember. ``sequences`` are the names of series.
-    """
-
-    arguments: tuple[Any, ...]
-    raw: Any
-    names: list[str] | None
-    words: str
-    columns: dict[str, Any] = {}  # noqa: RUF012  (never written to)
-    sequences: list[str] | None = None
 
 
 class Model(NamedTuple):
@@ -74,22 +68,14 @@ def model_of(fitted: Any) -> Model:
     )
 
 
-def remembered(fitted: Any, options: dict[str, Any], there: Sequence[str] | None = None) -> dict[str, Any]:
-    """The options of a call, and where it says nothing the columns of the fit; only those that are ``there``."""
-    known = {} if fitted is None else dict(fitted.columns_ or {})
-    known = {role: name for role, name in known.items() if there is None or name in there}
-    if isinstance(known.get("columns"), list):
-        known["columns"] = ",".join(known["columns"])
-    return {**options, **{role: name for role, name in known.items() if options.get(role) is None}}
-
-
 def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a file is read, for commands that take any model."""
     own = [
-        *_document_options()[:-1],
+        *document_options()[:-1],
         *_rating_options()[:-1],
         *_number_options()[:-1],
-        _target_option(),
+        target_option(),
+        *known_options(),
         encoding_option(),
     ]
     return _with_options(function, own)
@@ -106,75 +92,6 @@ def _with_options(function: Callable[..., Any], options: list[click.Option]) -> 
             function
         )
     return function
-
-
-def encoding_option() -> click.Option:
-    """``--encoding latin-1``."""
-    words = "Of text files: latin-1, utf-16-le, …; by default what the file's first bytes say, or UTF-8."
-    return click.Option(["--encoding"], help=words)
-
-
-# -- documents --
-
-
-def _document_options() -> list[click.Option]:
-    path = click.Path(path_type=Path)
-    return [
-        click.Option(["--column"], help="The column with the texts, for CSV, TSV, JSON lines and Parquet."),
-        click.Option(["--format"], type=click.Choice(KINDS), help="What the file is, if its name does not say."),
-        click.Option(["--vocabulary"], type=path, help="A file with a word on each line, for lda-c, docword and .npz."),
-        click.Option(["--pattern"], default="*.txt", help="Which files of a folder are documents.  [default: *.txt]"),
-        encoding_option(),
-    ]
-
-
-def _counting_options() -> list[click.Option]:
-    rules: list[tuple[str, Any, Any, str]] = [
-        ("--stop-words", click.Choice(["english", "none"]), "english", "Words to leave out."),
-        ("--min-documents", click.IntRange(min=1), 2, "Leave out words in fewer documents."),
-        ("--max-share", click.FloatRange(0, 1), 0.9, "Leave out words in a larger part of the documents."),
-        ("--max-words", click.IntRange(min=1), 50_000, "Keep the most frequent words."),
-    ]
-    return _document_options() + [
-        click.Option([flag], type=kind, default=default, show_default=True, help=words)
-        for flag, kind, default, words in rules
-    ]
-
-
-def _read_documents(path: Path, options: dict[str, Any], fitted: Any) -> Input:
-    if kind_of_table(path) is not None:  # elsewhere there are no columns
-        options = remembered(fitted, options)
-    documents = read_documents(
-        path,
-        column=options.get("column"),
-        kind=options.get("format"),
-        vocabulary=options.get("vocabulary"),
-        pattern=options.get("pattern") or "*.txt",
-        encoding=options.get("encoding"),
-    )
-    if fitted is None:
-        corpus = count_words(
-            documents,
-            stop_words=None if options["stop_words"] == "none" else options["stop_words"],
-            min_documents=options["min_documents"],
-            max_share=options["max_share"],
-            max_words=options["max_words"],
-        )
-        data: Any = corpus
-        words = f"{count(len(corpus))} documents, {count(corpus.n_words)} words, {count(corpus.n_tokens)} tokens"
-    else:
-        data = _as_fitted(documents)
-        words = f"{count(len(documents))} documents"
-    columns = {} if options.get("column") is None else {"column": options["column"]}
-    return Input((data,), documents.texts or data, documents.names, words, columns)
-
-
-def _as_fitted(documents: Documents) -> Corpus | list[str]:
-    """Texts are counted by the model, with the words it knows."""
-    if documents.corpus is not None:
-        return documents.corpus
-    assert documents.texts is not None
-    return documents.texts
 
 
 # -- ratings --
@@ -221,11 +138,7 @@ def _number_options() -> list[click.Option]:
 
 
 def _row_options() -> list[click.Option]:
-    return [_number_options()[0], _target_option(), encoding_option()]
-
-
-def _target_option() -> click.Option:
-    return click.Option(["--target"], help="The column that is predicted; the last one by default.")
+    return [_number_options()[0], target_option(), encoding_option()]
 
 
 def _chosen(options: dict[str, Any]) -> list[str] | None:
@@ -263,18 +176,6 @@ def _read_tracks(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     return Input((rows, lengths), (rows, lengths), None, words, kept, called)
 
 
-def as_numbers_or_texts(column: Any) -> Any:
-    """A column as numbers where all of it are, an empty field as NaN; otherwise as texts."""
-    values = np.asarray(column)
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    texts = ["" if value is None else str(value) for value in values.tolist()]
-    try:
-        return np.array([float(text) if text.strip() else np.nan for text in texts])
-    except ValueError:
-        return np.array(texts)
-
-
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
     target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
@@ -297,8 +198,36 @@ MODELS = {
         "LDA",
         "Topics of documents: a folder of texts, a column of a table, lines, lda-c, docword or a sparse matrix.",
         "natgrad fit lda letters/ -o letters.natgrad --n-topics 3 --seed 1",
-        _counting_options,
-        _read_documents,
+        counting_options,
+        read_texts,
+    ),
+    "supervised": Model(
+        "SupervisedLDA",
+        "Topics of documents that predict a column of their table: a number, or 0 and 1 with --response bernoulli.",
+        "natgrad fit supervised reviews.csv -o reviews.natgrad --column text --target price --n-topics 2",
+        options_with("target"),
+        reader_with("target"),
+    ),
+    "correlated": Model(
+        "CorrelatedTopics",
+        "Topics of documents, and which of them occur together.",
+        "natgrad fit correlated letters/ -o both.natgrad --n-topics 3",
+        counting_options,
+        read_texts,
+    ),
+    "dynamic": Model(
+        "DynamicTopics",
+        "Topics of documents that change over the times in a column of their table.",
+        "natgrad fit dynamic reviews.csv -o moving.natgrad --column text --times year --n-topics 2",
+        options_with("times"),
+        reader_with("times"),
+    ),
+    "author": Model(
+        "AuthorTopics",
+        "Topics of documents, and which of them the authors in a column of their table write about.",
+        "natgrad fit author reviews.csv -o written.natgrad --column text --authors author --n-topics 2",
+        options_with("authors"),
+        reader_with("authors"),
     ),
     "mf": Model(
         "MatrixFactorization",

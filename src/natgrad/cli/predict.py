@@ -20,7 +20,7 @@ from natgrad.cli.common import (
     output_option,
     require_model,
 )
-from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options, remembered
+from natgrad.cli.inputs import Input, ids_like, model_of, pair_options, read_texts, reading_options, remembered
 from natgrad.cli.networks import opened, predict_table
 from natgrad.data.io.numbers import Numbers, read_numbers
 from natgrad.data.io.tables import read_table
@@ -30,6 +30,7 @@ from natgrad.report.format import percent, short
 __all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
 OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
+TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
 HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -49,7 +50,7 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
     fitted = load_model(model)
     source = model_of(fitted).read(file, options, fitted)
     scores: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
-    if type(fitted).__name__ == "LDA":
+    if type(fitted).__name__ in TOPICS:
         scores["perplexity"] = float(np.exp(-scores["score"]))
         scores["coherence"] = float(np.mean(fitted.coherence(source.arguments[0])))
     if type(fitted).__name__ == "MatrixFactorization":
@@ -64,11 +65,18 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
 @FILE
 @output_option("A CSV file; standard output if not given.")
 @click.option("--columns", help="For models of rows: the columns of the fit, separated by commas.")
+@click.option("--column", help="For models of documents: the column with the texts.")
 @pair_options
 def predict(
-    model: Path, file: Path, output: Path | None, columns: str | None, encoding: str | None, **named: str | None
+    model: Path,
+    file: Path,
+    output: Path | None,
+    columns: str | None,
+    column: str | None,
+    encoding: str | None,
+    **named: str | None,
 ) -> None:
-    """Predict ratings of pairs, the target of rows, or what a table lacks, with standard deviations.
+    """Predict ratings of pairs, the target of rows or documents, or what a table lacks, with standard deviations.
 
     Matrix factorisation takes a table with columns of users and items. Gaussian processes and mixtures take the columns that they
     were fitted to; a classifier gives the class and its probability, a mixture the component. A network that was fitted to a
@@ -78,7 +86,10 @@ def predict(
     if type(fitted).__name__ == "SavedFit":
         predict_table(fitted, file, output)
         return
-    require_model(fitted, ("MatrixFactorization", *OF_ROWS), "predict")
+    require_model(fitted, ("MatrixFactorization", "SupervisedLDA", *OF_ROWS), "predict")
+    if type(fitted).__name__ == "SupervisedLDA":
+        _predict_documents(fitted, read_texts(file, {"column": column, "encoding": encoding}, fitted), output)
+        return
     if type(fitted).__name__ in OF_ROWS:
         chosen = remembered(fitted, {"columns": columns})["columns"]
         _predict_rows(fitted, read_numbers(file, chosen and chosen.split(","), encoding=encoding), output)
@@ -103,6 +114,17 @@ def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
     _write(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
 
 
+def _predict_documents(fitted: Any, source: Input, output: Path | None) -> None:
+    if fitted.response == "bernoulli":
+        chance = fitted.predict_proba(*source.arguments)[:, 1]
+        head, ends = ["probability"], [[f"{p:.5f}"] for p in chance]
+    else:
+        pairs = zip(*fitted.predict(*source.arguments, return_std=True), strict=True)
+        head, ends = ["mean", "sd"], [[f"{m:.6g}", f"{s:.6g}"] for m, s in pairs]
+    names = source.names or [str(d) for d in range(len(ends))]
+    _write(output, ["document", *head], ([name, *end] for name, end in zip(names, ends, strict=True)))
+
+
 def _predict_pairs(
     fitted: Any, file: Path, output: Path | None, named: dict[str, str | None], encoding: str | None
 ) -> None:
@@ -124,9 +146,10 @@ def _predict_pairs(
 def transform(model: Path, file: Path, output: Path | None, **options: Any) -> None:
     """Shares of the topics in documents, a row for each."""
     fitted = load_model(model)
-    require_model(fitted, ("LDA",), "transform")
+    require_model(fitted, TOPICS, "transform")
     source = model_of(fitted).read(file, options, fitted)
-    shares = fitted.transform(*source.arguments)
+    given = source.arguments[:1] if type(fitted).__name__ == "SupervisedLDA" else source.arguments
+    shares = fitted.transform(*given)
     names = source.names or [str(d) for d in range(len(shares))]
     head = ["document", *(f"topic {k}" for k in range(shares.shape[1]))]
     _write(output, head, ([name, *(f"{v:.5f}" for v in row)] for name, row in zip(names, shares, strict=True)))
@@ -152,11 +175,9 @@ def transform(model: Path, file: Path, output: Path | None, **options: Any) -> N
 def topics(model: Path, n: int, by: Any, texts: Path | None, as_json: bool) -> None:
     """The words of each topic, largest topic first; with --coherence also how well they go together."""
     fitted = load_model(model)
-    require_model(fitted, ("LDA",), "topics")
+    require_model(fitted, TOPICS, "topics")
     words = [[str(word) for word in row] for row in fitted.top_words(n, by=by)]
-    counts = (
-        fitted.components_.sum(1) - getattr(fitted, "topic_prior_", fitted.topic_prior) * fitted.components_.shape[1]
-    )
+    counts = _words_of_topics(fitted)
     share = counts / counts.sum()
     order = np.argsort(-share, kind="stable").tolist()
     answer = {"topics": [{"topic": k, "share": float(share[k]), "words": words[k]} for k in order]}
@@ -169,6 +190,14 @@ def topics(model: Path, n: int, by: Any, texts: Path | None, as_json: bool) -> N
             row.insert(2, f"{entry['coherence']:.3f}")
         head.insert(2, "coherence")
     emit(answer, make_table(head, rows, numeric=tuple(range(len(head) - 1))), as_json)
+
+
+def _words_of_topics(fitted: Any) -> Any:
+    """How many words of the fit each topic has."""
+    if type(fitted).__name__ != "LDA":
+        return fitted._word_counts().sum(1)
+    prior = getattr(fitted, "topic_prior_", fitted.topic_prior)
+    return fitted.components_.sum(1) - prior * fitted.components_.shape[1]
 
 
 @click.command(cls=Command, example="natgrad decode series.natgrad series.csv --columns level -o states.csv")

@@ -36,7 +36,7 @@ ANEW = ("executor", "n_jobs", "verbose")
 # Options that say how a file is read, and name no other file.
 READING = (
     "column", "format", "pattern", "stop_words", "min_documents", "max_share", "max_words", "columns", "sequence", "target",
-    "user", "item", "value", "encoding",
+    "user", "item", "value", "encoding", "authors", "times",
 )  # fmt: skip
 
 

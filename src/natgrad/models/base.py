@@ -50,7 +50,6 @@ from natgrad.models.registry import MODELS, NETWORK_MODELS, NETWORK_RECORDS, REC
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
-from natgrad.posterior.draws import saved_draws
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
 from natgrad.posterior.fit_options import (
@@ -61,6 +60,7 @@ from natgrad.posterior.fit_options import (
     run_settings,
     split_options,
 )
+from natgrad.posterior.saved_draws import saved_draws
 from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
 from natgrad.validation import real_number, whole_number
@@ -75,7 +75,7 @@ __all__ = ["Estimator", "load", "register", "with_new_names"]
 # Defaults of settings that were two and are one: a file with these says nothing.
 FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
 # What the command line remembers of the files it reads.
-COLUMN_ROLES = ("column", "columns", "item", "sequence", "target", "user", "value")
+COLUMN_ROLES = ("authors", "column", "columns", "item", "sequence", "target", "times", "user", "value")
 # The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
 LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}

@@ -30,6 +30,7 @@ NETWORK_RECORDS = ("natgrad.network.results.records", "natgrad.network.results.f
 # Models that are declared networks: in namespaces, and known to `load`.
 NETWORK_MODELS = {
     "AuthorTopics": "natgrad.topics.authors",
+    "ContextFactorization": "natgrad.recommenders.context",
     "CorrelatedTopics": "natgrad.topics.correlated",
     "DynamicTopics": "natgrad.topics.dynamic",
     "SupervisedLDA": "natgrad.topics.supervised",

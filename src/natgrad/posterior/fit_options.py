@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypedDict, TypeVar, cast
 
 from natgrad.inference.auto import Auto, Control
-from natgrad.inference.callbacks import Callback, as_callbacks
+from natgrad.inference.callbacks import Callback, Progress, as_callbacks
 from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
@@ -32,6 +32,7 @@ __all__ = [
     "estimator_at",
     "refuse_checkpoint",
     "run_settings",
+    "seeing",
     "split_options",
 ]
 
@@ -137,6 +138,23 @@ def estimator_at(model: Any, subject: Any) -> Callable[[State], Any]:
         return shown
 
     return at
+
+
+def seeing(callback: Callback, shown: Callable[[Any], Any]) -> Callback:
+    """The callback, with ``shown(model)`` in place of the model of its progress; it remembers what it remembers."""
+    return (_Remembering if hasattr(callback, "memory") else _Seeing)(callback, shown)
+
+
+class _Seeing:
+    def __init__(self, callback: Callback, shown: Callable[[Any], Any]) -> None:
+        self._callback, self._shown = callback, shown
+
+    def __call__(self, seen: Progress) -> Any:
+        return self._callback(seen._replace(model=lambda: self._shown(seen.model())))
+
+
+class _Remembering(_Seeing):
+    memory = property(lambda self: self._callback.memory, lambda self, kept: setattr(self._callback, "memory", kept))
 
 
 def run_settings(estimator: Any) -> dict[str, Any]:

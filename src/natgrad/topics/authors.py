@@ -9,6 +9,7 @@ Rosen-Zvi, Griffiths, Steyvers and Smyth (2004). Every word has an author x and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, Unpack, final
 
 import numpy as np
@@ -16,13 +17,13 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 from natgrad.models.lda.coherence import How, coherence
-from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.topics import By
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import TopicNetwork, cells_of, read_documents
+from natgrad.topics.base import First, TopicNetwork, as_shares, cells_of, read_documents
 from natgrad.topics.queries import likeliest
+from natgrad.topics.told import with_rows
 
 __all__ = ["AuthorTopics"]
 
@@ -34,6 +35,7 @@ LEAST_SHARE = 1e-6
 
 
 @final
+@dataclass(repr=False, eq=False)
 class AuthorTopics(TopicNetwork):
     """Topics of documents, and of which of them their authors write.
 
@@ -67,26 +69,8 @@ class AuthorTopics(TopicNetwork):
     True
     """
 
-    def __init__(
-        self,
-        n_topics: int = 20,
-        *,
-        author_prior: float = 0.1,
-        topic_prior: float = 0.05,
-        max_steps: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 1e-4,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_topics = n_topics
-        self.author_prior = author_prior
-        self.topic_prior = topic_prior
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    _: KW_ONLY
+    author_prior: float = 0.1
 
     @all_or_nothing
     def fit(self, X: Any, authors: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
@@ -99,19 +83,26 @@ class AuthorTopics(TopicNetwork):
         vocabulary : the V words, optional
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
-        corpus = self._documents(X, vocabulary)
-        lists = _checked_authors(authors, len(corpus))
-        self.authors_ = np.unique([name for names in lists for name in names])
-        self._fit_network(corpus, self._chances(lists), keep)
-        return self
+        return self._learn(X, authors, vocabulary, keep)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, authors: Any, *, vocabulary: Sequence[Any] | None = None) -> Self:
+        """Take more documents in; what the earlier ones told counts on, and their authors may be joined by others.
+
+        Parameters
+        ----------
+        X, authors : as in `fit`
+        vocabulary : the V words, optional
+            With the first documents; later ones are read with the same words.
+        """
+        return self._learn(X, authors, vocabulary, {}, anew=False)
 
     def transform(self, X: Any, authors: Any = None) -> Floats:
         """The expected topic shares of documents [D, K]: by their authors where these are given, otherwise by their words."""
         corpus = self._new_documents(X)
         if authors is not None:
             return self._chances(_checked_authors(authors, len(corpus))) @ self.author_shares_
-        gamma = read_documents(corpus, self.topics_, np.full(self.n_topics, float(self.author_prior)))
-        return np.asarray(gamma / gamma.sum(1, keepdims=True))
+        return as_shares(read_documents(corpus, self.topics_, np.full(self.n_topics, float(self.author_prior))))
 
     def score(self, X: Any, authors: Any) -> float:
         """The mean log probability of a word, given the authors of its document."""
@@ -144,6 +135,16 @@ class AuthorTopics(TopicNetwork):
 
     # -- what the base asks --
 
+    def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
+        lists = _checked_authors(known, n_documents)
+        self.authors_: npt.NDArray[Any]
+        before = [] if anew else self.authors_.tolist()
+        self.authors_ = np.unique([*before, *(name for names in lists for name in names)])
+        if "theta" in self._told and len(before) < len(self.authors_):
+            places = np.searchsorted(self.authors_, before)
+            self._told = {**self._told, "theta": with_rows(self._told["theta"], places, len(self.authors_))}
+        return self._chances(lists)
+
     def _network(self, corpus: Corpus, side: Floats) -> Network:
         docs, words, counts = cells_of(corpus)
         if len(docs) * len(self.authors_) > MOST_NUMBERS:
@@ -158,9 +159,8 @@ class AuthorTopics(TopicNetwork):
         z = Categorical("z", theta[x], plate=cell)
         return Network(Categorical("w", phi[z], plate=cell, observed=words))
 
-    def _start(self, first: LDA, corpus: Corpus, side: Floats) -> dict[str, Any]:
-        shares = side.T @ first.transform(corpus) + LEAST_SHARE
-        return {"phi": first.topics_, "theta": shares / shares.sum(1, keepdims=True)}
+    def _start(self, first: First, corpus: Corpus, side: Floats) -> dict[str, Any]:
+        return {"phi": first.topics, "theta": as_shares(side.T @ first.shares + LEAST_SHARE)}
 
     def _publish_fit(self, fit: Any, side: Floats) -> None:
         self.topics_ = fit["phi"].mean()
@@ -188,6 +188,10 @@ class AuthorTopics(TopicNetwork):
             "authors_": "ids [author]",
             "author_shares_": "share [author, topic]",
         }
+
+    @classmethod
+    def _told_table(cls, own: Any) -> Mapping[str, Any]:
+        return {"phi": ("real [topic, word]",), "theta": ("real [author, topic]",)}
 
 
 def _checked_authors(authors: Any, n_documents: int) -> list[list[Any]]:

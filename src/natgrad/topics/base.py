@@ -1,15 +1,21 @@
 """`TopicNetwork`, what estimators of declared topic models share: documents in; a fit of the network, topics and shares out.
 
-A model says which network it declares for documents (`_network`), what its globals are called, and how new documents are read.
-The network is fitted as any other; it starts from the topics of a few passes of `LDA`, which are cheap. New documents are read
-with the mean topics, as `LDA` with ``local="map"`` reads them.
+A model says which network it declares for documents (`_network`), what is known of them besides words (`_side`), and how new
+documents are read. The network is fitted as any other; it starts from the topics of a few passes of `LDA`, which are cheap. New
+documents are read with the mean topics, as `LDA` with ``local="map"`` reads them.
+
+Documents may come in parts (`partial_fit`). What earlier parts told the nodes that all documents share (`natgrad.topics.told`)
+is then an observation of the network of the next: streaming variational Bayes, as in ``Fit.update``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from copy import copy
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +28,11 @@ from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
-from natgrad.posterior.fit_options import FitOptions
+from natgrad.posterior.fit_options import FitOptions, seeing, split_options
+from natgrad.topics.told import Told, reminded, told_to
 from natgrad.validation import real_number, whole_number
 
-__all__ = ["TopicNetwork"]
+__all__ = ["First", "TopicNetwork"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -46,39 +53,56 @@ SETTINGS: dict[str, Any] = {
 FITTED: dict[str, Any] = {
     "vocabulary": "none | ids [word]",
     "n_words": "size word",
+    "n_documents": "natural",
     "elbo": "float",
     "trace": Trace,
     "stop": Stop,
 }
 
 
-class Tokens(NamedTuple):
-    """Documents token by token in rows of equal length; ``there`` says which are tokens."""
+class First(NamedTuple):
+    """Where a network starts: topics [K, V], and their shares in the documents [D, K]."""
 
-    words: Ints
-    there: npt.NDArray[np.bool_]
+    topics: Floats
+    shares: Floats
 
 
+@dataclass(repr=False, eq=False)
 class TopicNetwork(Estimator, ABC):
     """A topic model that is a declared network; abstract.
 
     A fit sets ``network_``, the declaration, and ``fit_``, its `Fit`, with everything that fits of networks have: factors, linear
-    response, draws. They are not in the file that ``save`` writes, which has what predictions need.
+    response, draws. They are not in the file that ``save`` writes, which has what predictions and `partial_fit` need.
+
+    Parameters
+    ----------
+    n_topics : int
+    topic_prior : float
+        β, the concentration of a topic's words.
+    max_steps, max_seconds : limits
+        Most sweeps, most time.
+    tol : float
+        Nats a word left to gain below which the fit has converged.
+    seed : int
+    verbose : bool, optional
     """
 
-    n_topics: int
-    topic_prior: float
-    seed: int
-    verbose: bool | None
-    tol: float
-
-    topics_: Floats
-    network_: Network
-    fit_: Fit
+    n_topics: int = 20
+    _: KW_ONLY
+    topic_prior: float = 0.05
+    max_steps: int = 100
+    max_seconds: float | None = None
+    tol: float = 1e-4
+    seed: int = 0
+    verbose: bool | None = None
 
     _keeps_data = False
 
     # -- what a model says --
+
+    @abstractmethod
+    def _side(self, known: Any, n_documents: int, anew: bool) -> Any:
+        """What is known of documents, checked and coded; what earlier parts told is brought in line with new codes."""
 
     @abstractmethod
     def _network(self, corpus: Corpus, side: Any) -> Network:
@@ -88,34 +112,67 @@ class TopicNetwork(Estimator, ABC):
     def _publish_fit(self, fit: Any, side: Any) -> None:
         """Set what users of the model expect, and nothing that follows from it."""
 
-    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
+    def _start(self, first: First, corpus: Corpus, side: Any) -> dict[str, Any]:
         """Where the network starts, given the first topics."""
-        return {"phi": first.topics_}
+        return {"phi": first.topics}
+
+    def _mean_topics(self) -> Floats:
+        """Topics [K, V] that stand for the model where there can be one set alone."""
+        return self.topics_
+
+    def _word_counts(self) -> Floats:
+        """How often each word is expected to have come from each topic [K, V], in all documents that were read."""
+        return np.asarray(np.maximum(self._told["phi"][0], 0.0))
 
     # -- fitting --
 
-    def _fit_network(self, corpus: Corpus, side: Any, keep: FitOptions) -> None:
+    def _learn(
+        self, X: Any, known: Any, vocabulary: Sequence[Any] | None, keep: FitOptions, *, anew: bool = True
+    ) -> Self:
+        """Fit to documents; unless ``anew``, what earlier ones told counts on."""
         self._check_from_table()
         whole_number(self.seed, "seed", least=0)
+        anew = anew or not hasattr(self, "_state")
+        if not anew and vocabulary is not None:
+            raise ValueError("vocabulary is for the first documents: later ones are read with the words of the model")
+        corpus = self._documents(X, vocabulary) if anew else self._new_documents(X)
+        self._told: Told = {} if anew else self._told
+        side = self._side(known, len(corpus), anew)
         n_tokens = float(corpus.counts.sum())
         if n_tokens == 0:
             raise ValueError("X has no words to fit to")
-        network = self._network(corpus, side)
-        first = self._first_topics(corpus)
-        fit = network.fit(
-            init=self._start(first, corpus, side), max_steps=self.max_steps or 1000, max_seconds=self.max_seconds,
-            tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose, **keep,
-        )  # fmt: skip
+        first = self._first_topics(corpus) if anew else First(self._mean_topics(), self._by_words(corpus))
         self._names, self._n_words = corpus.vocabulary, corpus.n_words
-        self.network_, self.fit_ = network, fit
+        self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
+        self.network_ = reminded(self._network(corpus, side), self._told)
+        callbacks, kept = split_options(keep)
+        fit = self.network_.fit(
+            init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
+            tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose,
+            callbacks=[seeing(callback, partial(self._at, side)) for callback in callbacks], **kept,
+        )  # fmt: skip
+        self._publish(fit, side)
+        return self
+
+    def _at(self, side: Any, fit: Fit) -> Self:
+        """A copy of the model as it would be if the run ended with this fit."""
+        shown = copy(self)
+        shown.network_ = self.network_  # which pickles and copies go without
+        shown._publish(fit, side)
+        return shown
+
+    def _publish(self, fit: Fit, side: Any) -> None:
+        self.topics_: Floats
+        self.fit_ = fit
         self.elbo_: float = fit.elbo
         self.trace_, self.stop_ = fit.trace, fit.stop
         self.posterior_ = Posterior({name: fit[name] for name in fit})
         self._state = fit.state
+        self._told = told_to(self.network_, fit)
         self._publish_fit(fit, side)
 
-    def _first_topics(self, corpus: Corpus) -> LDA:
-        """The best of some short fits of LDA, which are cheap."""
+    def _first_topics(self, corpus: Corpus) -> First:
+        """The best of some short fits of LDA, which are cheap; the largest topic first."""
         topics, beta = whole_number(self.n_topics, "n_topics"), real_number(self.topic_prior, "topic_prior")
         settings: dict[str, Any] = {"max_passes": FIRST_PASSES}
         sampled = bool((corpus.counts == np.round(corpus.counts)).all())
@@ -126,7 +183,14 @@ class TopicNetwork(Estimator, ABC):
             LDA(topics, topic_prior=beta, tol=0, seed=self.seed + number, verbose=False, **settings).fit(corpus)
             for number in range(FIRST_FITS)
         ]
-        return max(models, key=lambda model: float(model.log_likelihood_[-1]) if sampled else model.elbo_)
+        best = max(models, key=lambda model: float(model.log_likelihood_[-1]) if sampled else model.elbo_)
+        order = np.argsort(-best.components_.sum(1), kind="stable")
+        return First(best.topics_[order], best.transform(corpus)[:, order])
+
+    def _by_words(self, corpus: Corpus) -> Floats:
+        """Shares of the topics in documents [D, K], by their words alone and with equal shares a priori."""
+        alpha = np.full(self.n_topics, 1.0 / self.n_topics)
+        return as_shares(read_documents(corpus, self._mean_topics(), alpha))
 
     @property
     def vocabulary_(self) -> npt.NDArray[Any]:
@@ -163,25 +227,41 @@ class TopicNetwork(Estimator, ABC):
         raise NotImplementedError
 
     @classmethod
+    def _told_table(cls, own: Any) -> Mapping[str, Any]:
+        """The table of what documents told the nodes that they share, by name; ``own`` is what `_publish_fit` sets, unchecked."""
+        raise NotImplementedError
+
+    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
-        return cls._settings_table(), {"own": dict(cls._own_fitted()), **FITTED}
+        told = dict(cls._told_table(fitted.get("own")))
+        return cls._settings_table(), {"own": dict(cls._own_fitted()), "told": told, **FITTED}
 
     def _saved(self) -> dict[str, Any]:
         return {
             "vocabulary": self._names,
             "n_words": self._n_words,
+            "n_documents": self.n_documents_seen_,
             "elbo": self.elbo_,
             "trace": self.trace_,
             "stop": self.stop_,
             "own": {name: getattr(self, name) for name in self._own_fitted()},
+            "told": self._told,
         }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         self._names, self._n_words = saved["vocabulary"], saved["n_words"]
         self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
+        self.n_documents_seen_, self._told = saved["n_documents"], saved["told"]
         for name, value in saved["own"].items():
             setattr(self, name, value)
         self._state: Any = None  # there, and not fitted here: the network and its factors are not in the file
+
+
+class Tokens(NamedTuple):
+    """Documents token by token in rows of equal length; ``there`` says which are tokens."""
+
+    words: Ints
+    there: npt.NDArray[np.bool_]
 
 
 def as_tokens(corpus: Corpus) -> Tokens:
@@ -210,3 +290,8 @@ def read_documents(corpus: Corpus, topics: Floats, alpha: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         state = problem.at(np.ones_like(topics))._replace(mu={"phi": (np.maximum(np.log(topics), -700.0),)})
     return np.asarray(problem.infer(state, None, READ_TOL, READ_ROUNDS).gamma, dtype=np.float64)
+
+
+def as_shares(gamma: Floats) -> Floats:
+    """Rows that sum to one."""
+    return np.asarray(gamma / gamma.sum(1, keepdims=True))

@@ -9,18 +9,18 @@ Blei and Lafferty (2007), with the logistic normal by stick-breaking and PÃ³lyaâ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
-from natgrad.models.lda.estimator import LDA
 from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal, Plate, Wishart, table
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import cells_of
+from natgrad.topics.base import First, cells_of
 from natgrad.topics.queries import FixedTopics
 from natgrad.validation import whole_number
 
@@ -36,6 +36,7 @@ READ_SWEEPS, READ_TOL = 200, 1e-3
 
 
 @final
+@dataclass(repr=False, eq=False)
 class CorrelatedTopics(FixedTopics):
     """Topics whose shares are correlated: a document about one is likelier to be about another.
 
@@ -68,25 +69,6 @@ class CorrelatedTopics(FixedTopics):
     -0.7 [['apple'], ['bolt']]
     """
 
-    def __init__(
-        self,
-        n_topics: int = 20,
-        *,
-        topic_prior: float = 0.05,
-        max_steps: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 1e-4,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_topics = n_topics
-        self.topic_prior = topic_prior
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
-
     @all_or_nothing
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]
@@ -101,10 +83,26 @@ class CorrelatedTopics(FixedTopics):
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         whole_number(self.n_topics, "n_topics", least=2)
-        self._fit_network(self._documents(X, vocabulary), None, keep)
-        return self
+        return self._learn(X, None, vocabulary, keep)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None) -> Self:
+        """Take more documents in; what the earlier ones told counts on.
+
+        Parameters
+        ----------
+        X : documents
+        y : ignored
+        vocabulary : the V words, optional
+            With the first documents; later ones are read with the same words.
+        """
+        whole_number(self.n_topics, "n_topics", least=2)
+        return self._learn(X, None, vocabulary, {}, anew=False)
 
     # -- what the base asks --
+
+    def _side(self, known: None, n_documents: int, anew: bool) -> None:
+        return None
 
     def _network(self, corpus: Corpus, side: None) -> Network:
         size = self.n_topics - 1
@@ -123,11 +121,10 @@ class CorrelatedTopics(FixedTopics):
         z = Categorical("z", logits=psi[cell.index(docs)], plate=cell)
         return Network(Categorical("w", words_of(z), plate=cell, observed=words))
 
-    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
-        order = np.argsort(-first.components_.sum(1), kind="stable")
-        shares = np.maximum(first.transform(corpus)[:, order], LEAST_SHARE)
+    def _start(self, first: First, corpus: Corpus, side: Any) -> dict[str, Any]:
+        shares = np.maximum(first.shares, LEAST_SHARE)
         rest = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1][:, 1:]
-        return {"phi": first.topics_[order], "psi": np.log(shares[:, :-1] / rest)}
+        return {"phi": first.topics, "psi": np.log(shares[:, :-1] / rest)}
 
     def _publish_fit(self, fit: Any, side: None) -> None:
         self.topics_ = fit["phi"].mean()
@@ -164,4 +161,12 @@ class CorrelatedTopics(FixedTopics):
             "mean_": "real [stick]",
             "covariance_": "real [stick, stick]",
             "correlations_": "real [topic, topic]",
+        }
+
+    @classmethod
+    def _told_table(cls, own: Any) -> Mapping[str, Any]:
+        return {
+            "phi": ("real [topic, word]",),
+            "mean": ("real [stick]", "real [stick, stick]"),
+            "precision": ("real [stick, stick]", "real"),
         }

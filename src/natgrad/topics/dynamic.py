@@ -11,6 +11,7 @@ message is conjugate, normaliser included (`Categorical(weights=)`): no Gaussian
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self, Unpack, final
 
@@ -19,12 +20,11 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 from natgrad.models.lda.coherence import How, coherence
-from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Gamma, Plate
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import TopicNetwork, cells_of, read_documents
+from natgrad.topics.base import First, TopicNetwork, as_shares, cells_of, read_documents
 from natgrad.topics.queries import likeliest
 
 __all__ = ["DynamicTopics"]
@@ -34,6 +34,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @final
+@dataclass(repr=False, eq=False)
 class DynamicTopics(TopicNetwork):
     """Topics whose words change with time.
 
@@ -70,28 +71,9 @@ class DynamicTopics(TopicNetwork):
     True
     """
 
-    def __init__(
-        self,
-        n_topics: int = 20,
-        *,
-        drift: float = 0.3,
-        doc_prior: float = 0.1,
-        topic_prior: float = 0.05,
-        max_steps: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 1e-4,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_topics = n_topics
-        self.drift = drift
-        self.doc_prior = doc_prior
-        self.topic_prior = topic_prior
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    _: KW_ONLY
+    drift: float = 0.3
+    doc_prior: float = 0.1
 
     @all_or_nothing
     def fit(self, X: Any, times: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
@@ -105,11 +87,19 @@ class DynamicTopics(TopicNetwork):
         vocabulary : the V words, optional
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
-        corpus = self._documents(X, vocabulary)
-        labels = _checked_times(times, len(corpus))
-        self.times_, slices = np.unique(labels, return_inverse=True)
-        self._fit_network(corpus, slices.astype(np.int64), keep)
-        return self
+        return self._learn(X, times, vocabulary, keep)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, times: Any, *, vocabulary: Sequence[Any] | None = None) -> Self:
+        """Take more documents in, of times that were there or of others; what the earlier ones told counts on.
+
+        Parameters
+        ----------
+        X, times : as in `fit`
+        vocabulary : the V words, optional
+            With the first documents; later ones are read with the same words.
+        """
+        return self._learn(X, times, vocabulary, {}, anew=False)
 
     def transform(self, X: Any, times: Any) -> Floats:
         """The expected topic shares of documents of some times [D, K]."""
@@ -148,12 +138,31 @@ class DynamicTopics(TopicNetwork):
 
     # -- what the base asks --
 
+    def _side(self, known: Any, n_documents: int, anew: bool) -> Ints:
+        labels = _checked_times(known, n_documents)
+        self.times_: npt.NDArray[Any]
+        before = labels[:0] if anew else self.times_
+        self.times_ = np.unique(np.concatenate([before, labels]))
+        moved = {
+            f"{kind}{t}": f"{kind}{new}" for t, new in enumerate(np.searchsorted(self.times_, before)) for kind in "rs"
+        }
+        self._told = {moved[name]: message for name, message in self._told.items()}
+        return np.searchsorted(self.times_, labels).astype(np.int64)
+
+    def _mean_topics(self) -> Floats:
+        return np.asarray(self.topics_.mean(0))
+
+    def _word_counts(self) -> Floats:
+        # A word adds one to the shape of its weight.
+        told = [np.asarray(message[1]) for name, message in self._told.items() if name.startswith("r")]
+        return np.asarray(np.maximum(np.sum(told, axis=0), 0.0))
+
     def _network(self, corpus: Corpus, side: Ints) -> Network:
         docs, words, counts = cells_of(corpus)
         topic, word = Plate("topic", self.n_topics), Plate("word", corpus.n_words)
         theta = Dirichlet("theta", self.doc_prior, size=self.n_topics, plate=Plate("doc", len(corpus)))
         stiff, leaves, before = 2.0 / self.drift**2, [], None
-        for t in range(int(side[docs].max()) + 1):
+        for t in range(self._n_times(corpus, side)):
             if before is None:
                 shape, rate = self.topic_prior, self.topic_prior * corpus.n_words
                 weights = Gamma("r0", shape, rate, plate=(topic, word))
@@ -169,8 +178,13 @@ class DynamicTopics(TopicNetwork):
             leaves.append(Categorical(f"w{t}", weights=weights[z], plate=cell, observed=words[own]))
         return Network(*leaves)
 
-    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
-        topics, n_times = first.topics_, int(side[cells_of(corpus)[0]].max()) + 1
+    def _n_times(self, corpus: Corpus, side: Ints) -> int:
+        """Up to the last time that has words, now or earlier."""
+        earlier = [int(name[1:]) for name in self._told if name.startswith("r")]
+        return max([int(side[cells_of(corpus)[0]].max()), *earlier]) + 1
+
+    def _start(self, first: First, corpus: Corpus, side: Any) -> dict[str, Any]:
+        topics, n_times = first.topics, self._n_times(corpus, side)
         start = {f"r{t}": topics for t in range(n_times)}
         return {**start, **{f"s{t}": 1.0 / topics for t in range(1, n_times)}}
 
@@ -199,8 +213,7 @@ class DynamicTopics(TopicNetwork):
         return shares
 
     def _read(self, corpus: Corpus, t: int) -> Floats:
-        gamma = read_documents(corpus, self.topics_[t], np.full(self.n_topics, float(self.doc_prior)))
-        return np.asarray(gamma / gamma.sum(1, keepdims=True))
+        return as_shares(read_documents(corpus, self.topics_[t], np.full(self.n_topics, float(self.doc_prior))))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:
@@ -209,6 +222,12 @@ class DynamicTopics(TopicNetwork):
     @classmethod
     def _own_fitted(cls) -> Mapping[str, Any]:
         return {"topics_": "share [time, topic, word]", "times_": "ids [time]"}
+
+    @classmethod
+    def _told_table(cls, own: Any) -> Mapping[str, Any]:
+        times = np.asarray(own.get("times_") if isinstance(own, dict) else [])
+        pair = ("real [topic, word]", "real [topic, word]")
+        return {f"{kind}{t}?": pair for t in range(times.size) for kind in "rs" if kind == "r" or t}
 
 
 def _checked_times(times: Any, n_documents: int) -> npt.NDArray[Any]:

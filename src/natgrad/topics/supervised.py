@@ -10,6 +10,7 @@ every logit. The words of a document take turns, since they meet in its response
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
@@ -17,7 +18,6 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
-from natgrad.models.lda.estimator import LDA
 from natgrad.network.language import (
     Bernoulli,
     Categorical,
@@ -31,7 +31,7 @@ from natgrad.network.language import (
 )
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import as_tokens, read_documents
+from natgrad.topics.base import First, as_shares, as_tokens, read_documents
 from natgrad.topics.queries import FixedTopics
 from natgrad.validation import require
 
@@ -43,6 +43,7 @@ LEAST_VARIANCE = 0.01
 
 
 @final
+@dataclass(repr=False, eq=False)
 class SupervisedLDA(FixedTopics):
     """Topics of documents that also predict a response of each: a number, or yes and no.
 
@@ -79,30 +80,10 @@ class SupervisedLDA(FixedTopics):
     [1.0, -0.9]
     """
 
-    def __init__(
-        self,
-        n_topics: int = 20,
-        *,
-        response: Literal["gaussian", "bernoulli"] = "gaussian",
-        doc_prior: float = 0.1,
-        topic_prior: float = 0.05,
-        coefficient_prior: float = 0.1,
-        max_steps: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 1e-4,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_topics = n_topics
-        self.response = response
-        self.doc_prior = doc_prior
-        self.topic_prior = topic_prior
-        self.coefficient_prior = coefficient_prior
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    _: KW_ONLY
+    response: Literal["gaussian", "bernoulli"] = "gaussian"
+    doc_prior: float = 0.1
+    coefficient_prior: float = 0.1
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
@@ -116,10 +97,20 @@ class SupervisedLDA(FixedTopics):
         vocabulary : the V words, optional
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
-        corpus = self._documents(X, vocabulary)
-        self._check_from_table()
-        self._fit_network(corpus, self._responses(y, len(corpus)), keep)
-        return self
+        return self._learn(X, y, vocabulary, keep)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any, *, vocabulary: Sequence[Any] | None = None) -> Self:
+        """Take more documents in; what the earlier ones told counts on.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            The first responses decide the scale in which all are seen inside.
+        vocabulary : the V words, optional
+            With the first documents; later ones are read with the same words.
+        """
+        return self._learn(X, y, vocabulary, {}, anew=False)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The expected response of documents [D]; with ``return_std`` also its standard deviation. Yes and no are 1 and 0."""
@@ -139,6 +130,16 @@ class SupervisedLDA(FixedTopics):
 
     # -- what the base asks --
 
+    def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
+        values = self._responses(known, n_documents)
+        if np.isnan(values).all():
+            raise ValueError(
+                "y: no response is known; without any, LDA is the model. Later documents without any come together with others"
+            )
+        if anew:
+            self.scale_: Floats = np.array(self._scale(values))
+        return values
+
     def _responses(self, y: Any, n_documents: int) -> Floats:
         try:
             values = np.asarray(y, dtype=np.float64)
@@ -148,8 +149,6 @@ class SupervisedLDA(FixedTopics):
             raise ValueError(f"y must have one number for each of {n_documents} documents, got shape {values.shape}")
         known = ~np.isnan(values)
         require(~np.isinf(values), values, "y", "finite, or NaN where it is not known")
-        if not known.any():
-            raise ValueError("y: no response is known; without any, LDA is the model")
         if self.response == "bernoulli":
             require(~known | (values == 0) | (values == 1), values, "y", '0 or 1 with response="bernoulli"')
         return values
@@ -163,7 +162,7 @@ class SupervisedLDA(FixedTopics):
     def _network(self, corpus: Corpus, side: Floats) -> Network:
         words, there = as_tokens(corpus)
         lengths = there.sum(1, keepdims=True)
-        centre, spread = self._scale(side)
+        centre, spread = self.scale_
         known = ~np.isnan(side) & (lengths[:, 0] > 0)
         doc, token = Plate("doc", len(corpus)), Plate("token", words.shape[1])
         topic, size = Plate("topic", self.n_topics), self.n_topics
@@ -180,22 +179,22 @@ class SupervisedLDA(FixedTopics):
         tau = Gamma("tau", 1.0, 0.1)
         return Network(w, Normal("y", mean, tau, plate=doc, observed=value, mask=mask))
 
-    def _start(self, first: LDA, corpus: Corpus, side: Floats) -> dict[str, Any]:
+    def _start(self, first: First, corpus: Corpus, side: Floats) -> dict[str, Any]:
         """Coefficients by ridge regression on the first shares: from their prior, with its variance, words would part evenly."""
         known = ~np.isnan(side) & (np.diff(corpus.start) > 0)
-        centre, spread = self._scale(side)
-        shares, value = first.transform(corpus)[known], (side[known] - centre) / spread
+        centre, spread = self.scale_
+        shares, value = first.shares[known], (side[known] - centre) / spread
         if self.response == "bernoulli":
             value = 4.0 * value - 2.0  # a logit of ±2: the least squares of a label
         precision = shares.T @ shares + self.coefficient_prior * np.eye(self.n_topics)
         eta = np.linalg.solve(precision, shares.T @ value)
-        start: dict[str, Any] = {"phi": first.topics_, "eta": eta}
+        start: dict[str, Any] = {"phi": first.topics, "eta": eta}
         if self.response == "gaussian":
             start["tau"] = 1.0 / max(float(np.mean((value - shares @ eta) ** 2)), LEAST_VARIANCE)
         return start
 
     def _publish_fit(self, fit: Any, side: Floats) -> None:
-        centre, spread = self._scale(side)
+        centre, spread = self.scale_
         self.topics_ = fit["phi"].mean()
         # z̄ sums to 1, so that the centre of the responses is the same number in every coefficient.
         self.coefficients_: Floats = centre + spread * np.asarray(fit["eta"].mean())
@@ -217,8 +216,7 @@ class SupervisedLDA(FixedTopics):
         return mean, variance + np.maximum(apart, 0.0) / np.maximum(lengths[:, 0], 1.0)
 
     def _shares(self, corpus: Corpus) -> Floats:
-        gamma = read_documents(corpus, self._topics_now(), np.full(self.n_topics, float(self.doc_prior)))
-        return np.asarray(gamma / gamma.sum(1, keepdims=True))
+        return as_shares(read_documents(corpus, self._topics_now(), np.full(self.n_topics, float(self.doc_prior))))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:
@@ -231,6 +229,15 @@ class SupervisedLDA(FixedTopics):
             "coefficients_": "real [topic]",
             "coefficient_covariance_": "real [topic, topic]",
             "noise_": "nonnegative",
+            "scale_": "real [two]",
+        }
+
+    @classmethod
+    def _told_table(cls, own: Any) -> Mapping[str, Any]:
+        return {
+            "phi": ("real [topic, word]",),
+            "eta": ("real [topic]", "real [topic, topic]"),
+            "tau?": ("real", "real"),
         }
 
 

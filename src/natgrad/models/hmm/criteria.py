@@ -42,16 +42,19 @@ class HMMCriteria:
         self._check_fitted()
         of_chain = sum(int(_open(self._model_, part, getattr(self, name))) for part, name in CHAIN)
         emission, chain = self._model_.emission, self._model_.chain
-        of_chain += 0 if chain is None else chain.n_states * chain.durations.n_free
+        of_chain += 0 if chain is None or chain.durations is None else chain.n_states * chain.durations.n_free
         return of_chain + n_free(emission, own_of(emission, self._state.lam))
 
     @property
     def mean_durations_(self) -> Array:
-        """How long each state lasts, expected at the mean of q [K]: 1 / (1 − A_kk), or what ``durations`` says."""
+        """How long each state lasts, expected at the mean of q [K]: 1 / (1 − A_kk), or what ``durations`` says.
+
+        With inputs [C, K]: as long as the input stays the same.
+        """
         self._check_fitted()
-        if self._model_.chain is not None:
+        if self._model_.chain is not None and self._model_.chain.durations is not None:
             return np.asarray(self._model_.chain.durations.mean(self._state.lam["duration"]))
-        stay = np.clip(np.diagonal(self.transmat_), 0.0, 1.0 - 1e-12)
+        stay = np.clip(np.diagonal(self.transmat_, axis1=-2, axis2=-1), 0.0, 1.0 - 1e-12)
         return np.asarray(1.0 / (1.0 - stay))
 
     def aic(self, X: Any, y: Any = None, lengths: Any = None) -> float:

@@ -63,4 +63,4 @@ class StateDraws:
     def _renumbered(self, name: str, value: Any, order: Any) -> Any:
         if name == "emission" and getattr(self, "covariance", None) == "tied":
             return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
-        return value[order][:, order] if name == "transition" else value[order]
+        return value[..., order, :][..., order] if name == "transition" else value[order]

@@ -206,6 +206,8 @@ class Explicit(Durations):
 class Chain:
     """The longer chain of durations; states of the chain are numbered state by state."""
 
+    inputs = None  # which an `InputChain` has
+
     def __init__(self, durations: Durations, n_states: int) -> None:
         self.durations, self.n_states, self.size = durations, n_states, durations.size
         self.states: Ints = np.repeat(np.arange(n_states), self.size)

@@ -379,10 +379,12 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
             priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
         initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
         chain = self._chain(n_states)
-        if chain is not None:
+        if chain is not None and chain.inputs is not None:
+            rows = np.repeat(rows[None], chain.size, axis=0)
+        elif chain is not None:
             rows = np.where(np.eye(n_states, dtype=bool), FORBIDDEN, rows)
         return HMMModel(initial, rows, self._emission(X), chain)
 
     def _chain(self, n_states: int) -> Any:
-        """The longer chain that durations make, if they are declared."""
+        """The longer chain that durations or inputs make, if they are declared."""
         return None

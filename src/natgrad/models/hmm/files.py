@@ -50,6 +50,7 @@ FITTED: dict[str, Any] = {
     "elbo": "float",
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
 }
+INPUTS = "none | whole | text"
 GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
 FULL, DIAGONAL, TIED, SPHERICAL = (prior_tables(kind) for kind in ("full", "diag", "tied", "spherical"))
 PAIR = "none | positive list [2]"
@@ -130,9 +131,12 @@ KINDS = {
 }
 
 
-def state_table(emission: str, tracks: list[Mapping[str, Any]] | None = None, durations: Any = None) -> Any:
+def state_table(
+    emission: str, tracks: list[Mapping[str, Any]] | None = None, durations: Any = None, inputs: bool = False
+) -> Any:
     """The table of a state with emissions of this kind, or of these tracks; q(x) is never remembered."""
-    blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": "Dirichlet [state; state]"}
+    rows = "Dirichlet [input, state; state]" if inputs else "Dirichlet [state; state]"
+    blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": rows}
     if durations is not None:
         blocks["duration"] = (
             "Beta [state]" if durations.part(1).family.name == "Beta" else "Dirichlet [state; duration]"
@@ -192,7 +196,9 @@ def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
     if isinstance(model.emission, Tracks):
         own = None if model.chain is None else model.chain.durations
         sizes = {"state": model.n_states, **({} if own is None else {"duration": own.size})}
-        return state_table("Tracks", model.emission.arguments["tracks"], own), sizes
+        inputs = model.transition.ndim == 3
+        sizes |= {"input": len(model.transition)} if inputs else {}
+        return state_table("Tracks", model.emission.arguments["tracks"], own, inputs), sizes
     sizes = {"state": model.n_states, "column": getattr(model.emission, "n_columns", 1)}
     sizes["category"] = getattr(model.emission, "n_categories", 1)
     return state_table(type(model.emission).__name__), sizes
@@ -216,19 +222,26 @@ def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> t
     check(width, "whole in [1, 1e6]", where="fitted['n_features']")
     tracks = checked_tracks(fitted.get("arguments")) if name == "Tracks" else None
     _declared(settings["emissions"], {}, "settings['emissions']")
-    check_emissions(settings["emissions"], tracks, str(name), int(width))  # type: ignore[arg-type]
+    inputs = settings["inputs"]
+    check(inputs, INPUTS, where="settings['inputs']")
+    if inputs is not None and (tracks is None or int(width) < 2):  # type: ignore[arg-type]
+        refuse("settings['inputs']", "belong to emissions of tracks, and to a column besides")
+    check_emissions(settings["emissions"], tracks, str(name), int(width) - (inputs is not None))  # type: ignore[arg-type]
     durations = settings["durations"]
     _lasting(durations, {}, "settings['durations']")
-    if durations is not None and tracks is None:
-        refuse("settings['durations']", "belong to emissions of tracks")
+    if durations is not None and (tracks is None or inputs is not None):
+        refuse("settings['durations']", "belong to emissions of tracks without inputs")
     arguments = KINDS[str(name)].arguments if tracks is None else tracks_table(tracks)[3]
-    table = {"state": state_table(str(name), tracks, durations), "emission": "text", "arguments": arguments, **FITTED}
+    of_state = state_table(str(name), tracks, durations, inputs is not None)
+    table = {"state": of_state, "emission": "text", "arguments": arguments, **FITTED}
     table |= {"categories?": _named_labels}
+    if inputs is not None:
+        table |= {"inputs": "ids [input]", "transition": "positive [input, state, state]"}
     if tracks is not None:
         table["n_features"] = f"whole in [{width}, {width}]"
     if durations is not None:
         table["state"] = _sized(table["state"], "duration", durations.size)
-    return {**SETTINGS, "emissions": _declared, "durations": _lasting}, table
+    return {**SETTINGS, "emissions": _declared, "durations": _lasting, "inputs": INPUTS}, table
 
 
 def _sized(rule: Any, name: str, size: int) -> Any:
@@ -264,6 +277,7 @@ class HMMFiles(HMMCriteria, Estimator):
     n_features_in_: int
     elbo_: float
     categories_: Any
+    inputs_: Any
     _state: State
     _model_: HMMModel
 
@@ -276,7 +290,7 @@ class HMMFiles(HMMCriteria, Estimator):
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
         if cls.__name__ == "HMM":
-            return {**SETTINGS, "emissions": _declared, "durations": _lasting}
+            return {**SETTINGS, "emissions": _declared, "durations": _lasting, "inputs": INPUTS}
         kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
         own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
         return {**SETTINGS, **own}
@@ -299,6 +313,7 @@ class HMMFiles(HMMCriteria, Estimator):
         model, named = self._model_, getattr(self, "categories_", None)
         return {
             **({"categories": named} if named is not None and len(named) else {}),
+            **({"inputs": self.inputs_} if model.transition.ndim == 3 else {}),
             "state": self._state,
             "initial": model.initial,
             "transition": model.transition,
@@ -316,6 +331,8 @@ class HMMFiles(HMMCriteria, Estimator):
 
         if "categories" in saved:
             self.categories_ = saved["categories"]
+        if "inputs" in saved:
+            self.inputs_ = saved["inputs"]
         kind: Any = Tracks if saved["emission"] == "Tracks" else EMISSIONS[saved["emission"]]
         emission = kind(**saved["arguments"])
         chain = self._chain(len(saved["initial"]))

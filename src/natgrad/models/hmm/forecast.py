@@ -19,6 +19,7 @@ import numpy.typing as npt
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
+    from natgrad.models.hmm.inputs import Ahead
     from natgrad.models.hmm.live import LiveHMM
 
 __all__ = ["Columns", "Forecast", "StudentColumns", "columns_of"]
@@ -54,7 +55,7 @@ class Forecast:
     def __init__(
         self, states: Floats, model: LiveHMM, columns: Columns | None, leaves: Floats | None = None,
         chances: Floats | None = None, names: Array | None = None, before: Array | None = None,
-        first: Floats | None = None,
+        first: Floats | Ahead | None = None,
     ) -> None:  # fmt: skip
         self.states, self._model, self._columns, self._before = states, model, columns, before
         self._first = states[0] if first is None else first

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from natgrad.models.hmm.durations import Chain, Durations
 from natgrad.models.hmm.estimator import HiddenMarkov
+from natgrad.models.hmm.inputs import InputChain, coded
 from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
 from natgrad.models.hmm.tracks import Tracks
@@ -43,6 +44,9 @@ class HMM(HiddenMarkov):
     durations : `NegativeBinomial` or `Explicit`, optional
         How long states last, in place of the geometric law of a Markov chain (semi-Markov). Rows of transitions then say where a
         state leads to when it ends, and ``posterior_["duration"]`` how long it lasts.
+    inputs : name or number of a column, optional
+        A column of X that is no observation but decides which transitions lead to its row: each of its categories has a matrix
+        of its own. It is known at every time.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
@@ -51,6 +55,7 @@ class HMM(HiddenMarkov):
         (numbers as "column0", tuples joined by "_"); of a mixture the weights besides, such as "emission_weights"
     mean_durations_ : array [K], how long states last
     categories_ : {track: labels}, of tracks whose columns hold labels
+    inputs_ : array [C], the categories of the inputs; transmat_ is then [C, K, K]
 
     Examples
     --------
@@ -70,6 +75,7 @@ class HMM(HiddenMarkov):
     _: KW_ONLY
     emissions: Any = None
     durations: Durations | None = None
+    inputs: int | str | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -78,8 +84,10 @@ class HMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
+        X = X if self.inputs is None else X[:, :-1]
         named = declared_emissions(self.emissions, X.shape[1])
-        if not isinstance(self.emissions, Mapping) and named[0][2].plain and self.durations is None:
+        alone = self.durations is None and self.inputs is None
+        if not isinstance(self.emissions, Mapping) and named[0][2].plain and alone:
             made: Emission = named[0][2].emission(X, self._size, self.categories_.get("emission"))
             return made
         tracks = [
@@ -88,7 +96,12 @@ class HMM(HiddenMarkov):
         ]
         return Tracks(self._size, tracks)  # type: ignore[return-value]
 
-    def _chain(self, n_states: int) -> Chain | None:
+    def _chain(self, n_states: int) -> Chain | InputChain | None:
+        if self.inputs is not None:
+            for what, refused in (('n_states="auto"', self._finds_number), ("durations", self.durations is not None)):
+                if refused:
+                    raise ValueError(f"inputs decide where states lead to at every time: they exclude {what}")
+            return InputChain(n_states, len(self.inputs_))
         if self.durations is None:
             return None
         if not isinstance(self.durations, Durations):
@@ -118,7 +131,9 @@ class HMM(HiddenMarkov):
         parts = list(X) if several else [X]
         if fresh:
             self.categories_ = {}
-        if all(_is_table(part) for part in parts):
+        if self.inputs is not None:
+            parts = self._with_inputs(parts, fresh)
+        elif all(_is_table(part) for part in parts):
             tables = [_chosen(part, self.emissions) for part in parts]
             parts = self._as_numbers(tables, fresh)
         elif self._one_dimensional and holds_labels(X):
@@ -126,6 +141,31 @@ class HMM(HiddenMarkov):
         elif isinstance(self.emissions, Mapping) and isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2:
             parts = self._as_numbers([[X[:, d] for d in range(X.shape[1])]], fresh)
         return super()._columns(parts if several else parts[0], y, lengths, fresh)
+
+    def _with_inputs(self, parts: list[Any], fresh: bool) -> list[Array]:
+        """Arrays of the observed columns, the code of the input last."""
+        pairs = [_without(part, self.inputs, self.emissions) for part in parts]
+        own = np.concatenate([np.asarray(column, dtype=object) for _, column in pairs])
+        codes, self.inputs_ = coded(own, None if fresh else self.inputs_, f"inputs (column {self.inputs!r})")
+        tables = self._as_numbers([columns for columns, _ in pairs], fresh)
+        ends = np.cumsum([len(table) for table in tables])[:-1]
+        return [np.column_stack(both) for both in zip(tables, np.split(codes, ends), strict=True)]
+
+    def _observe(self, emission: Any, columns: Array, ends: Array, held_out: bool) -> Any:
+        if self.inputs is None:
+            return super()._observe(emission, columns, ends, held_out)
+        seen = super()._observe(emission, columns[:, :-1], ends, held_out)
+        return seen._replace(values=np.column_stack([seen.values, columns[:, -1]]))
+
+    def _input_codes(self, inputs: Any, n: int) -> Array | None:
+        if self.inputs is None:
+            return super()._input_codes(inputs, n)
+        if inputs is None or len(inputs) != n:
+            given = "none" if inputs is None else len(inputs)
+            raise ValueError(
+                f"inputs must say what comes at each of {n} times, got {given}: the transitions depend on it"
+            )
+        return coded(inputs, self.inputs_, "inputs")[0].astype(np.int64)
 
     def _as_numbers(self, tables: list[list[Any]], fresh: bool) -> list[Array]:
         """Tables, each a list of columns, as arrays; labels get numbers."""
@@ -211,6 +251,23 @@ def _check_names(found: list[tuple[str, tuple[int, ...], EmissionKind]]) -> None
             raise ValueError(
                 f"{name!r} cannot be the name of an emission, because it names another block: rename the column"
             )
+
+
+def _without(X: Any, inputs: Any, emissions: Any) -> tuple[list[Any], Any]:
+    """The columns that are observed, and the one that is the input."""
+    if _is_table(X):
+        names = list(X.dtype.names if isinstance(X, np.ndarray) else X.columns)
+        if inputs not in names:
+            raise ValueError(f"inputs must name a column of X, got {inputs!r}; X has {names}")
+        keys = [name for name in names if name != inputs]
+        rest = X[keys] if isinstance(X, np.ndarray) or keys else X
+        return _chosen(rest, emissions), X[inputs]
+    rows = np.asarray(X)
+    if rows.ndim != 2 or not isinstance(inputs, (int, np.integer)) or not 0 <= inputs < rows.shape[1]:
+        raise ValueError(
+            f"inputs={inputs!r} must be the number of a column of X, or its name in a table; X is of shape {rows.shape}"
+        )
+    return [rows[:, d] for d in range(rows.shape[1]) if d != inputs], rows[:, inputs]
 
 
 def _is_table(X: Any) -> bool:

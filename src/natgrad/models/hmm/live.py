@@ -9,6 +9,7 @@ as in `predict_proba` and `score`; distributions of what comes next integrate ov
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -23,6 +24,7 @@ from natgrad.kernels.hmm.lanes import TINY
 from natgrad.models.hmm.files import HMMFiles
 from natgrad.models.hmm.forecast import Forecast, columns_of
 from natgrad.models.hmm.forward_backward import weights_of
+from natgrad.models.hmm.inputs import Ahead, walked
 from natgrad.models.hmm.parts import Segment
 from natgrad.models.hmm.priors import walk
 from natgrad.models.hmm.track_counts import TrackWeights
@@ -84,7 +86,7 @@ class LiveHMM(HMMFiles):
             live._after(columns)
         return live
 
-    def forecast(self, n: int = 1, X: Any = None) -> Forecast | TrackForecast:
+    def forecast(self, n: int = 1, X: Any = None, *, inputs: Any = None) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations: means, intervals, states.
 
         Parameters
@@ -93,6 +95,8 @@ class LiveHMM(HMMFiles):
             How many.
         X : optional
             The sequence that goes on; by default the one that the model was fitted to, of several the last one.
+        inputs : sequence [n], of a model with inputs
+            Those of the next times.
         """
         self._check_fitted()
         n = whole_number(n, "n")
@@ -104,10 +108,12 @@ class LiveHMM(HMMFiles):
                     "forecast(n, X)"
                 )
             X = held.columns[len(held.columns) - int(held.lengths[-1]) :]
-            return StateFilter(self)._after(X).forecast(n)
-        return self.filter(X).forecast(n)
+            return StateFilter(self)._after(X).forecast(n, inputs=inputs)
+        return self.filter(X).forecast(n, inputs=inputs)
 
-    def sample(self, n: int = 1, seed: int | None = None, *, after: Any = None) -> tuple[Array, Array]:
+    def sample(
+        self, n: int = 1, seed: int | None = None, *, after: Any = None, inputs: Any = None
+    ) -> tuple[Array, Array]:
         """A sequence of ``n`` observations from the model at the mean of q, and its states.
 
         Parameters
@@ -117,21 +123,23 @@ class LiveHMM(HMMFiles):
         seed : int, optional
         after : optional
             A sequence (or a filter that saw it) that the drawn one continues; by default it begins anew.
+        inputs : sequence [n], of a model with inputs
+            Those of the drawn times.
         """
         self._check_fitted()
-        rng = np.random.default_rng(seed)
-        if after is None:
-            return self._drawn_from(self._chain_at_mean()[0], whole_number(n, "n"), rng)
+        rng, n = np.random.default_rng(seed), whole_number(n, "n")
         live = after if isinstance(after, StateFilter) else self.filter(after)
-        return self._drawn_from(live._ahead, whole_number(n, "n"), rng, live._before)
+        return self._drawn_from(live._goes_on(n, inputs), n, rng, live._before)
 
     def _drawn_from(
-        self, first: Floats, n: int, rng: np.random.Generator, before: Array | None = None
+        self, first: Floats | Ahead, n: int, rng: np.random.Generator, before: Array | None = None
     ) -> tuple[Array, Array]:
         """A sequence whose first state of the chain has these probabilities; rows ``before`` it matter to autoregressions."""
-        states = walk(np.cumsum(np.vstack([first, self._chain_at_mean()[1]]), axis=1), rng.random(n))
-        if self._model_.chain is not None:
-            states = self._model_.chain.states[states]
+        if isinstance(first, Ahead):
+            states = walked(first, rng.random(n))
+        else:
+            states = walk(np.cumsum(np.vstack([first, self._chain_at_mean()[1]]), axis=1), rng.random(n))
+            states = states if self._model_.chain is None else self._model_.chain.states[states]
         emission = self._model_.emission
         if isinstance(emission, Tracks):
             return self._named_values(emission.draw(self._state.lam, states, rng, before)), states
@@ -142,10 +150,11 @@ class LiveHMM(HMMFiles):
         chain = self._model_.chain
         if chain is None:
             return self.startprob_, self.transmat_
-        duration = self.posterior_["duration"]
-        stats = duration.family.stats_of(duration.family.mean(self._state.lam["duration"]))
         with np.errstate(divide="ignore"):
-            logs = {"initial": (np.log(self.startprob_),), "transition": (np.log(self.transmat_),), "duration": stats}
+            logs = {"initial": (np.log(self.startprob_),), "transition": (np.log(self.transmat_),)}
+        if chain.durations is not None:
+            duration = self.posterior_["duration"]
+            logs["duration"] = duration.family.stats_of(duration.family.mean(self._state.lam["duration"]))
         return chain.weights(logs)
 
     # -- hooks --
@@ -156,6 +165,14 @@ class LiveHMM(HMMFiles):
     def _observe(self, emission: Emission, columns: Array, ends: Array, held_out: bool) -> Observed:
         """Checked data; ``held_out`` if nothing is learned from them."""
         return observed_by(emission, columns, ends, held_out)
+
+    def _input_codes(self, inputs: Any, n: int) -> Array | None:
+        """Numbers of the inputs of the next n times; None of a model without any."""
+        if inputs is not None:
+            raise ValueError(
+                f"inputs are for a model that has some, and this {type(self).__name__} has none: leave them out"
+            )
+        return None
 
     def _named_values(self, drawn: Array) -> Array:
         """Observations as the user writes them."""
@@ -175,7 +192,7 @@ class StateFilter:
     Attributes
     ----------
     states : array [K], p(x_t | y_1 … y_t); of an empty sequence those of the first row
-    next_states : array [K], p(x_{t+1} | y_1 … y_t)
+    next_states : array [K], p(x_{t+1} | y_1 … y_t); NaN with inputs, since it depends on the next one (`forecast` takes it)
     log_prob : float, log p(y_1 … y_t), what `score` would say of all rows
     n_seen : int, t
     """
@@ -238,10 +255,16 @@ class StateFilter:
             return np.asarray(self._several(row[None])[0])
         return self._stepped(self._forms @ statistics, base, row[None])
 
-    def forecast(self, n: int = 1) -> Forecast | TrackForecast:
-        """The distribution of the next ``n`` observations given what was seen."""
-        states = np.empty((whole_number(n, "n"), len(self._initial)))
-        states[0] = self._ahead
+    def forecast(self, n: int = 1, *, inputs: Any = None) -> Forecast | TrackForecast:
+        """The distribution of the next ``n`` observations given what was seen, and their ``inputs`` where a model has some."""
+        goes_on = self._goes_on(whole_number(n, "n"), inputs)
+        if isinstance(goes_on, Ahead):
+            told = [goes_on.first]
+            for step in goes_on.steps:
+                told.append(told[-1] @ step)
+            return track_forecast(np.array(told), self._model, self._before, goes_on)
+        states = np.empty((n, len(self._initial)))
+        states[0] = goes_on
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
         if not self._simple:
@@ -249,6 +272,15 @@ class StateFilter:
         return Forecast(states, self._model, self._columns)
 
     # -- parts --
+
+    def _goes_on(self, n: int, inputs: Any) -> Floats | Ahead:
+        """What the next state is drawn from, and with inputs those after it."""
+        codes = self._model._input_codes(inputs, n)
+        if codes is None:
+            return self._ahead
+        A = self._model.transmat_
+        first = self._model.startprob_ if self.n_seen == 0 else self.states @ A[codes[0]]
+        return Ahead(first, A[codes[1:]])
 
     @property
     def _ahead(self) -> Floats:
@@ -310,8 +342,8 @@ class StateFilter:
         ends, tracks = np.array([0, len(columns)]), isinstance(self._emission, Tracks)
         seen = self._seen_tracks(columns) if tracks else self._model._observe(self._emission, columns, ends, True)
         if tracks:
-            own = None if self._chain is None else self._chain.states
-            sent = TrackWeights(self._initial, self._transition, self._emission, self._point, own)
+            own = (None, None) if self._chain is None else (self._chain.states, self._chain.inputs)
+            sent = TrackWeights(self._initial, self._transition, self._emission, self._point, *own)
             weights = sent.on(Segment(seen.codes, seen.values, np.zeros(0, np.int32)))
         else:
             data = Sequences(seen.codes, seen.values, ends, seen.patterns)
@@ -331,6 +363,8 @@ class StateFilter:
                 "these rows are impossible for every state that can be reached: the filter stays where it was"
             )
         self.states, self.next_states, self._of_chain = self._folded(states), self._folded(ahead), ahead
+        if self._chain is not None and self._chain.inputs is not None:
+            self.next_states = np.full(len(self.states), np.nan)
         self.log_prob += float(log_prob)
         self.n_seen += len(columns)
         if tracks:
@@ -341,6 +375,7 @@ class StateFilter:
     def _seen_tracks(self, columns: Array) -> Observed:
         """Rows that know those before them."""
         n, before = len(self._before), self._before
-        seen: Observed = self._emission.observe(np.vstack([before, columns]), np.array([0, n + len(columns)]), True)
-        known = self._emission.observe(before, np.array([0, n]), True).base if n else 0.0
+        observe = partial(self._model._observe, self._emission, held_out=True)
+        seen: Observed = observe(np.vstack([before, columns]), np.array([0, n + len(columns)]))
+        known = observe(before, np.array([0, n])).base if n else 0.0
         return seen._replace(values=seen.values[n:], base=seen.base - known)

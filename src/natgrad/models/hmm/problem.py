@@ -25,6 +25,7 @@ from natgrad.kernels.hmm.emissions import n_statistics
 from natgrad.models.hmm.durations import Chain
 from natgrad.models.hmm.emissions import Emission
 from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
+from natgrad.models.hmm.inputs import InputChain
 from natgrad.models.hmm.parts import Segment, count_sequences, sum_counts
 from natgrad.models.hmm.track_counts import TrackWeights
 from natgrad.models.hmm.tracks import Part, Tracks, own_of, parts_of
@@ -47,12 +48,15 @@ def n_parts(times: int) -> int:
 
 
 class HMMModel(NamedTuple):
-    """Priors: concentrations of π [K] and of the rows of A [K, K], the emission with its own, and perhaps durations."""
+    """Priors: concentrations of π [K] and of the rows of A [K, K], the emission with its own, and perhaps durations.
+
+    With inputs there are transitions of each category of them, [C, K, K].
+    """
 
     initial: Floats
     transition: Floats
     emission: Emission | Tracks
-    chain: Chain | None = None
+    chain: Chain | InputChain | None = None
 
     @property
     def n_states(self) -> int:
@@ -62,13 +66,19 @@ class HMMModel(NamedTuple):
 
 def blocks_of(model: HMMModel) -> dict[str, Block]:
     """The global variables of a model."""
-    lasting = {} if model.chain is None else {"duration": model.chain.part}
+    lasting = {} if model.chain is None or model.chain.part is None else {"duration": model.chain.part}
     others = {**lasting, **parts_of(model.emission)}.items()
+    rows = model.transition.shape[:-1]
     return {
         "initial": Block("initial", Dirichlet(), (), ()),
-        "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
+        "transition": Block("transition", Dirichlet(), ("input", "state")[-len(rows) :], rows),
         **{name: Block(name, part.family, part.plates, part.shape, origin=part.origin) for name, part in others},
     }
+
+
+def _places(chain: Chain | InputChain) -> tuple[Ints, Ints | None]:
+    """The state, and perhaps the input, of each of the chain's states."""
+    return chain.states, chain.inputs
 
 
 class SequenceProblem(GroupProblem):
@@ -147,7 +157,7 @@ class SequenceProblem(GroupProblem):
         """η̃."""
         if name in self.emitted:
             return self.emitted[name].prior
-        if name == "duration" and self.model.chain is not None:
+        if name == "duration" and self.model.chain is not None and self.model.chain.part is not None:
             return self.model.chain.part.prior
         return ((self.model.initial if name == "initial" else self.model.transition) - 1.0,)
 
@@ -183,7 +193,7 @@ class SequenceProblem(GroupProblem):
         if isinstance(emission, Tracks):
             own = {name: mu[name] for name in self.emitted}
             if self.model.chain is not None:
-                return TrackWeights(*self.model.chain.weights(mu), emission, own, self.model.chain.states)
+                return TrackWeights(*self.model.chain.weights(mu), emission, own, *_places(self.model.chain))
             return TrackWeights(np.ascontiguousarray(initial), np.ascontiguousarray(transition), emission, own, here)
         forms = emission.weights(mu["emission"])
         return weights_of(emission, self.data, initial, transition, forms if here is None else forms[here])
@@ -220,7 +230,7 @@ class SequenceProblem(GroupProblem):
         chain = {n: b.family.mean(lam[n]) for n, b in self.blocks.items() if n not in self.emitted}
         if self.model.chain is not None and isinstance(emission, Tracks):
             stats = {name: self.blocks[name].family.stats_of(mean) for name, mean in chain.items()}
-            return TrackWeights(*self.model.chain.weights(stats), emission, point, self.model.chain.states)
+            return TrackWeights(*self.model.chain.weights(stats), emission, point, *_places(self.model.chain))
         if isinstance(emission, Tracks):
             return TrackWeights(chain["initial"], chain["transition"], emission, point)
         return weights_of(emission, self.data, chain["initial"], chain["transition"], emission.weights(point))
@@ -228,7 +238,9 @@ class SequenceProblem(GroupProblem):
     def mean_transition(self, state: State) -> Floats:
         """E[A] of the chain's states."""
         if self.model.chain is not None:
-            return self.sent_at_point(state).transition
+            steps = self.sent_at_point(state).transition
+            # With inputs: as if each came as often as the others.
+            return steps if self.model.chain.inputs is None else np.asarray(steps / steps.sum(1, keepdims=True))
         return np.asarray(self.blocks["transition"].family.mean(state.lam["transition"]))
 
     @property

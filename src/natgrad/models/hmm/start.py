@@ -138,7 +138,8 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
     np.add.at(pairs, (nearest[later - 1], nearest[later]), CERTAIN)
     pairs += (1.0 - CERTAIN) * len(later) / n_states**2
     heads = np.where(problem.model.initial > FORBIDDEN, states[data.ends[:-1]].sum(0), 0.0)
-    pairs = np.where(problem.model.transition > FORBIDDEN, pairs, 0.0)
+    allowed = problem.model.transition.reshape(-1, n_states, n_states)[0] > FORBIDDEN  # the same whatever the input
+    pairs = np.where(allowed, pairs, 0.0)
     return problem.from_counts(heads, pairs, sums_of(problem, states, rng))
 
 

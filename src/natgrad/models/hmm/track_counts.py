@@ -33,6 +33,7 @@ class TrackWeights(NamedTuple):
     """What a part of a step needs: weights of the chain, and the moments of the emissions.
 
     ``states`` [S] are the numbers of the states that the S states of the chain stand for; None if they are all, one for one.
+    ``inputs`` [S] are the categories of the input at which they are possible; that of a time is the last of its values.
     """
 
     initial: Floats
@@ -40,6 +41,7 @@ class TrackWeights(NamedTuple):
     tracks: Tracks
     mu: Moments
     states: Ints | None = None
+    inputs: Ints | None = None
 
     def weighed(self, segment: Segment) -> list[Weighed]:
         """Every track at all times of a segment."""
@@ -55,6 +57,8 @@ class TrackWeights(NamedTuple):
                 known = np.asarray(labels)[:, None]
                 logs = np.where((known < 0) | (known == self.states), logs, -np.inf)
                 labels = labels[:0]
+        if self.inputs is not None:
+            logs = np.where(np.asarray(segment.values[:, -1:]) == self.inputs, logs, -np.inf)
         table = np.ascontiguousarray(logs)
         peak = table.max(1)
         with np.errstate(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from natgrad.models.hmm.autoregression import Autoregressions
 from natgrad.models.hmm.forecast import Columns, Forecast, StudentColumns, columns_of
+from natgrad.models.hmm.inputs import Ahead, walked
 from natgrad.models.hmm.priors import walks
 from natgrad.models.hmm.tracks import Track, Tracks
 
@@ -87,10 +88,10 @@ class TrackForecast(Mapping[str, Forecast]):
         return out
 
 
-def track_forecast(states: Floats, model: LiveHMM, before: Array, first: Floats) -> TrackForecast:
+def track_forecast(states: Floats, model: LiveHMM, before: Array, first: Floats | Ahead) -> TrackForecast:
     """The forecast of states that have these probabilities [n, K], after rows that autoregressions depend on.
 
-    ``first`` are the probabilities of the chain's first state.
+    ``first`` are the probabilities of the chain's first state; with inputs all that follows.
     """
     emission: Any = model._model_.emission
     assert isinstance(emission, Tracks)
@@ -98,7 +99,7 @@ def track_forecast(states: Floats, model: LiveHMM, before: Array, first: Floats)
     return TrackForecast(states, model, each, {track.name: list(track.columns) for track in emission.tracks})
 
 
-def _one(track: Track, states: Floats, model: LiveHMM, before: Array, first: Floats) -> Forecast:
+def _one(track: Track, states: Floats, model: LiveHMM, before: Array, first: Floats | Ahead) -> Forecast:
     lam = model._state.lam
     if isinstance(track.emission, Autoregressions):
         return Forecast(states, model, _drawn(track, len(states), model, before, first), before=before, first=first)
@@ -138,13 +139,17 @@ class DrawnColumns:
         return np.asarray(np.quantile(self.drawn, q, axis=0))
 
 
-def _drawn(track: Track, n: int, model: LiveHMM, before: Array, first: Floats) -> DrawnColumns:
+def _drawn(track: Track, n: int, model: LiveHMM, before: Array, first: Floats | Ahead) -> DrawnColumns:
     """Ways to go on, at the mean of q, with a seed of their own."""
     rng, columns = np.random.default_rng(0), list(track.columns)
-    rows = np.cumsum(np.vstack([first, model._chain_at_mean()[1]]), axis=1)
     own, chain = before[:, columns] if len(before) else None, model._model_.chain
-    paths = walks(rows, rng.random((N_DRAWS, n)))
-    return DrawnColumns(track.draw(model._state.lam, paths if chain is None else chain.states[paths], rng, own))
+    if isinstance(first, Ahead):
+        states = walked(first, rng.random((N_DRAWS, n)))
+    else:
+        rows = np.cumsum(np.vstack([first, model._chain_at_mean()[1]]), axis=1)
+        paths = walks(rows, rng.random((N_DRAWS, n)))
+        states = paths if chain is None else chain.states[paths]
+    return DrawnColumns(track.draw(model._state.lam, states, rng, own))
 
 
 def columns_at(track: Track, lam: Any) -> Columns | None:

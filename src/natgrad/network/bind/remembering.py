@@ -43,7 +43,7 @@ from natgrad.posterior.factor import Factor
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit, Settings
 
-__all__ = ["Message", "fit_remembering"]
+__all__ = ["Message", "fit_remembering", "messages_to", "origins_of"]
 
 Stats = tuple[Any, ...]
 # How much to keep: rounds at most, sweeps of each, and the change below which it is found.
@@ -159,7 +159,7 @@ class _Kept(NamedTuple):
         roots = [self.nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots]
         network = Network(*roots, *messages)
         # What was told is measured from where the old fit measured.
-        network._plan = make_plan(list(network.nodes.values()), _origins(self.factors))
+        network._plan = make_plan(list(network.nodes.values()), origins_of(self.factors))
         problem = network.problem
         shared = {name: factor for name, factor in self.factors.items() if name in self.messages}
         state = warm_state(problem, shared, self.binding.domain, self.domain, {}, self.t)
@@ -202,15 +202,20 @@ def _speaks(message: Stats) -> bool:
 
 def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Table]) -> dict[str, tuple[Stats, Stats]]:
     """What rows told every global of the fit, and what the other globals say to it."""
-    from natgrad.network.execute.problem import NetworkProblem
-
     template = binding.template
     outside = [name for name, node in template.nodes.items() if name in factors and not _in_rows(binding, name)]
     side = {plate: rows[plate] for plate in rows if plate in template.level_plates}
     made = build_nodes(template, aligned(template, side, binding.domain), binding.domain, only=outside)
     nodes = {**made_parents(template), **{name: made[name] for name in outside}}
-    problem = NetworkProblem(make_plan(list(nodes.values()), _origins(factors)), "numpy")
-    lam = {name: factors[name].lam for name in problem.blocks}
+    return messages_to(nodes, factors)
+
+
+def messages_to(nodes: Mapping[str, Node], factors: Mapping[str, Factor]) -> dict[str, tuple[Stats, Stats]]:
+    """What the rest of a network told these nodes, whose parents are among them, and what they say to one another."""
+    from natgrad.network.execute.problem import NetworkProblem
+
+    problem = NetworkProblem(make_plan(list(nodes.values()), origins_of(factors)), "numpy")
+    lam = {name: tuple(map(np.asarray, factors[name].lam)) for name in problem.blocks}
     state = State(lam, {name: problem.moments(problem.blocks[name], lam[name]) for name in lam}, 0)
     messages = {}
     for name, block in problem.blocks.items():
@@ -243,5 +248,6 @@ def _spread(message: Stats, codes: list[Any]) -> Stats:
     return message
 
 
-def _origins(factors: Mapping[str, Factor]) -> dict[str, Any]:
+def origins_of(factors: Mapping[str, Factor]) -> dict[str, Any]:
+    """Where the factors of a fit are measured from."""
     return {name: factor.origin for name, factor in factors.items() if factor.origin is not None}

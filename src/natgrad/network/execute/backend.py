@@ -82,6 +82,14 @@ class Backend(Protocol):
         """The array with one column replaced."""
         ...
 
+    def own(self, array: Array) -> Array:
+        """A copy for `write_column`, where arrays can be changed."""
+        ...
+
+    def write_column(self, array: Array, piece: Array, number: Array, axis: int) -> Array:
+        """The array with one column replaced, in place where arrays can be changed."""
+        ...
+
     def repeat(self, count: int, body: Callable[[Array, Any], Any], carry: Any) -> Any:
         """``body(number, carry)`` for 0 … count − 1."""
         ...

@@ -6,11 +6,12 @@ The estimate is a function of the plan alone, never of the clock: the same netwo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from natgrad._jax import has_jax, require_jax
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.compile.polynomial import Factor, Label, Take
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.execute.backend import BACKENDS, Backend, BackendName
 from natgrad.network.execute.numpy_backend import NumpyBackend
 
@@ -67,17 +68,23 @@ class _Work(NamedTuple):
 
 
 class _Reads(NamedTuple):
-    """Products and numbers of a term in which a node is, and what is read through indices there."""
+    """Products and numbers of a term in which a node is, and what is read through indices there.
+
+    ``again`` are products and numbers of those monomials in which the node meets itself: they alone are multiplied anew for
+    every column.
+    """
 
     products: int
     numbers: int
     gathered: set[Factor]
+    again: tuple[int, int] = (0, 0)
 
 
 def _work(plan: Plan) -> _Work:
     count, seconds, rows = 0, 0.0, 0
     through_indices = 0.0
     reads: dict[str, dict[str, _Reads]] = {}
+    columns = {name: block.column_axis for name, block in plan.blocks.items()}
     for name, block in plan.blocks.items():
         node, turns = plan.nodes[name], block.n_columns
         seconds += PER_HELD * sum(math.prod(shape) for shape in node.stat_shapes())
@@ -85,35 +92,69 @@ def _work(plan: Plan) -> _Work:
             seconds += PER_TIME * node.plates[-1].size
         for term in plan.terms_of(name):
             if term.node not in reads:
-                reads[term.node] = _reads(term)
-            products, numbers, gathered = reads[term.node].get(name, (0, 0, set()))
+                reads[term.node] = _reads(term, columns)
+            products, numbers, gathered, again = reads[term.node].get(name, _Reads(0, 0, set()))
             read = sum(math.prod(term.sizes[label] for label in factor.labels) for factor in gathered)
-            # One column of a product is a part of it; elements of one colour are not.
-            numbers *= 1 if block.column_axis is not None else turns
             count += products
-            rows += turns * sum(math.prod(term.sizes[label] for label in _taken(factor)) for factor in gathered)
-            through_indices += PER_GATHERED * read * turns
-            seconds += PER_PRODUCT * products * turns + PER_NUMBER * numbers
+            times = turns if block.column_axis is None or again[0] else 1
+            if block.column_axis is None:
+                again = products, numbers
+            rows += times * sum(math.prod(term.sizes[label] for label in _taken(factor)) for factor in gathered)
+            through_indices += PER_GATHERED * read * times
+            seconds += PER_PRODUCT * (products + (turns - 1) * again[0])
+            seconds += PER_NUMBER * (numbers + (turns - 1) * again[1])
     dense = COMPILED_PART * max(
         0.0, seconds - PER_PRODUCT * count
     )  # calls of NumPy are what a compiled sweep has none of
     return _Work(count, seconds + through_indices, dense + PER_ROW * rows)
 
 
-def _reads(term: PlannedTerm) -> dict[str, _Reads]:
+def _reads(term: PlannedTerm, columns: Mapping[str, int | None]) -> dict[str, _Reads]:
     """By the node that is updated; of a sum of many terms the monomials are many, and gone through once."""
     reads: dict[str, _Reads] = {}
     for monomial in term.monomials:
         random = [factor for factor in monomial.factors if not factor.known]
-        # What only known factors have is summed once and for all.
-        labels = {label for factor in random for label in factor.labels}
-        volume = math.prod(term.sizes[label] for label in labels)
+        volume = _volume(monomial, [set(factor.labels) for factor in random], term.sizes)
         taken = [factor for factor in random if any(isinstance(axis, Take) for axis in factor.axes)]
         for factor in random:
-            products, numbers, gathered = reads.get(factor.source, (0, 0, set()))
+            products, numbers, gathered, again = reads.get(factor.source, _Reads(0, 0, set()))
             gathered.update(taken)
-            reads[factor.source] = _Reads(products + 1, numbers + volume, gathered)
+            others = [other for other in random if other is not factor]
+            if any(other.source == factor.source for other in others):
+                again = (
+                    again[0] + 1,
+                    again[1] + _of_a_column(monomial, factor, others, columns.get(factor.source), term.sizes),
+                )
+            reads[factor.source] = _Reads(products + 1, numbers + volume, gathered, again)
     return reads
+
+
+def _of_a_column(
+    monomial: Monomial, factor: Factor, others: list[Factor], axis: int | None, sizes: Mapping[Label, int]
+) -> int:
+    """Numbers of what the other factors say to one column of a factor."""
+    label = None if axis is None else factor.axes[axis]
+    rest = [set(other.labels) - {label} for other in others]
+    return _volume(monomial, [*rest, set().union(*rest).intersection(factor.labels)], sizes)
+
+
+def _volume(monomial: Monomial, labels: list[set[Label]], sizes: Mapping[Label, int]) -> int:
+    """Numbers that a product of random factors with these labels goes through.
+
+    Labels of one factor alone are summed out of it before it meets the others; what only known factors have is summed once and
+    for all.
+    """
+    known = [set(factor.labels) for factor in monomial.factors if factor.known]
+    everywhere = set().union(*labels)
+    alone: set[Label] = set()
+    for number, own in enumerate(labels):
+        others = set().union(*labels[:number], *labels[number + 1 :])
+        # A known factor that leads from such a label to others keeps it in the product.
+        alone |= {x for x in own - others if all(x not in k or k & everywhere <= own for k in known)}
+    together = math.prod(sizes[label] for label in everywhere - alone)
+    if len(labels) < 2 or not alone:
+        return math.prod(sizes[label] for label in everywhere)
+    return together + sum(math.prod(sizes[label] for label in own) for own in labels if own & alone)
 
 
 def _taken(factor: Factor) -> set[Label]:

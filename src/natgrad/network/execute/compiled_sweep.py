@@ -36,7 +36,7 @@ def one_sweep(problem: NetworkProblem, order: tuple[str, ...], exact: bool) -> C
             if block.n_columns == 1 and not problem._is_weighted(block):
                 update = updated_at_once(program, block, lam, mu, None if exact else rho, known, ending[name])
             else:
-                update = updated_in_turn(program, block, lam, mu, rho, known, ending[name])
+                update = updated_in_turn(program, block, lam, mu, 1.0 if exact else rho, known, ending[name])
             lam[name], mu[name], info[name], gained = update
             lam[name] = problem.repeated.shortened(name, lam[name]) if exact else lam[name]
             total = total + gained

@@ -17,7 +17,7 @@ from natgrad.network.execute.addressing import COEFFICIENTS, FULL, SAMPLE, Label
 from natgrad.network.execute.contraction import aligned, contract
 from natgrad.network.execute.packing import Symmetric, packed_factors
 
-__all__ = ["Column", "evaluate"]
+__all__ = ["Column", "evaluate", "of_column"]
 
 Array = Any
 Moments = Mapping[str, tuple[Array, ...]]
@@ -66,12 +66,70 @@ def evaluate(
             factors = [labelled(factor) for factor in monomial.factors]
         if view.weight is not None:
             factors.append(view.weight)
-        present = {label for factor in factors for label in factor.labels}
-        counted = present.union(view.zipped, monomial.counted)
-        repeats = math.prod(sizes[label] for label in plates if label not in counted)
-        scale = repeats * (monomial.coefficient if monomial.place is None else known[COEFFICIENTS][monomial.place])
+        scale = _scale(monomial, factors, sizes, plates, known, view)
         total = total + scale * (contract((), factors) if factors else 1.0)
     return total
+
+
+def of_column(
+    monomials: Sequence[Monomial],
+    sizes: Mapping[Label, int],
+    plates: Sequence[str],
+    moments: Moments,
+    known: Mapping[str, Array],
+    view: View,
+    column: Column,
+) -> Array | None:
+    """A number with the gradient of `evaluate` by a column; None where a factor does not read columns as they are.
+
+    Each factor of the node in turn is the column, and what else lies along its label is cut to it: nothing is multiplied for
+    the other columns, but what is summed over them.
+    """
+    total: Array = 0.0
+    for monomial in monomials:
+        whole = [_read(factor, moments, known, view, None, None) for factor in monomial.factors]
+        for place, factor in enumerate(monomial.factors):
+            if factor.known or factor.source != column.node:
+                continue
+            label = factor.axes[column.axis]
+            if isinstance(label, Take) or whole[place].labels.count(label) != 1 or _is_moved(factor, column.axis, view):
+                return None
+            own = _gathered_column(factor, column, known, view)
+            rest = [_cut(other, label, column.number) for n, other in enumerate(whole) if n != place]
+            total = total + _scale(monomial, whole, sizes, plates, known, view) * contract(
+                (), [own, *rest, *([] if view.weight is None else [view.weight])]
+            )
+    return total
+
+
+def _is_moved(factor: Factor, axis: int, view: View) -> bool:
+    label = factor.axes[axis]
+    window = None if view.window is None else view.window[0]
+    return label in view.zipped or label == window or (factor.source, axis) in view.moved
+
+
+def _cut(factor: Labelled, label: Label, number: Array) -> Labelled:
+    if label not in factor.labels:
+        return factor
+    place = factor.labels.index(label)
+    array = lax.dynamic_index_in_dim(factor.array, number, place, keepdims=False)
+    return Labelled(array, (*factor.labels[:place], *factor.labels[place + 1 :]))
+
+
+def _scale(
+    monomial: Monomial,
+    factors: Sequence[Labelled],
+    sizes: Mapping[Label, int],
+    plates: Sequence[str],
+    known: Mapping[str, Array],
+    view: View,
+) -> Array:
+    """The coefficient, times how often the monomial is there along plates that none of its factors has."""
+    present = {label for factor in factors for label in factor.labels}
+    present.update(() if view.weight is None else view.weight.labels)
+    counted = present.union(view.zipped, monomial.counted)
+    repeats = math.prod(sizes[label] for label in plates if label not in counted)
+    return repeats * (monomial.coefficient if monomial.place is None else known[COEFFICIENTS][monomial.place])
 
 
 def _with_column(array: Array, stat: int, column: Column) -> Array:
@@ -97,14 +155,7 @@ def _read(
         # A label on two axes, the diagonal of a table: the column goes in before anything is gathered.
         return address(_with_column(stats[factor.stat], factor.stat, column), factor, known, view)
     # Gather the column and the rest apart: the gradient then scatters one column instead of all of them.
-    axes = (*factor.axes[: column.axis], *factor.axes[column.axis + 1 :])
-    moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items() if p != column.axis}
-    part = address(
-        column.stats[factor.stat],
-        factor.__class__(factor.source, factor.stat, axes, False),
-        known,
-        view._replace(moved=moved),
-    )
+    part = _gathered_column(factor, column, known, view)
     places = _places(factor, column.axis, known, view)
     if places is not None:
         chosen = aligned(places, whole.labels) == column.number
@@ -114,6 +165,14 @@ def _read(
     place = whole.labels.index(label)
     piece = jnp.transpose(part.array, [part.labels.index(name) for name in whole.labels if name != label])
     return Labelled(lax.dynamic_update_index_in_dim(whole.array, piece, column.number, place), whole.labels)
+
+
+def _gathered_column(factor: Factor, column: Column, known: Mapping[str, Array], view: View) -> Labelled:
+    """The column of a factor, gathers along its other axes carried out."""
+    axes = (*factor.axes[: column.axis], *factor.axes[column.axis + 1 :])
+    moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items() if p != column.axis}
+    rest = factor.__class__(factor.source, factor.stat, axes, False)
+    return address(column.stats[factor.stat], rest, known, view._replace(moved=moved))
 
 
 def _stats(factor: Factor, moments: Moments, reading: tuple[str, int, tuple[Array, ...]] | None) -> tuple[Array, ...]:

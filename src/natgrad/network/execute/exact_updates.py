@@ -10,10 +10,10 @@ from natgrad.network.execute.updates import (
     all_valid,
     blended_block,
     choose,
-    put_column,
     relative_change,
     settle,
     take_column,
+    write_column,
 )
 
 __all__ = ["updated_at_once", "updated_in_turn"]
@@ -56,30 +56,54 @@ def updated_at_once(
 def updated_in_turn(
     program: Program, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]
 ) -> Any:
-    """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
+    """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents.
+
+    What is linear in all elements says the same to each while they take turns, and is asked once.
+    """
     on, name = program.backend, block.name
-
-    def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
-        old, stats = carry
-        here = {**mu, name: stats}
-        if block.column_axis is not None:
-            target = program.target(block, here, known, column=number)
-            new, fresh, _, _ = blended_block(on, block, take_column(on, block, old, number), target, rho)
-            return put_column(on, block, old, new, number), put_column(on, block, stats, fresh, number)
-        target = program.target(block, here, known)
-        new, fresh, _, _ = blended_block(on, block, old, target, rho)
-        chosen = True if block.colours is None else on.xp.asarray(block.colours) == number
-        return choose(on, block, chosen, new, old), choose(on, block, chosen, fresh, stats)
-
-    if block.n_columns == 1:
-        new, fresh = column(0, (lam[name], mu[name]))
-    else:
-        new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
+    turns = _turns(program, block, mu, rho, known)
+    begin = _own(on, lam[name]), _own(on, mu[name])
+    new, fresh = turns(0, begin) if block.n_columns == 1 else on.repeat(block.n_columns, turns, begin)
     _, entropy = block.family.moments_entropy(new)
     here = {**mu, name: fresh}
     total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
     info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
     return new, fresh, info, total + program.entropy(block, entropy, known)
+
+
+def _turns(program: Program, block: Block, mu: Any, rho: Array, known: Any) -> Any:
+    """One turn: its number, λ and μ in, both after it out."""
+    on, name = program.backend, block.name
+    still = program.target(block, mu, known, part=program.once) if block.n_columns > 1 else None
+    exact = isinstance(rho, float) and rho == 1.0
+
+    def moved(old: Stats, target: Stats) -> tuple[Stats, Stats]:
+        if exact:
+            return target, block.family.moments_entropy(target)[0]
+        return blended_block(on, block, old, target, rho)[:2]
+
+    def turn(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+        old, stats = carry
+        here = {**mu, name: stats}
+        column = number if block.column_axis is not None else None
+        if still is None:
+            target = program.target(block, here, known, column=column)
+        else:
+            own = still if column is None else take_column(on, block, still, column)
+            rest = program.target(block, here, known, column=column, part=program.often)
+            target = tuple(a + b for a, b in zip(own, rest, strict=True))
+        if column is not None:
+            new, fresh = moved(take_column(on, block, old, column), target)
+            return write_column(on, block, old, new, column), write_column(on, block, stats, fresh, column)
+        new, fresh = moved(old, target)
+        chosen = True if block.colours is None else on.xp.asarray(block.colours) == number
+        return choose(on, block, chosen, new, old), choose(on, block, chosen, fresh, stats)
+
+    return turn
+
+
+def _own(on: Any, stats: Stats) -> Stats:
+    return tuple(on.own(part) for part in stats)
 
 
 def _summed(parts: list[Stats]) -> Stats | None:

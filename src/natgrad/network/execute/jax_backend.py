@@ -23,7 +23,7 @@ from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
 from natgrad.network.execute.contraction import contract
-from natgrad.network.execute.evaluate import Column, evaluate
+from natgrad.network.execute.evaluate import Column, evaluate, of_column
 
 __all__ = ["JaxBackend"]
 
@@ -75,6 +75,9 @@ class JaxBackend:
             here, part, reading = moments, None, None
             if column is not None:
                 part = Column(name, column[0], column[1], own)
+                short = of_column(piece.monomials, piece.sizes, piece.plates, moments, known, view, part)
+                if short is not None:
+                    return short
             elif occurrence is not None:
                 reading = (name, occurrence, own)
             else:
@@ -120,6 +123,11 @@ class JaxBackend:
 
     def put_column(self, array: Array, piece: Array, number: Array, axis: int) -> Array:
         return lax.dynamic_update_index_in_dim(array, piece, number, axis)
+
+    def own(self, array: Array) -> Array:
+        return array
+
+    write_column = put_column
 
     def repeat(self, count: int, body: Callable[[Array, Any], Any], carry: Any) -> Any:
         return lax.fori_loop(0, count, body, carry)

@@ -81,9 +81,14 @@ class NumpyBackend:
         return array[(slice(None),) * axis + (number,)]
 
     def put_column(self, array: Array, piece: Array, number: Array, axis: int) -> Array:
-        new = np.array(array)
-        new[(slice(None),) * axis + (number,)] = piece
-        return new
+        return self.write_column(np.array(array), piece, number, axis)
+
+    def own(self, array: Array) -> Array:
+        return np.array(array)
+
+    def write_column(self, array: Array, piece: Array, number: Array, axis: int) -> Array:
+        array[(slice(None),) * axis + (number,)] = piece
+        return array
 
     def repeat(self, count: int, body: Callable[[Array, Any], Any], carry: Any) -> Any:
         for number in range(count):

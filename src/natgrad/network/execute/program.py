@@ -7,7 +7,7 @@ with the terms evaluated on the sample. What the data alone determine is folded 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Program:
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
         self._pieces: dict[tuple[str, frozenset[str]], list[Piece]] = {}
         self._shared: dict[str, tuple[tuple[int, ...], ...]] = {}
-        self._parts: dict[tuple[int, str], tuple[Piece, Piece, Piece]] = {}
+        self._parts: dict[tuple[int, str], tuple[Piece, Piece, Piece, Piece, Piece]] = {}
         self._samples: dict[tuple[str, str | None, frozenset[str]], Piece] = {}
 
     # -- pieces --
@@ -170,19 +170,27 @@ class Program:
         """The monomials of a piece in which they do not."""
         return self._parts_of(piece, name)[1]
 
-    def _parts_of(self, piece: Piece, name: str) -> tuple[Piece, Piece]:
+    def once(self, piece: Piece, name: str) -> Piece:
+        """The monomials in which they appear once: their gradient stays while elements of the node take turns."""
+        return self._parts_of(piece, name)[2]
+
+    def often(self, piece: Piece, name: str) -> Piece:
+        """The monomials in which they meet one another."""
+        return self._parts_of(piece, name)[3]
+
+    def _parts_of(self, piece: Piece, name: str) -> tuple[Piece, Piece, Piece, Piece]:
         # By its place in memory, and thus kept: a piece is long, and comparing it would take longer than a sweep.
         key = (id(piece), name)
         if key not in self._parts:
-            inside = [any(f.source == name and not f.known for f in m.factors) for m in piece.monomials]
-            with_it, without = (
-                piece._replace(
-                    monomials=tuple(m for m, here in zip(piece.monomials, inside, strict=True) if here is wanted)
-                )
-                for wanted in (True, False)
-            )
-            self._parts[key] = with_it, without, piece
-        return self._parts[key][:2]
+            times = [sum(f.source == name and not f.known for f in m.factors) for m in piece.monomials]
+
+            def where(wanted: Callable[[int], bool]) -> Piece:
+                chosen = tuple(m for m, count in zip(piece.monomials, times, strict=True) if wanted(count))
+                return piece._replace(monomials=chosen)
+
+            parts = where(bool), where(lambda n: n == 0), where(lambda n: n == 1), where(lambda n: n > 1)
+            self._parts[key] = *parts, piece
+        return self._parts[key][:4]
 
     def _sampled_piece(self, term: PlannedTerm, name: str | None, dropped: frozenset[str] = frozenset()) -> Piece:
         """A term as samples read it, nothing folded; what touches a node, or all of it."""
@@ -204,11 +212,14 @@ class Program:
         sampled: Iterable[Sampled] = (),
         column: Array | None = None,
         rows: Mapping[str, Array] | None = None,
+        part: Callable[[Piece, str], Piece] | None = None,
     ) -> Stats:
         """λ^temp = η̃_i + Σ weight · η̃_ki: the terms named in ``full`` (all by default) whole, the others sampled.
 
-        ``rows`` are the elements, by plate, that the block's moments are cut to.
+        ``rows`` are the elements, by plate, that the block's moments are cut to; ``part`` (`once`, `often`) chooses monomials of
+        whole terms.
         """
+        choose = self.touching if part is None else part
         terms = self.plan.terms_of(block.name)
         chosen = set(full) if full is not None else {term.node for term in terms}
         shape, place = moments[block.name], None
@@ -216,16 +227,18 @@ class Program:
             assert block.column_axis is not None
             place = block.column_axis, column
             shape = tuple(self.backend.take_column(s, column, block.column_axis) for s in shape)
-        zeros_like = self.backend.xp.zeros_like
-        total: Stats = tuple(zeros_like(s) for s in shape)
+        total: Stats | None = None
         for term in terms:
             if term.node not in chosen:
                 continue
             dropped = self.dropped(block, term)
-            here: Stats = tuple(zeros_like(s) for s in shape)
+            here: Stats | None = None
             for piece in self.pieces(term, dropped):
-                here = _added(here, self.gradient(piece, block, moments, known, place))
-            total = _added(total, self.unweighted(block, dropped, here, known, rows))
+                touching = choose(piece, block.name)
+                if touching.monomials:
+                    here = _added(here, self.backend.gradient(touching, block.name, moments, known, FULL, place))
+            if here is not None:
+                total = _added(total, self.unweighted(block, dropped, here, known, rows))
         for sample in sampled:
             term = self.plan.terms[sample.term]
             dropped = self.dropped(block, term)
@@ -234,6 +247,8 @@ class Program:
                 sample.occurrence,
             )  # fmt: skip
             total = _added(total, self.unweighted(block, dropped, gradient, known, rows))
+        if total is None:
+            total = tuple(self.backend.xp.zeros_like(s) for s in shape)
         return block.family.project(total)
 
     def gradient(
@@ -357,5 +372,5 @@ def _view_of(sample: Sampled) -> View:
     return View(dict(sample.zipped), Labelled(sample.weight, (SAMPLE,)), None, dict(sample.moved))
 
 
-def _added(first: Stats, second: Stats) -> Stats:
-    return tuple(a + b for a, b in zip(first, second, strict=True))
+def _added(first: Stats | None, second: Stats) -> Stats:
+    return second if first is None else tuple(a + b for a, b in zip(first, second, strict=True))

@@ -18,6 +18,7 @@ __all__ = [
     "settle",
     "shortened",
     "take_column",
+    "write_column",
 ]
 
 Array = Any
@@ -71,6 +72,13 @@ def put_column(on: Backend, block: Block, arrays: Stats, pieces: Stats, number: 
     assert block.column_axis is not None
     axis = block.column_axis
     return tuple(on.put_column(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
+
+
+def write_column(on: Backend, block: Block, arrays: Stats, pieces: Stats, number: Array) -> Stats:
+    """The same for arrays that are the caller's own (`Backend.own`), in place where that can be."""
+    assert block.column_axis is not None
+    axis = block.column_axis
+    return tuple(on.write_column(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
 
 
 def choose(on: Backend, block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:

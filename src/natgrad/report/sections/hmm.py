@@ -19,7 +19,7 @@ __all__ = ["facts", "sections"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Of a long path the page keeps so many stretches and points; shorter stretches than a pixel of the whole are left out.
-MOST_STRETCHES, MOST_POINTS = 6000, 3000
+MOST_STRETCHES, MOST_POINTS, MOST_INPUTS = 6000, 3000, 12
 STRIP = (900.0, 120.0)
 BUTTONS = (
     ("in", "+", "Zoom in"),
@@ -101,6 +101,8 @@ def _first_numbers(X: Any) -> Floats:
 
 def _states(model: Any, path: Path | None) -> Html:
     A = np.asarray(model.transmat_)
+    if A.ndim == 3:
+        return _with_inputs(model, A)
     K = len(A)
     names = [f"state {k}" for k in range(K)]
     texts = [[percent(float(value)) for value in row] for row in A]
@@ -117,6 +119,17 @@ def _states(model: Any, path: Path | None) -> Html:
     head = ("state", what, "expected stay", "stays", "90 % interval")
     lasting = table(head, rows, caption="How long states last", numeric=(1, 2, 3, 4))
     return join([lasting, level_note("q of a model"), matrix])
+
+
+def _with_inputs(model: Any, A: Floats) -> Html:
+    """The transitions of every input."""
+    names = [f"state {k}" for k in range(A.shape[1])]
+    tables = []
+    for place, own in list(zip(model.inputs_.tolist(), A, strict=True))[:MOST_INPUTS]:
+        texts = [[percent(float(value)) for value in row] for row in own]
+        caption = f"Transitions with the input {place}: from the row to the column, means"
+        tables.append(heat_table(own, names, names, caption=caption, texts=texts, scale=own))
+    return join([level_note("q of a model"), *tables])
 
 
 def _stationary(A: Floats) -> Floats:

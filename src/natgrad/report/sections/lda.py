@@ -22,7 +22,7 @@ from natgrad.report.format import count, percent, percent_range, short
 from natgrad.report.html import Html, join, json_block, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
 
-__all__ = ["facts", "sections"]
+__all__ = ["Documents", "explored", "facts", "sections", "texts_of"]
 
 Floats = npt.NDArray[np.float64]
 # What the explorer and the table may take of the page; with more topics or longer documents fewer of each are shown.
@@ -66,9 +66,12 @@ def facts(subject: Subject) -> list[Fact]:
 
 def sections(subject: Subject) -> list[Section]:
     """The explorer and the table of all topics."""
-    model: LDA = subject.model
     documents = _documents(subject)
-    sizes = _sizes(model, documents)
+    return explored(subject.model, _sizes(subject.model, documents), documents)
+
+
+def explored(model: Any, sizes: Sizes, documents: Documents | None) -> list[Section]:
+    """The same of whatever has ``topics_``, ``components_``, ``vocabulary_`` and ``top_words``."""
     overall = sizes.mean @ model.topics_
     explorer, listed = _explorer(model, sizes), _table(model, sizes)
     room = BUDGET - len(explorer.encode()) - len(listed.encode())
@@ -93,7 +96,7 @@ def _documents(subject: Subject) -> Documents | None:
         if held is None or theta is None:
             return None
         corpus, mean, sd = held, theta.mean(), theta.std()
-    return Documents(mean, sd, corpus.lengths, _texts(subject, corpus, model.vocabulary_))
+    return Documents(mean, sd, corpus.lengths, texts_of(subject, corpus, model.vocabulary_))
 
 
 def _corpus_of_fit(model: LDA) -> Corpus | None:
@@ -102,7 +105,7 @@ def _corpus_of_fit(model: LDA) -> Corpus | None:
     return corpus if there else None  # a model that was loaded from a file has forgotten the words
 
 
-def _texts(subject: Subject, corpus: Corpus, vocabulary: npt.NDArray[Any]) -> list[str]:
+def texts_of(subject: Subject, corpus: Corpus, vocabulary: npt.NDArray[Any]) -> list[str]:
     """A name, the text itself, or the most frequent words of each document."""
     names = None if subject.names is None else [str(name) for name in subject.names]
     if names is not None and len(names) != len(corpus):

@@ -1,0 +1,213 @@
+"""Inputs to the transitions: equal to a sum over all paths, and to the declared network; honoured wherever a model is asked."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import logsumexp
+
+import natgrad as ng
+from natgrad.models import hmm
+
+N_STATES, N_INPUTS = 2, 3
+
+
+def drawn(n: int = 300, seed: int = 0):
+    """Rows (value, input): with input 0 states stay, with 1 they change, with 2 all is even."""
+    rng = np.random.default_rng(seed)
+    A = np.array([[[0.95, 0.05], [0.05, 0.95]], [[0.1, 0.9], [0.9, 0.1]], [[0.5, 0.5], [0.5, 0.5]]])
+    u, x = rng.integers(0, N_INPUTS, n), np.zeros(n, dtype=int)
+    for t in range(1, n):
+        x[t] = rng.random() < A[u[t], x[t - 1], 1]
+    return np.column_stack([rng.normal(4.0 * x, 1.0), u]), A, x
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, A, x = drawn()
+    return hmm.HMM(2, inputs=1, seed=0, n_init=2).fit(X, lengths=[180, 120]), X, A, x
+
+
+def weights(model, X):
+    """Log weights at the mean of q: of the first states, transitions and emissions, by definition."""
+    located = model.emission_parameters()["emission"]
+    values, means = X[:, 0], located["means"][:, 0]
+    variances = located["covariances"].reshape(2)
+    logs = -0.5 * np.log(2 * np.pi * variances) - 0.5 * (values[:, None] - means) ** 2 / variances
+    return np.log(model.startprob_), np.log(model.transmat_), logs
+
+
+def all_paths(model, X):
+    """Every path, and its log probability together with the rows."""
+    first, steps, logs = weights(model, X)
+    paths = np.array(list(product(range(2), repeat=len(X))))
+    total = np.array(
+        [
+            first[p[0]]
+            + sum(steps[int(u), a, b] for u, (a, b) in zip(X[1:, 1], pairwise(p), strict=True))
+            + logs[np.arange(len(p)), p].sum()
+            for p in paths
+        ]
+    )
+    return paths, total
+
+
+def test_answers_are_sums_over_all_paths(fitted) -> None:
+    model, X, _, _ = fitted
+    rows = X[:9]
+    paths, total = all_paths(model, rows)
+    assert model.score(rows) == pytest.approx(logsumexp(total), abs=1e-8)
+    q = np.exp(total - logsumexp(total))
+    exact = np.stack([[q[paths[:, t] == k].sum() for k in range(2)] for t in range(9)])
+    np.testing.assert_allclose(model.predict_proba(rows), exact, atol=1e-8)
+    best = paths[np.argmax(total)]
+    log_prob, states = model.decode(rows)
+    assert np.array_equal(states, best)
+    assert log_prob == pytest.approx(total.max(), abs=1e-8)
+    live = model.filter()
+    for t in range(9):
+        mine = live.update(rows[t])
+        own, so_far = all_paths(model, rows[: t + 1])
+        past = np.exp(so_far - logsumexp(so_far))
+        np.testing.assert_allclose(mine, [past[own[:, -1] == k].sum() for k in range(2)], atol=1e-8)
+        assert live.log_prob == pytest.approx(logsumexp(so_far), abs=1e-8)
+    np.testing.assert_allclose(model.filter(rows).states, exact[-1], atol=1e-8)
+    ahead = live.forecast(3, inputs=[1, 1, 0])
+    expected, told = [], live.states
+    for u in (1, 1, 0):
+        told = told @ model.transmat_[u]
+        expected.append(told)
+    np.testing.assert_allclose(ahead.states, expected, atol=1e-12)
+    assert np.isnan(live.next_states).all()
+
+
+def test_the_bound_is_that_of_the_evidence_of_all_paths() -> None:
+    """With one state there is no path to sum over; with two, the bound is that of a coordinate step by definition."""
+    X, _, _ = drawn(8)
+    model = hmm.HMM(2, inputs=1, seed=0, n_init=1, max_passes=30, tol=0).fit(X)
+    from natgrad.models.hmm.problem import SequenceProblem
+
+    columns, lengths = model._columns(X, None, None)
+    data = model._sequences(columns, lengths, None, model._model_.emission)
+    problem, state = SequenceProblem(data, model._model_, n_jobs=1), model._state
+    logs = model._model_.emission.logs(data.values, {n: state.mu[n] for n in problem.emitted})
+    first, steps = state.mu["initial"][0], state.mu["transition"][0]
+    paths = np.array(list(product(range(2), repeat=8)))
+    total = np.array(
+        [
+            first[p[0]]
+            + sum(steps[int(u), a, b] for u, (a, b) in zip(columns[1:, -1], pairwise(p), strict=True))
+            + logs[np.arange(8), p].sum()
+            for p in paths
+        ]
+    )
+    q = np.exp(total - logsumexp(total))
+    heads = np.array([q[paths[:, 0] == k].sum() for k in range(2)])
+    pairs = np.zeros((N_INPUTS, 2, 2))
+    for chance, p in zip(q, paths, strict=True):
+        for u, (a, b) in zip(columns[1:, -1].astype(int), pairwise(p), strict=True):
+            pairs[u, a, b] += chance
+    told = problem.solve(state, None, None, 0.0, 1)
+    np.testing.assert_allclose(told.messages["initial"][0], heads, atol=1e-8)
+    np.testing.assert_allclose(told.messages["transition"][0], pairs, atol=1e-8)
+    inner = sum(np.sum(problem.blocks[n].family.inner(told.messages[n], state.mu[n])) for n in problem.blocks)
+    assert told.rest == pytest.approx(logsumexp(total) + data.base - inner, abs=1e-8)
+    bounds = np.asarray(model.trace_["elbo"])
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+
+
+def test_one_input_is_no_input() -> None:
+    X, _, _ = drawn(200)
+    X[:, 1] = 7.0
+    with_it = hmm.HMM(2, inputs=1, emissions={0: hmm.Poisson()}, seed=0, n_init=2)
+    without = hmm.HMM(2, emissions={0: hmm.Poisson()}, seed=0, n_init=2)
+    counts = np.round(np.abs(X[:, 0]))
+    a, b = with_it.fit(np.column_stack([counts, X[:, 1]])), without.fit(counts[:, None])
+    assert a.elbo_ == pytest.approx(b.elbo_, rel=1e-10)
+    np.testing.assert_allclose(a.transmat_[0], b.transmat_, atol=1e-8)
+
+
+def test_the_transitions_of_every_input_are_found(fitted) -> None:
+    model, X, _, x = fitted
+    counts = np.ones((N_INPUTS, 2, 2))  # of the drawn states, and of the prior
+    for t in [*range(1, 180), *range(181, 300)]:
+        counts[int(X[t, 1]), x[t - 1], x[t]] += 1
+    means = model.emission_parameters()["emission"]["means"][:, 0]
+    order = np.argsort(means)
+    found = model.transmat_[:, order][:, :, order]
+    assert np.abs(found - counts / counts.sum(-1, keepdims=True)).max() < 0.1
+    assert (order[x] == model.predict(X)).mean() > 0.97
+    plain = hmm.HMM(2, seed=0, n_init=2).fit(X[:, :1], lengths=[180, 120])
+    assert model.elbo_ > plain.elbo_ + 20
+    assert model.n_parameters_ == plain.n_parameters_ + 4
+    assert model.mean_durations_.shape == (3, 2)
+
+
+def test_drawn_sequences_follow_their_inputs(fitted) -> None:
+    model, X, _, _ = fitted
+    for u in range(N_INPUTS):
+        _, states = model.sample(4000, seed=1, inputs=[u] * 4000)
+        for k in range(2):
+            after = states[1:][states[:-1] == k]
+            assert abs(np.mean(after == 0) - model.transmat_[u, k, 0]) < 4 * np.sqrt(0.25 / len(after))
+    values, states = model.sample(5, seed=1, after=X, inputs=[0, 1, 2, 0, 1])
+    assert values.shape == (5, 1)
+    ways = model.forecast(2, X, inputs=[0, 1]).sample(3, seed=0)
+    assert ways.shape == (3, 2, 1)
+    assert model.sample_paths(X[:20], n=4, seed=0).shape == (4, 20)
+
+
+def test_names_files_and_streams(fitted, tmp_path) -> None:
+    model, X, _, _ = fitted
+    frame = pd.DataFrame({"day": np.array(["mon", "tue", "wed"])[X[:, 1].astype(int)], "y": X[:, 0]})
+    named = hmm.HMM(2, inputs="day", emissions={"y": hmm.Gaussian()}, seed=0, n_init=2).fit(frame, lengths=[180, 120])
+    assert named.inputs_.tolist() == ["mon", "tue", "wed"]
+    np.testing.assert_allclose(named.transmat_, model.transmat_, atol=1e-8)
+    named.save(tmp_path / "m")
+    again = ng.load(tmp_path / "m")
+    assert np.array_equal(again.predict_proba(frame), named.predict_proba(frame))
+    assert again.forecast(1, frame, inputs=["tue"]).states == pytest.approx(
+        named.forecast(1, frame, inputs=["tue"]).states
+    )
+    page = again.report(tmp_path / "p.html", data=frame).read_text()
+    assert "Transitions with the input tue" in page
+    more = again.partial_fit(frame)
+    assert more.transmat_.shape == (3, 2, 2)
+    draws = named.draws(frame, 20, chains=1, warmup=10, verbose=False)
+    assert draws["transition"].mean().shape == (3, 2, 2)
+
+
+def test_subchains_come_near_the_whole(fitted) -> None:
+    X, _, _ = drawn(6000, seed=2)
+    exact = hmm.HMM(2, inputs=1, seed=0, n_init=2).fit(X)
+    near = hmm.HMM(2, inputs=1, seed=0, n_init=2, method=ng.SVI({"subchain": 15}), max_passes=2).fit(X)
+    gap = np.abs(np.sort(near.transmat_, axis=-1) - np.sort(exact.transmat_, axis=-1)).max()
+    assert gap < 0.05
+
+
+@pytest.mark.parametrize(
+    ("settings", "X", "words"),
+    [
+        ({"inputs": 5}, np.zeros((4, 2)), "must be the number of a column of X"),
+        ({"inputs": "day"}, pd.DataFrame({"y": [1.0, 2.0]}), r"must name a column of X, got 'day'; X has \['y'\]"),
+        ({"inputs": 1}, np.array([[0.0, 1.0], [1.0, np.nan]]), r"inputs \(column 1\)\[1\] = nan: an input is known"),
+        ({"inputs": 1, "n_states": "auto"}, np.ones((4, 2)), "they exclude n_states"),
+        ({"inputs": 1, "durations": hmm.Explicit(3)}, np.ones((4, 2)), "they exclude durations"),
+    ],
+)
+def test_what_is_refused(settings, X, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        hmm.HMM(**{"n_states": 2, **settings}).fit(X)
+
+
+def test_inputs_that_are_missing_new_or_not_wanted_are_said_so(fitted) -> None:
+    model, X, _, _ = fitted
+    with pytest.raises(ValueError, match="inputs must say what comes at each of 2 times, got none"):
+        model.forecast(2, X)
+    with pytest.raises(ValueError, match=r"inputs\[0\] = 9 is none of the 3 inputs of the fit"):
+        model.forecast(1, X, inputs=[9])
+    with pytest.raises(ValueError, match="this GaussianHMM has none"):
+        ng.GaussianHMM(2, seed=0, n_init=1).fit(X[:, :1]).forecast(1, inputs=[0])

@@ -1,0 +1,163 @@
+"""Topic models whose documents come in parts, through files and command lines: what all of `natgrad.topics` share."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import natgrad as ng
+from natgrad.models.lda.topics import aligned
+
+FAST = {"max_steps": 8, "tol": 0}
+
+
+def drawn(seed: int = 0, n: int = 40):
+    """Counts of two topics in short documents, responses, authors and times."""
+    rng = np.random.default_rng(seed)
+    topics = np.random.default_rng(3).dirichlet(np.full(20, 0.2), 2)
+    shares = rng.dirichlet([0.3, 0.3], n)
+    counts = np.array([rng.multinomial(20, share @ topics) for share in shares])
+    authors = [["ann"] if share[0] > 0.5 else ["bob", "eve"][: 1 + d % 2] for d, share in enumerate(shares)]
+    return counts, {"y": shares[:, 0] * 3.0 + 100.0, "authors": authors, "times": 2020 + np.arange(n) % 3}
+
+
+MODELS = {
+    "supervised": (ng.topics.SupervisedLDA(2, **FAST), "y"),
+    "correlated": (ng.topics.CorrelatedTopics(2, **FAST), None),
+    "dynamic": (ng.topics.DynamicTopics(2, **FAST), "times"),
+    "authors": (ng.topics.AuthorTopics(2, **FAST), "authors"),
+}
+
+
+def parts(role: str | None, cuts: list[int]):
+    counts, known = drawn()
+    for low, high in pairwise(cuts):
+        yield (counts[low:high],) if role is None else (counts[low:high], known[role][low:high])
+
+
+@pytest.fixture(params=list(MODELS))
+def streamed(request):
+    """A model, what is known besides, and the model after one part and after two."""
+    return after_two(request.param)
+
+
+@cache
+def after_two(name: str):
+    made, role = MODELS[name]
+    first, second = parts(role, [0, 25, 40])
+    one = clone(made).partial_fit(*first)
+    told = {name: [np.array(part) for part in message] for name, message in one._told.items()}
+    before = one.topics_
+    both = one.partial_fit(*second)
+    return made, role, told, before, both
+
+
+def test_the_first_part_is_a_fit_and_the_second_adds_its_words(streamed) -> None:
+    made, role, _, before, both = streamed
+    (first,) = parts(role, [0, 25])
+    fitted = clone(made).fit(*first)
+    assert np.array_equal(fitted.topics_, before)
+    assert both.n_documents_seen_ == 40
+    assert np.sum(both._word_counts()) == pytest.approx(40 * 20, rel=1e-9)
+    (whole,) = parts(role, [0, 40])
+    assert aligned(clone(made).fit(*whole)._mean_topics(), both._mean_topics()).distance.max() < 0.1
+
+
+@pytest.mark.parametrize("name", ["supervised", "authors"])
+def test_what_was_told_is_what_a_prior_would_say(name) -> None:
+    """The posterior of the first part as the prior of a network that is declared by hand gives the second posterior."""
+    _, role, told, _, both = after_two(name)
+    _, second = parts(role, [0, 25, 40])
+    network = both.network_
+    phi = ng.Dirichlet("phi", 0.05 + told["phi"][0], plate=ng.Plate("topic", 2))
+    counts = second[0]
+    if role == "authors":
+        docs, words = counts.nonzero()
+        cell = ng.Plate("cell", len(docs), weight=counts[docs, words])
+        theta = ng.Dirichlet("theta", 0.1 + told["theta"][0], plate=ng.Plate("author", 3))
+        x = ng.Categorical("x", both._chances(second[1])[docs], plate=cell)
+        hand = ng.Network(
+            ng.Categorical("w", phi[ng.Categorical("z", theta[x], plate=cell)], plate=cell, observed=words)
+        )
+    else:
+        tokens = np.array([np.repeat(np.arange(20), row) for row in counts])
+        doc, token = ng.Plate("doc", len(counts)), ng.Plate("token", 20)
+        z = ng.Categorical("z", ng.Dirichlet("theta", 0.1, size=2, plate=doc), plate=(doc, token))
+        w = ng.Categorical("w", phi[z], plate=(doc, token), observed=tokens)
+        linear, square = told["eta"]
+        precision = 0.1 * np.eye(2) - 2.0 * square
+        eta = ng.MultivariateNormal("eta", np.linalg.solve(precision, linear), precision)
+        minus_rate, shape = (float(part) for part in told["tau"])
+        tau = ng.Gamma("tau", 1.0 + shape, 0.1 - minus_rate)
+        value = (second[1] - both.scale_[0]) / both.scale_[1]
+        mean = ng.dot(ng.frequencies(z, token), eta)
+        hand = ng.Network(w, ng.Normal("y", mean, tau, plate=doc, observed=value))
+    state = hand.problem_on("numpy").sweep(both.fit_.state, both.fit_.settings.order).state
+    own = network.problem_on("numpy").sweep(both.fit_.state, both.fit_.settings.order).state
+    for node, lam in own.lam.items():
+        for a, b in zip(lam, state.lam[node], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8, err_msg=node)
+
+
+def test_a_loaded_model_goes_on_as_the_fitted_one(streamed, tmp_path) -> None:
+    _, role, _, _, both = streamed
+    both.save(tmp_path / "m")
+    again = ng.load(tmp_path / "m")
+    (more,) = parts(role, [10, 30])
+    kept = both.topics_
+    after = again.partial_fit(*more).topics_
+    assert again.n_documents_seen_ == 60
+    assert not np.array_equal(after, kept)
+    assert np.array_equal(ng.load(tmp_path / "m").partial_fit(*more).topics_, after)
+
+
+def test_pages_show_topics_and_what_the_model_has_besides(streamed, tmp_path) -> None:
+    _, role, _, _, both = streamed
+    key = {"y": "responses", None: "correlations", "times": "times", "authors": "authors"}[role]
+    (held,) = parts(role, [0, 5])
+    page = both.report(tmp_path / "p.html", data=drawn()[0], held_out=held if role else held[0])
+    text = page.read_text()
+    assert f'id="{key}"' in text
+    assert "held-out score" in text
+    assert 'id="topics-data"' in text
+
+
+def test_callbacks_see_the_model_as_it_would_be(streamed) -> None:
+    made, role, _, _, _ = streamed
+    (first,) = parts(role, [0, 25])
+    seen = []
+    model = clone(made).fit(*first, callbacks=[ng.HeldOut(*first, share=1), lambda p: seen.append(p.model())])
+    assert [type(shown) for shown in seen] == [type(made)] * len(model.trace_)
+    assert model.trace_["held_out"][-1] == pytest.approx(model.score(*first))
+    assert np.array_equal(seen[-1].topics_, model.topics_)
+
+
+def test_new_authors_and_new_times_join() -> None:
+    counts, known = drawn()
+    model = ng.topics.AuthorTopics(2, **FAST).partial_fit(counts[:20], [["bob"]] * 20)
+    model.partial_fit(counts[20:], [["ann"]] * 10 + [["zoe", "bob"]] * 10)
+    assert model.authors_.tolist() == ["ann", "bob", "zoe"]
+    assert model._told["theta"][0].sum() == pytest.approx(800)
+    moving = ng.topics.DynamicTopics(2, **FAST).partial_fit(counts[:20], np.full(20, 2021))
+    moving.partial_fit(counts[20:], np.repeat([2020, 2022], 10))
+    assert moving.times_.tolist() == [2020, 2021, 2022]
+    assert moving.topics_.shape == (3, 2, 20)
+    assert moving._word_counts().sum() == pytest.approx(800)
+    assert known["times"][0] == 2020
+
+
+def test_what_is_refused_of_later_parts() -> None:
+    counts, known = drawn()
+    model = ng.topics.SupervisedLDA(2, **FAST).partial_fit(counts[:20], known["y"][:20])
+    topics = model.topics_
+    with pytest.raises(ValueError, match="vocabulary is for the first documents"):
+        model.partial_fit(counts[20:], known["y"][20:], vocabulary=list(range(20)))
+    with pytest.raises(ValueError, match="19"):
+        model.partial_fit(counts[20:, :19], known["y"][20:])
+    with pytest.raises(ValueError, match="Later documents without any come together with others"):
+        model.partial_fit(counts[20:], np.full(20, np.nan))
+    assert model.topics_ is topics
