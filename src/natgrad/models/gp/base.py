@@ -137,7 +137,7 @@ class SparseGP(GPFiles):
             Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
             options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
             table=lambda: (state_table(problem.kernel, problem.likelihood.name), sizes),
-            closing=[*cooling_phases(problem), Phase(problem, stepper=ExactPass(problem))],
+            closing=[*cooling_phases(problem, method), Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
         if result.stop.reason is Reason.STEPS and self.tol > 0:
             words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"

@@ -12,6 +12,7 @@ from copy import copy
 import numpy as np
 
 from natgrad.inference.engine import Phase
+from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
@@ -23,15 +24,16 @@ __all__ = ["cooling_phases"]
 PARTS, STEPS, SHORTEST = (1 / 3, 1 / 10, 1 / 30), 40, 200
 
 
-def cooling_phases(problem: GPProblem) -> list[Phase]:
+def cooling_phases(problem: GPProblem, method: Method | None) -> list[Phase]:
     """The phases that close a run; none where all rows are read at each step, or nothing is learned."""
-    if problem.batch_size >= problem.n_groups or not any(problem.learned):
+    size = method.size if isinstance(method, SVI) else problem.batch_size
+    if size >= problem.n_groups or isinstance(method, VB) or not any(problem.learned):
         return []
     phases = []
     for number, part in enumerate(PARTS):
         cooler = copy(problem)
         cooler.rate = part * problem.rate
-        stepper = _Uncounted(cooler, 1 + number * STEPS)
+        stepper = _Uncounted(cooler, size, 1 + number * STEPS)
         phases.append(Phase(cooler, stepper=stepper, until=STEPS, optional=True))
     return phases
 
@@ -41,8 +43,7 @@ class _Uncounted(NothingToFinish):
 
     monotone, steps_per_pass, batches = False, 1, 1
 
-    def __init__(self, problem: GPProblem, first: int) -> None:
-        size = min(problem.batch_size, problem.n_groups)
+    def __init__(self, problem: GPProblem, size: int, first: int) -> None:
         self.inner = GroupStepper(problem, size, *problem.local_limits, FOLLOWING, remember=False)
         self.ahead = first
 
