@@ -7,7 +7,7 @@ The process is a Markov chain of states of one to three numbers a kernel; `natgr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
@@ -23,6 +23,7 @@ from natgrad.inference.steppers.scoring import ScoringStepper
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gp.chain_problem import ChainProblem, Chains, chains_of, kernel_of, parts_of
+from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
 from natgrad.models.gp.likelihoods import is_function
 from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse
 from natgrad.models.scikit import RegressorMixin, check_is_fitted
@@ -34,8 +35,6 @@ from natgrad.validation import real_number, whole_number
 __all__ = ["StateSpaceGP"]
 
 Floats = npt.NDArray[np.float64]
-# Rows on which starts are compared, and on which the best of them goes on; length scales and shares of noise that are compared.
-FEW, SOME, LENGTHS, SHARES = 4_000, 20_000, 8, (0.5, 0.1, 0.01)
 # Steps on some rows before all are read.
 STEPS = 20
 # Logarithms whose exponentials are numbers.
@@ -237,11 +236,11 @@ class StateSpaceGP(RegressorMixin, Estimator):
         spread = float(y.var()) or 1.0
         noise = 0.1 * spread if self.noise_variance is None else float(self.noise_variance)
         given = np.array([*(float(np.ravel(part)[0]) for part in kernel.theta), np.log(noise)])
-        some, few = (_window(kernel, times, y, most) for most in (SOME, FEW))
-        starts = [given]
+        some, few = (window(kernel, times, y, most) for most in (SOME, FEW))
+        compared = [given]
         if self.learn_kernel:
-            starts += list(_starts(given, few.times, spread, self.noise_variance is None and self.learn_noise))
-        best = max(starts, key=lambda h: few.score(h).value)
+            compared += list(starts(given, few.times, spread, self.noise_variance is None and self.learn_noise))
+        best = max(compared, key=lambda h: few.score(h).value)
         if len(times) > len(some.times) and moves.any():
             stepper = ScoringStepper(some, moves)
             best = take_steps(some, stepper, some.start(best), STEPS, 0).state.hyper["h"]
@@ -389,26 +388,3 @@ def _check_kernel(value: Any, where: str, optional: bool) -> None:
         refuse(where, f"is no covariance function but a {type(value).__name__}")
     value.check(1)
     parts_of(value)
-
-
-def _window(kernel: Covariance, times: Floats, y: Floats, most: int) -> ChainProblem:
-    """Rows in the middle, one after the other."""
-    begin = max(0, (len(times) - most) // 2)
-    return ChainProblem(kernel, times[begin : begin + most], y[begin : begin + most])
-
-
-def _starts(given: Floats, times: Floats, spread: float, noise: bool) -> Iterator[Floats]:
-    """Length scales and shares of noise to begin with; of a sum, in the proportions that were given."""
-    gaps = np.diff(times)
-    gaps = gaps[gaps > 0]
-    if not len(gaps):
-        return
-    shortest, longest = 2.0 * float(np.median(gaps)), 0.5 * float(times[-1] - times[0])
-    variances = np.exp(given[:-1:2] - given[:-1:2].max())
-    for length in np.geomspace(shortest, max(longest, shortest), LENGTHS):
-        for share in SHARES if noise else (None,):
-            h = given.copy()
-            h[1:-1:2] += np.log(length) - given[1:-1:2].mean()
-            h[:-1:2] = np.log((1.0 - (share or 0.1)) * spread * variances / variances.sum())
-            h[-1] = given[-1] if share is None else np.log(share * spread)
-            yield h
