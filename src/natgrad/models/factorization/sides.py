@@ -159,14 +159,7 @@ class SideRatings:
         return new
 
     def drawn(
-        self,
-        other: Floats,
-        other_weight: Floats,
-        scale: Floats,
-        prior: Floats,
-        pull: Floats,
-        noise: Floats,
-        means: bool,
+        self, other: Floats, other_weight: Floats, scale: Floats, prior: Floats, pull: Floats, noise: Floats, means: bool
     ) -> Drawn:
         """Every row drawn given values of the other side, by standard normal numbers."""
         n_rows, size = noise.shape

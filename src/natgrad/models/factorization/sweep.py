@@ -72,9 +72,7 @@ class RatingSweep:
         """Σ E[(x − W f)²] over the rows of a side, or Σ weight E[(x − W f)²] over some."""
         mean, second = self.mu[side]
         mean, second = (mean, second) if rows is None else (mean[rows], second[rows])
-        squares = (
-            second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)
-        )  # of points there is the diagonal alone
+        squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)  # of points there is the diagonal alone
         prior = self.prior_mean(side)
         if prior is not None:
             known = self.problem.features[side]
