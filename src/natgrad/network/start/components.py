@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from natgrad.inference.moves import Birth, Components, Moves
 from natgrad.inference.problem import State
-from natgrad.network.start.features import choices_of, rows_of
+from natgrad.network.start.features import rows_of
 from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.meetings import meeting_rows
 from natgrad.random import Stream, generator
@@ -278,7 +278,7 @@ def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
     nodes = problem.plan.nodes
     return {
         gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
-        for gate, choices in choices_of(problem).items()
+        for gate, choices in problem.plan.choices.items()
         if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
     }
 

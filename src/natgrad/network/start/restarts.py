@@ -20,7 +20,6 @@ from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.starts import Starts
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
 from natgrad.network.start.components import start_of_one
-from natgrad.network.start.features import choices_of
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.order import default_order
 
@@ -151,6 +150,6 @@ def _opened(problem: NetworkProblem, init: Init) -> Init:
     if isinstance(init, str):
         return init
     given = {str(getattr(key, "name", key)): value for key, value in (init or {}).items()}
-    chosen = {name for gate in given for _, name, _ in choices_of(problem).get(gate, ())}
+    chosen = {name for gate in given for _, name, _ in problem.plan.choices.get(gate, ())}
     free = [name for name in problem.blocks if problem.plan.nodes[name].kind in DRAWN_KINDS and name not in chosen]
     return {**dict.fromkeys(free, "random"), **given}
