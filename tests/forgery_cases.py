@@ -90,6 +90,15 @@ def use_mixture(model: Any) -> None:
     model.predict(SERIES)
 
 
+def use_times(model: Any) -> None:
+    look(model)
+    mean, sd = model.predict(ROWS[:, 0], return_std=True)
+    assert np.isfinite(mean).all()
+    assert (sd >= 0).all()
+    model.sample(ROWS[:5, 0], 2, seed=0)
+    model.continue_fit(ROWS[:, 0], TARGET, max_steps=2)
+
+
 def use_process(y: Any) -> Callable[[Any], None]:
     def use(model: Any) -> None:
         look(model)
@@ -154,6 +163,11 @@ CASES = {
     "GaussianMixture, batches": clusters("tied", method=ng.SVI({"row": 8})),
     "SparseGPRegressor": process(ng.SparseGPRegressor, TARGET),
     "SparseGPClassifier": process(ng.SparseGPClassifier, KINDS),
+    "SparseGPClassifier, ordered": process(ng.SparseGPClassifier, np.digitize(TARGET, [-0.5, 0.5]), likelihood="ordinal"),
+    "SparseGPRegressor, noise": process(ng.SparseGPRegressor, TARGET, likelihood="heteroskedastic"),
+    "StateSpaceGP": Case(
+        lambda **keep: ng.StateSpaceGP(max_steps=5, tol=0.0).fit(ROWS[:, 0], TARGET, **keep), use_times
+    ),
     **NETWORKS,
     "GaussianHMM, tied": hmm(ng.GaussianHMM, SERIES, covariance="tied"),
     "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
@@ -166,7 +180,8 @@ CASES = {
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
     "CategoricalHMM", "HMM, tracks", "HMM, durations", "GaussianMixture, full", "GaussianMixture, batches",
-    "SparseGPRegressor", "SparseGPClassifier", "network", "mixture", "chains", "regression",
+    "SparseGPRegressor", "SparseGPClassifier", "SparseGPRegressor, noise", "StateSpaceGP",
+    "network", "mixture", "chains", "regression",
     "table, chunks", "joint", "growing",
 ]  # fmt: skip
 CHECKPOINT = "checkpoint of "

@@ -124,6 +124,7 @@ _ELSEWHERE = {
     "concatenate": "natgrad.network.language",
     "frequencies": "natgrad.network.language",
     "sum_over": "natgrad.network.language",
+    "StateSpaceGP": "natgrad.models.gp",
     "StickBreaking": "natgrad.network.language",
     "StudentT": "natgrad.network.language",
     "TruncatedNormal": "natgrad.network.language",

@@ -130,13 +130,18 @@ def fits_of_tables() -> dict[str, object]:
 
 
 def fits_of_sequences() -> dict[str, object]:
-    """Hidden Markov models."""
+    """Hidden Markov models, and a process along time."""
     rng, quiet, found = np.random.default_rng(1), {"seed": 0, "verbose": False}, {}
     series = rng.normal(size=(25, 2)) + np.repeat([0, 3, 0, 3, 0], 5)[:, None]
     found["hmm"] = ng.GaussianHMM(2, n_init=1, max_passes=3, **quiet).fit(series).means_
     found["hmm, codes"] = (
         ng.CategoricalHMM(2, n_init=1, max_passes=3, **quiet).fit(series[:, :1] > 1).predict(series[:, :1] > 1)
     )
+    kinds = ng.covariance.Matern12(), ng.covariance.Matern32(0.5, 2.0), ng.covariance.Matern52(0.2, 4.0)
+    process = ng.StateSpaceGP(kinds[0] + kinds[1] + kinds[2], max_steps=2, tol=0.0, **quiet)
+    times = np.cumsum([0, 1, 1, 1, 1, 1, 1, 0, 2, 0.3])
+    process.fit(times, series[:10, 0])
+    found["process"] = [*process.predict(times + 0.2, return_std=True), *process.sample(times, 1)]
     return found
 
 

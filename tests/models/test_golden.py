@@ -1,6 +1,8 @@
 """Model files that version 0.1.0 wrote: every kind still loads, and says the numbers that it said then."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +86,10 @@ def test_a_network_goes_on_from_its_file(name):
     fit = ng.load(GOLDEN / f"{name}-0.1.0.natgrad").attach(network).continue_fit(ng.VB(), max_steps=200)
     best = network.fit(init={"mu": [-1.0, 1.0]}, max_steps=300)
     assert fit.elbo == pytest.approx(best.elbo, abs=1e-2)
+
+
+def test_the_fit_of_a_network_is_read_where_nothing_of_networks_was_imported():
+    path = GOLDEN / "fit-accelerated-0.1.0.natgrad"
+    code = f"import natgrad as ng; print(type(ng.load({str(path)!r})).__name__)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.strip() == "SavedFit", ended.stderr

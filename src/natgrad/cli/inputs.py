@@ -286,6 +286,13 @@ MODELS = {
         _row_options,
         _read_rows,
     ),
+    "gp-time": Model(
+        "StateSpaceGP",
+        "An exact Gaussian process along one column, such as time, for millions of rows.",
+        "natgrad fit gp-time rows.csv -o rows.natgrad --columns x --target y",
+        _row_options,
+        _read_rows,
+    ),
     "gp-classifier": Model(
         "SparseGPClassifier",
         "A Gaussian process from columns of numbers to classes.",

@@ -29,7 +29,7 @@ from natgrad.report.format import percent, short
 
 __all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
-OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "GaussianMixture")
+OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
 TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
 HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
 MODEL = click.argument("model", type=click.Path(path_type=Path))

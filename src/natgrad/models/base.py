@@ -46,7 +46,7 @@ from natgrad.inference.schema import Misfit, check
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.registry import MODELS, NETWORK_MODELS, RECORDS, model_class
+from natgrad.models.registry import MODELS, NETWORK_MODELS, NETWORK_RECORDS, RECORDS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
@@ -334,9 +334,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.transform(texts) == model.transform(texts)).all())
     True
     """
-    for module in RECORDS:
-        importlib.import_module(module)
-    stored = read_model(path)
+    stored = read_model(path, _know_records)
     try:
         if stored.kind == "Fit":
             # Networks are no models and models no networks: neither knows the other.
@@ -358,6 +356,12 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
         ) from None
     return estimator
+
+
+def _know_records(kind: str) -> None:
+    """Import the modules whose records a file of this kind may hold."""
+    for module in NETWORK_RECORDS if kind == "Fit" else RECORDS:
+        importlib.import_module(module)
 
 
 def _check_columns(columns: Any) -> None:

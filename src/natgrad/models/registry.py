@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MODELS", "NETWORK_MODELS", "RECORDS", "model_class"]
+__all__ = ["MODELS", "NETWORK_MODELS", "NETWORK_RECORDS", "RECORDS", "model_class"]
 
 MODELS = {
     "BernoulliHMM": "natgrad.models.hmm.models",
@@ -21,9 +21,12 @@ MODELS = {
     "PoissonHMM": "natgrad.models.hmm.models",
     "SparseGPClassifier": "natgrad.models.gp.classifier",
     "SparseGPRegressor": "natgrad.models.gp.regressor",
+    "StateSpaceGP": "natgrad.models.gp.state_space",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
+# The same of the fit of a network.
+NETWORK_RECORDS = ("natgrad.network.results.records", "natgrad.network.results.files")
 # Models that are declared networks: in namespaces, and known to `load`.
 NETWORK_MODELS = {
     "AuthorTopics": "natgrad.topics.authors",

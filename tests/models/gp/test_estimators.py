@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 import natgrad as ng
 from natgrad import covariance as cov
+from natgrad.models.gp.cooling import cooling_phases
 
 
 @cache
@@ -79,6 +80,32 @@ def test_settled_fits_stop_and_held_out_rows_may_say_so():
     held = quick(max_steps=3000, tol=0.02, validation_fraction=0.3).fit(x, y)
     assert held.stop_.converged
     assert held.n_steps_ < 3000
+
+
+def test_a_sampled_fit_cools_down_and_says_so_nowhere():
+    """Shorter and shorter steps at the end: no lines of the trace, no steps that count, a higher bound."""
+    g = np.random.default_rng(1)
+    x = g.uniform(-1, 1, (800, 4))
+    y = np.sin(3 * x[:, 0] * x[:, 1]) + np.cos(2 * x[:, 2]) * x[:, 3] + 0.02 * g.normal(size=800)
+    options = {"n_inducing": 20, "batch_size": 100}
+    with mock.patch("natgrad.models.gp.base.cooling_phases", return_value=[]):
+        warm = quick(max_steps=250, tol=0.0, **options).fit(x, y)
+        begun = quick(max_steps=20, **options).fit(x, y)
+    told = []
+    cool = quick(max_steps=250, tol=0.0, **options).fit(x, y, callbacks=[lambda seen: told.append(seen.t)])
+    assert cool.n_steps_ == len(cool.trace_) == max(told) == 250
+    np.testing.assert_array_equal(cool.trace_["elbo_estimate"], warm.trace_["elbo_estimate"])
+    assert cool.elbo_ > warm.elbo_ + 0.004 * len(y)
+    assert quick(max_steps=20, **options).fit(x, y).elbo_ == begun.elbo_  # hardly begun: nothing to cool
+    problem = mock.Mock(batch_size=100, n_groups=800, learned=(True,), local_limits=(0.0, 1), rate=0.04)
+    assert [phase.problem.rate for phase in cooling_phases(problem, None)] == pytest.approx(
+        [0.04 / 3, 0.004, 0.04 / 30]
+    )
+    assert cooling_phases(problem, ng.SVI({"row": 50}))[0].stepper.inner.size == 50
+    assert cooling_phases(problem, ng.VB()) == cooling_phases(problem, ng.SVI({"row": 800})) == []  # all rows: no noise
+    settled = quick(max_steps=3000, tol=0.5, **options).fit(x, y)
+    steps = int(str(settled.stop_).split(" steps")[0].split()[-1])
+    assert steps <= settled.n_steps_ // 3  # the steps at the end are not among those that were compared
 
 
 def test_files_maps_and_chunks_are_the_same_rows(tmp_path):

@@ -19,6 +19,7 @@ from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
 from natgrad.models.gp import choosing
+from natgrad.models.gp.cooling import cooling_phases
 from natgrad.models.gp.files import GPFiles, state_table
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
@@ -136,7 +137,7 @@ class SparseGP(GPFiles):
             Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
             options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
             table=lambda: (state_table(problem.kernel, problem.likelihood.name), sizes),
-            closing=[Phase(problem, stepper=ExactPass(problem))],
+            closing=[*cooling_phases(problem, method), Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
         if result.stop.reason is Reason.STEPS and self.tol > 0:
             words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"

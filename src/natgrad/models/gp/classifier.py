@@ -158,14 +158,15 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
     def decision_function(self, X: Any) -> Floats:
         """[N] for two classes, [N, K] for more: what probabilities grow with.
 
-        "probit": E[f]/√(1 + var f), whose Φ is the probability; "softmax": E[f]; "ordinal": E[f] [N], whatever the number of
-        classes.
+        "probit": E[f]/√(1 + var f), whose Φ is the probability; "softmax": log probabilities, of two classes their difference;
+        "ordinal": E[f] [N], whatever the number of classes.
         """
         mean, var = self._latent(X)
+        if self._link == "softmax":
+            logs = np.log(np.maximum(self._probabilities(mean, var), np.finfo(float).tiny))
+            return np.asarray(logs[:, 1] - logs[:, 0]) if len(self.classes_) == 2 else logs
         if self._link == "probit":
             mean = mean / np.sqrt(1.0 + var)
-        elif self._link == "softmax" and len(self.classes_) == 2:
-            return np.asarray(mean[:, 1] - mean[:, 0])
         return mean[:, 0] if mean.shape[1] == 1 else mean
 
     def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:

@@ -19,7 +19,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -147,13 +147,16 @@ def _named(beside: Path, place: Path) -> None:
         os.replace(beside, place)
 
 
-def read_model(path: str | os.PathLike[str]) -> Stored:
+def read_model(path: str | os.PathLike[str], begin: Callable[[str], None] | None = None) -> Stored:
     """Read what `write_model` wrote; any other file is a `ModelFileError`.
 
+    ``begin`` is told the kind of the model before anything is decoded: its records have to be known by then.
     Needs memory for the file and the arrays made of it: twice the file's size.
     """
     place = Path(path)
     data, metadata = _checked_bytes(place)
+    if begin is not None:
+        begin(metadata["kind"])
     try:
         arrays = {
             name: np.frombuffer(entry["data"], dtype=TYPES[entry["dtype"]]).reshape(entry["shape"])

@@ -21,6 +21,7 @@ CONTRIBUTIONS = {
     "HiddenMarkov": "natgrad.report.sections.hmm",
     "GaussianMixture": "natgrad.report.sections.mixture",
     "SparseGP": "natgrad.report.sections.gp",
+    "StateSpaceGP": "natgrad.report.sections.gp",
     "TopicNetwork": "natgrad.report.sections.topics",
     "Fit": "natgrad.report.sections.network",
     "SavedFit": "natgrad.report.sections.network",

@@ -1,4 +1,4 @@
-"""The page of a sparse Gaussian process: the function, residuals, calibration, and which inputs matter."""
+"""The page of a Gaussian process: the function, residuals, calibration, and which inputs matter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def facts(subject: Subject) -> list[Fact]:
     facts_shown = [
         Fact("rows", count(model.n_rows_seen_)),
         Fact("inputs", count(model.n_features_in_)),
-        Fact("inducing inputs", count(len(model.inducing_))),
+        *([Fact("inducing inputs", count(len(model.inducing_)))] if hasattr(model, "inducing_") else []),
         Fact("kernel", repr(model.kernel_)),
         Fact("seed", str(model.seed)),
     ]

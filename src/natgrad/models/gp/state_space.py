@@ -1,0 +1,390 @@
+"""`StateSpaceGP`: times and what was seen then in; an exact Gaussian process out, in time and memory linear in the rows.
+
+    f ~ GP(0, Σ Matérn),   y_t ~ N(mean + f(t), σ²)
+
+The process is a Markov chain of states of one to three numbers a kernel; `natgrad.models.gp.chain_problem` has the mathematics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self, Unpack, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad import special as sp
+from natgrad.covariance import Covariance, Matern12, Matern32, Matern52
+from natgrad.data.held import HeldRows
+from natgrad.data.rows import validated
+from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.schema import check, refuse, state_of
+from natgrad.inference.steppers.scoring import ScoringStepper
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.base import Estimator
+from natgrad.models.gp.chain_problem import ChainProblem, Chains, chains_of, kernel_of, parts_of
+from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
+from natgrad.models.gp.likelihoods import is_function
+from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse
+from natgrad.models.scikit import RegressorMixin, check_is_fitted
+from natgrad.posterior.export import Posterior
+from natgrad.posterior.files.tables import RUN
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.validation import real_number, whole_number
+
+__all__ = ["StateSpaceGP"]
+
+Floats = npt.NDArray[np.float64]
+# Steps on some rows before all are read.
+STEPS = 20
+# Logarithms whose exponentials are numbers.
+LOG = "in [-200, 200]"
+ADVICE = "raise max_steps, or call continue_fit()"
+KINDS = (Matern32, Matern52, Matern12)
+
+
+@final
+class StateSpaceGP(RegressorMixin, Estimator):
+    """Exact Gaussian process regression along one input, such as time, for millions of rows.
+
+    Parameters
+    ----------
+    kernel : Matern12, Matern32, Matern52 or a sum of them, or "auto", optional
+        In the units of X and y. By default a Matern32; "auto" takes the one of the three with the largest evidence on some rows.
+    noise_variance : float, optional
+        Where the noise starts, in units of y squared.
+    learn_kernel, learn_noise : bool
+        Which parameters are learned, by natural steps on the exact log p(y). Where the kernel is learned, length scales from
+        twice the distance of rows to half of their range are tried first, beside those that were given.
+    max_steps, max_seconds : limits
+    tol : float
+        Nats of log p(y) left to gain below which the fit has converged.
+    seed : int
+    verbose : bool, optional
+
+    Attributes
+    ----------
+    kernel_, noise_variance_, mean_ : as learned; the mean is that of y
+    elbo_ : log p(y), which is exact
+    trace_, stop_, n_steps_, n_rows_seen_ : as for other models
+
+    Notes
+    -----
+    Predictions read all rows of the fit again, which the model and its file hold. Memory is 8 (D + 6) bytes a row, D the
+    numbers of the state: 1, 2 and 3 for the three Matérns, added up for a sum.
+
+    Examples
+    --------
+    >>> t = np.arange(400.0)
+    >>> y = np.sin(t / 20) + 0.1 * np.cos(97 * t)
+    >>> model = StateSpaceGP().fit(t, y)
+    >>> mean, sd = model.predict([100.5, 500.0], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(100.5 / 20)) < 0.1), bool(sd[1] > 3 * sd[0])
+    (True, True)
+    """
+
+    noise_variance_: float
+    mean_: float
+    elbo_: float
+    n_steps_: int
+
+    def __init__(
+        self,
+        kernel: Covariance | Literal["auto"] | None = None,
+        *,
+        noise_variance: float | None = None,
+        learn_kernel: bool = True,
+        learn_noise: bool = True,
+        max_steps: int = 100,
+        max_seconds: float | None = None,
+        tol: float = 1e-3,
+        seed: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.noise_variance = noise_variance
+        self.learn_kernel = learn_kernel
+        self.learn_noise = learn_noise
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.seed = seed
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, **keep: Unpack[FitOptions]) -> Self:
+        """Fit to times [N] or [N, 1], in any order, and numbers [N].
+
+        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
+        """
+        self._check_settings()
+        times, numbers = self._read(X, y, reset=True)
+        self._fit_rows(times, numbers, None, keep)
+        return self
+
+    @all_or_nothing
+    def continue_fit(self, X: Any, y: Any, max_steps: int | None = None) -> Self:
+        """Go on from where the last fit ended, on the same rows.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        max_steps : int, optional
+            Further steps; by default as many as in the settings.
+        """
+        self._check_fitted()
+        self._check_settings()
+        times, numbers = self._read(X, y, reset=False)
+        self._fit_rows(times, numbers, self._h, {}, max_steps)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y") -> Any:
+        """The mean at times [N] (of new observations, or of the function: the same); ``return_std``: and standard deviations."""
+        mean, var = self._latent(X)
+        if not is_function(what):
+            var = var + self.noise_variance_
+        return (mean, np.sqrt(var)) if return_std else mean
+
+    def interval(self, X: Any, mass: float = 0.9, *, what: Literal["y", "f"] = "y") -> tuple[Floats, Floats]:
+        """Ends of the central interval of a new observation, or of the function (``what="f"``), with probability ``mass``."""
+        if not 0 < real_number(mass, "mass") < 1:
+            raise ValueError(f"mass must lie in (0, 1), got {mass!r}")
+        mean, sd = self.predict(X, return_std=True, what=what)
+        half = float(sp.ndtri(0.5 + 0.5 * mass)) * sd
+        return mean - half, mean + half
+
+    def sample(self, X: Any, n: int = 1, *, what: Literal["f", "y"] = "f", seed: int | None = None) -> Floats:
+        """Joint draws of the function, or of observations, at the times of X: [n, N]."""
+        rng = np.random.default_rng(self.seed if seed is None else seed)
+        times, y, seen, back = self._merged(X)
+        chains = self._chains
+        draws = np.array([chains.drawn(times, y, seen, rng)[back] for _ in range(whole_number(n, "n"))]) + self.mean_
+        if not is_function(what):
+            draws = draws + np.sqrt(self.noise_variance_) * rng.standard_normal(draws.shape)
+        return draws
+
+    def log_predictive_density(self, X: Any, y: Any) -> Floats:
+        """Log p(y_n | data) of each row [N]."""
+        mean, sd = self.predict(X, return_std=True)
+        given = np.asarray(y, dtype=np.float64)
+        if given.shape != mean.shape:
+            raise ValueError(f"y must have shape {mean.shape}, got {given.shape}")
+        return np.asarray(-0.5 * (np.log(2.0 * np.pi * sd**2) + ((given - mean) / sd) ** 2))
+
+    def linear_response(self, X: Any = None, y: Any = None) -> HyperResponse:  # type: ignore[override]
+        """How well the data determine kernel and noise, from the information in them: logarithms are Gaussian.
+
+        Parameters
+        ----------
+        X, y : not needed, since the model holds its rows
+        """
+        self._check_fitted()
+        moves, h = self._moves(len(self._h)), self._h
+        if not moves.any():
+            raise ValueError(
+                "no hyper-parameter was learned: learn_kernel and learn_noise are off, and nothing can move"
+            )
+        information = ChainProblem(self.kernel_, *self._rows).score(h).information
+        covariance = np.asarray(np.linalg.inv(information[np.ix_(moves, moves)]), np.float64)
+        sd, names = np.sqrt(np.diagonal(covariance)), [*self.kernel_.names, NOISE]
+        learned = [name for name, moving in zip(names, moves, strict=True) if moving]
+        factors = {name: HyperFactor(name, np.asarray(h[names.index(name)]), sd[k]) for k, name in enumerate(learned)}
+        return HyperResponse(factors, covariance, 0.0, {name: slice(k, k + 1) for k, name in enumerate(learned)})
+
+    _draws_advice = "sample(X, n) draws functions exactly, and linear_response().sample() hyper-parameters"
+
+    # -- fitting --
+
+    def _fit_rows(
+        self, times: Floats, y: Floats, start: Floats | None, options: FitOptions, max_steps: int | None = None
+    ) -> None:
+        self.mean_ = float(y.mean())
+        centred = y - self.mean_
+        kernel = self.kernel_ if start is not None else self._chosen(times, centred)
+        problem = ChainProblem(kernel, times, centred)
+        moves = self._moves(len(kernel.theta) + 1)
+        h = self._started(kernel, times, centred, moves)[1] if start is None else start
+        stepper = ScoringStepper(problem, moves)
+        limit = whole_number(self.max_steps if max_steps is None else max_steps, "max_steps")
+        result = self._run(
+            Phase(problem, stepper=stepper), problem.start(h), self._limits(None, ADVICE, max_steps=limit), problem,
+            options=options, table=lambda: (state_of({}, hyper={"h": f"real [theta] {LOG}"}), {"theta": len(h)}),
+        )  # fmt: skip
+        self._publish(problem, result.state)
+        self.elbo_ = problem.bound(result.state)
+        self._data = HeldRows((times[:, None], y[:, None]))
+
+    def _moves(self, size: int) -> npt.NDArray[np.bool_]:
+        return np.array([self.learn_kernel] * (size - 1) + [self.learn_noise])
+
+    def _chosen(self, times: Floats, y: Floats) -> Covariance:
+        """The kernel, with values to start from."""
+        if self.kernel != "auto":
+            kernel = Matern32() if self.kernel is None else self.kernel
+            if not isinstance(kernel, Covariance):
+                raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')
+            kernel.check(1)
+            parts_of(kernel)
+            return kernel
+        moves = self._moves(3)
+        return max((kind() for kind in KINDS), key=lambda kernel: self._started(kernel, times, y, moves)[0])
+
+    def _started(
+        self, kernel: Covariance, times: Floats, y: Floats, moves: npt.NDArray[np.bool_]
+    ) -> tuple[float, Floats]:
+        """Parameters to start from, after some steps on some rows, and log p of these rows."""
+        spread = float(y.var()) or 1.0
+        noise = 0.1 * spread if self.noise_variance is None else float(self.noise_variance)
+        given = np.array([*(float(np.ravel(part)[0]) for part in kernel.theta), np.log(noise)])
+        some, few = (window(kernel, times, y, most) for most in (SOME, FEW))
+        compared = [given]
+        if self.learn_kernel:
+            compared += list(starts(given, few.times, spread, self.noise_variance is None and self.learn_noise))
+        best = max(compared, key=lambda h: few.score(h).value)
+        if len(times) > len(some.times) and moves.any():
+            stepper = ScoringStepper(some, moves)
+            best = take_steps(some, stepper, some.start(best), STEPS, 0).state.hyper["h"]
+        return some.score(best).value, best
+
+    def _publish(self, problem: ChainProblem, state: Any) -> None:
+        h = np.asarray(state.hyper["h"])
+        self._state, self._h, self.n_steps_ = state, h, state.t
+        self._rows, self.n_rows_seen_ = (problem.times, problem.y), len(problem.y)
+        self.kernel_: Covariance = kernel_of(problem.kernel, h)
+        self.noise_variance_ = float(np.exp(h[-1]))
+        self.posterior_ = Posterior({}, axes={})
+
+    @property
+    def _chains(self) -> Chains:
+        return chains_of(self.kernel_, self._h)
+
+    def _more(self, X: Any, y: Any = None) -> HeldRows:
+        times, numbers = self._read(X, y, reset=False)
+        return HeldRows((times[:, None], numbers[:, None]))
+
+    def _go_on(self, held: HeldRows) -> None:
+        self._check_settings()
+        times, y = (np.asarray(part)[:, 0] for part in held.arrays)
+        order = np.argsort(times, kind="stable")
+        self._fit_rows(times[order], y[order], self._h, {})
+
+    # -- reading --
+
+    def _read(self, X: Any, y: Any, reset: bool) -> tuple[Floats, Floats]:
+        """Sorted times, and the numbers at them."""
+        x, numbers = validated(self, _columns(X), y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
+        _check_one(x)
+        order = np.argsort(x[:, 0], kind="stable")
+        return np.asarray(x[order, 0], dtype=np.float64), np.asarray(numbers[order], dtype=np.float64)
+
+    def _merged(self, X: Any) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Times of the fit and of X in order, what was seen and where, and the places of X among them."""
+        check_is_fitted(self)
+        x = validated(self, _columns(X), reset=False, dtype=(np.float64, np.float32))
+        times, y = self._rows
+        together = np.concatenate([times, np.asarray(x[:, 0], dtype=np.float64)])
+        order = np.argsort(together, kind="stable")
+        seen = order < len(times)
+        values = np.zeros(len(order))
+        values[seen] = y[order[seen]]
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.arange(len(order))
+        return together[order], values, seen, places[len(times) :]
+
+    def _latent(self, X: Any) -> tuple[Floats, Floats]:
+        """Mean and variance of the function, in the units of y."""
+        times, y, seen, back = self._merged(X)
+        mean, var = self._chains.smoothed(times, y, seen)
+        return mean[back] + self.mean_, var[back]
+
+    def _check_settings(self) -> None:
+        self._check_choices()
+        whole_number(self.max_steps, "max_steps")
+        whole_number(self.seed, "seed", least=0)
+        if not real_number(self.tol, "tol") >= 0:
+            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
+        if self.noise_variance is not None and not 0 < real_number(self.noise_variance, "noise_variance") < np.inf:
+            raise ValueError(f"noise_variance must be > 0, got {self.noise_variance!r}")
+
+    # -- files --
+
+    @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        return {
+            **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
+            "kernel": lambda value, sizes, where: _check_kernel(value, where, True),
+            "noise_variance": "none | positive",
+            "learn_kernel": "flag",
+            "learn_noise": "flag",
+            "max_steps": "natural",
+            "max_seconds": "none | positive",
+        }
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        along = {
+            "n_features_in_": "natural",
+            "feature_names_in_?": "ids [_]",
+            "elbo_": "float",
+            "trace_": Trace,
+            "stop_": Stop,
+        }
+        rules = {
+            "h": f"real [theta] {LOG}",
+            "t": "whole in [0, 1e12]",
+            "times": "real [row] in [-1e30, 1e30]",
+            "y": "real [row] in [-1e30, 1e30]",
+            "mean": "real in [-1e30, 1e30]",
+            "kernel": lambda value, sizes, where: _check_kernel(value, where, False),
+            "fitted": along,
+        }
+
+        def of(value: Any, sizes: dict[str, int], where: str) -> None:
+            check(value, rules, sizes, where)
+            if sizes["theta"] != len(value["kernel"].theta) + 1:
+                refuse(where, f"has {sizes['theta']} parameters of kernel and noise")
+            if value["fitted"]["n_features_in_"] != 1 or not (np.diff(value["times"]) >= 0).all():
+                refuse(where, "has times that are not in order")
+
+        return cls._settings_table(), of
+
+    def _saved(self) -> dict[str, Any]:
+        kept = ("n_features_in_", "feature_names_in_", "elbo_", "trace_", "stop_")
+        return {
+            "h": self._h,
+            "t": self.n_steps_,
+            "times": self._rows[0],
+            "y": self._rows[1],
+            "mean": self.mean_,
+            "kernel": self.kernel_,
+            "fitted": {name: getattr(self, name) for name in kept if hasattr(self, name)},
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        for name, value in saved["fitted"].items():
+            setattr(self, name, value)
+        self.mean_ = float(saved["mean"])
+        problem = ChainProblem(saved["kernel"], saved["times"], saved["y"])
+        self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
+
+
+def _columns(X: Any) -> Any:
+    """A list of times is a table of one column."""
+    return X if np.ndim(X) != 1 or isinstance(X, str) else np.asarray(X)[:, None]
+
+
+def _check_one(x: npt.NDArray[Any]) -> None:
+    if x.shape[1] != 1:
+        raise ValueError(
+            f"X has {x.shape[1]} columns, and a process along time takes one: give times [N] or [N, 1]. "
+            "SparseGPRegressor takes more"
+        )
+
+
+def _check_kernel(value: Any, where: str, optional: bool) -> None:
+    if optional and (value is None or (isinstance(value, str) and value == "auto")):
+        return
+    if not isinstance(value, Covariance):
+        refuse(where, f"is no covariance function but a {type(value).__name__}")
+    value.check(1)
+    parts_of(value)
