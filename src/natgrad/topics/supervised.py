@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
+from natgrad.models.scikit import OnlyWhere
 from natgrad.network.language import (
     Bernoulli,
     Categorical,
@@ -121,10 +122,11 @@ class SupervisedLDA(FixedTopics):
             return (label, np.sqrt(chance * (1.0 - chance))) if return_std else label
         return (mean, np.sqrt(variance + self.noise_**2)) if return_std else mean
 
+    @OnlyWhere(
+        lambda model: model.response == "bernoulli", 'is for response="bernoulli"; numbers are predicted by predict'
+    )
     def predict_proba(self, X: Any) -> Floats:
         """The probabilities of no and yes [D, 2]."""
-        if self.response != "bernoulli":
-            raise AttributeError('predict_proba is for response="bernoulli"; numbers are predicted by predict')
         chance = _chance(*self._predictor(X))
         return np.stack([1.0 - chance, chance], axis=1)
 
