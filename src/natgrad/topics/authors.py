@@ -44,12 +44,7 @@ class AuthorTopics(TopicNetwork):
     n_topics : int
     author_prior, topic_prior : float
         α and β, the concentrations of an author's shares and of a topic's words.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------

@@ -48,12 +48,7 @@ class CorrelatedTopics(FixedTopics):
     n_topics : int ≥ 2
     topic_prior : float
         β, the concentration of a topic's words.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------

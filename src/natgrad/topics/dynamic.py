@@ -45,12 +45,7 @@ class DynamicTopics(TopicNetwork):
         By how much the logarithm of a word's weight moves from one time to the next, as a standard deviation; 2/drift² is a.
     doc_prior, topic_prior : float
         α and β, the concentrations of a document's shares and of a topic's words at the first time.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------

@@ -57,12 +57,7 @@ class SupervisedLDA(FixedTopics):
         α and β, the concentrations of a document's shares and of a topic's words.
     coefficient_prior : float
         λ, the precision of η a priori, in units of standardised responses.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------
