@@ -100,7 +100,9 @@ def _phrases(documents: list[list[str]], longest: int, left_out: set[str], by_ch
     for (first, second), count in pairs.items():
         if count < LEAST_PAIRS or first == second:
             continue
-        if (first in left_out or second in left_out) and not (by_chance and _is_uneven(count, inside[first, second], n)):
+        if (first in left_out or second in left_out) and not (
+            by_chance and _is_uneven(count, inside[first, second], n)
+        ):
             continue
         if first.count(" ") + second.count(" ") + 2 > longest:
             continue
