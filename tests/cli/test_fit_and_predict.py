@@ -223,7 +223,6 @@ def test_inputs_of_transitions(workspace):
     assert "Transitions with the input b" in (workspace / "p.html").read_text()
 
 
-REVIEWS = ["apple pear plum apple", "bolt nut screw bolt", "pear plum apple", "nut screw nut"]
 REVIEWED = {
     "supervised": ("--target", "price"),
     "author": ("--authors", "author"),
@@ -234,10 +233,6 @@ REVIEWED = {
 
 @pytest.mark.parametrize("kind", REVIEWED)
 def test_topics_of_documents_with_columns_besides(workspace, kind):
-    rows = [
-        f"{REVIEWS[d % 4]},{2 + 7 * (d % 2)},{2020 + d // 20},{['ann;eve', 'bob'][d % 2]},{d % 3}" for d in range(40)
-    ]
-    (workspace / "reviews.csv").write_text("\n".join(["text,price,year,author,shop", *rows]) + "\n")
     options = ("--column", "text", *REVIEWED[kind], "--n-topics", 2, "--seed", 1)
     said = right("fit", kind, "reviews.csv", "-o", "m", *options, "--report", "p.html", "--held-out", 0.2, "--json")
     assert np.isfinite(json.loads(said.stdout)["held_out"])
