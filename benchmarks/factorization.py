@@ -32,6 +32,7 @@ from natgrad.data.datasets.generated.ratings import paper_ratings
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parent.parent / "shared" / "data"))
+RESULTS = HERE / "results" / "factorization.json"
 RANK = 20
 REQUIREMENTS = {
     "surprise": ["scikit-surprise", "pandas"],
@@ -231,14 +232,16 @@ def recommending(options):
 
 
 def one_class(options):
-    """Likes alone: Jester's, those that depend on taste, and the pairs of the generated million, which popularity decides."""
+    """Likes alone: Jester's, generated ones that depend on taste, and the pairs of the million, which popularity decides."""
     warm_up()
-    found = {}
+    found = json.loads(RESULTS.read_text()).get("likes", {}) if RESULTS.exists() else {}
     for name in [name for name in LIKES if options.peer in (None, name)]:
         users, items, shape, truth = LIKES[name]()
-        found[name] = likes.compared(
-            users, items, shape, truth, lambda *what, **more: ask_peer(options, "implicit", *what, **more)
+        parts = ("natgrad", "peers") if options.only is None else (options.only,)
+        compared = likes.compared(
+            users, items, shape, truth, lambda *what, **more: ask_peer(options, "implicit", *what, **more), parts
         )
+        found[name] = found.get(name, {}) | compared
         print(name, json.dumps(found[name], indent=1), file=sys.stderr)
     return found
 
@@ -260,7 +263,7 @@ def million_pairs():
     return data["user"].astype(np.int64), data["item"].astype(np.int64), tuple(int(n) for n in data["shape"]), None
 
 
-LIKES = {"Jester": jester_likes, "taste": likes.generated, "popularity alone": million_pairs}
+LIKES = {"Jester": jester_likes, "taste": likes.generated, "films": likes.films, "popularity alone": million_pairs}
 
 
 def chunks(options):
@@ -284,14 +287,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
     parser.add_argument("--peer", help="one peer of the part; of likes, one set")
+    parser.add_argument(
+        "--only", choices=["natgrad", "peers"], help="of likes, who is measured; the other rows are kept"
+    )
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
-    target = HERE / "results" / "factorization.json"
-    found = json.loads(target.read_text()) if target.exists() else {}
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, measure in PARTS.items():
         if options.part in (None, name):
             found.setdefault(name, {}).update(measure(options))
-            target.write_text(json.dumps(found, indent=1) + "\n")
+            RESULTS.write_text(json.dumps(found, indent=1) + "\n")
     tables.write(found, HERE / "results")
 
 

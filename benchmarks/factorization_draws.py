@@ -6,7 +6,7 @@
 RMSE, mean log predictive density and coverage of 95 % intervals of a tenth of the ratings, held out at random; processor seconds.
 myFM (`pip install myfm`) makes 100 sweeps of Gibbs sampling of a factorisation machine of users and items with the same rank; its
 predictive is a mixture of Gaussians, one for each kept draw (the last 50), as ours is. It is left out where it is not installed.
-The number of our sweeps (60, the default) was chosen after a look at this set. Results:
+Sweeps, burn-in and where sampling takes over from q were chosen on 44,444 other ratings of the training part. Results:
 ``benchmarks/results/factorization-draws.md`` and ``.json``.
 """
 

@@ -37,6 +37,21 @@ def generated(n_users=2000, n_items=3000, n_likes=200_000, rank=5, strength=1.0,
     return users, items, (n_users, n_items), weight
 
 
+def films(n_users=6000, n_items=3500, n_likes=1_000_000, rank=12, seed=0):
+    """As `generated`, of the size and the skew of a set of films: some busy users, many genres, and series that go together."""
+    rng = np.random.default_rng(seed)
+    degree = 20 + rng.lognormal(4.3, 1.1, n_users)
+    degree = np.minimum(degree * (n_likes / degree.sum()), 0.5 * n_items).astype(np.int64)
+    depth = (1.0 + np.arange(rank)) ** -0.5
+    depth *= 2.0 / np.sqrt((depth**2).sum())
+    weight = (rng.normal(size=(n_users, rank)) * depth) @ rng.normal(size=(rank, n_items))
+    series = rng.integers(0, n_items // 6, n_items)
+    weight += 2.0 * rng.normal(size=n_items) + 0.8 * rng.normal(size=(n_users, n_items // 6))[:, series]
+    race = weight + rng.gumbel(size=weight.shape)
+    chosen = [np.argpartition(-race[user], n - 1)[:n] for user, n in enumerate(degree)]
+    return np.repeat(np.arange(n_users), degree), np.concatenate(chosen), (n_users, n_items), weight
+
+
 def held_out(users, items, rng, share=0.2):
     """Flags: this share of the likes of each user."""
     order = np.lexsort((rng.random(len(users)), users))
@@ -84,41 +99,58 @@ EASE_GRID = (20, 50, 100, 200, 500, 1000, 2000, 5000)
 MOST_ITEMS = 6000  # of EASE: a matrix of all pairs of items
 
 
-def compared(users, items, shape, truth, ask, seed=0):
-    """Measures and processor seconds of natgrad, popularity, EASE, implicit's models, and of the truth where it is known."""
+def compared(users, items, shape, truth, ask, parts=("natgrad", "peers"), seed=0):
+    """Measures and processor seconds of natgrad, and of popularity, EASE, implicit's models, and the truth where it is known."""
     rng = np.random.default_rng(seed)
     test = held_out(users, items, rng)
     train = users[~test], items[~test]
     tuning = held_out(*train, rng)
-    matrices = [
-        scipy.sparse.csr_matrix((np.ones(len(u)), (u, i)), shape=shape)
-        for u, i in (train, (train[0][~tuning], train[1][~tuning]))
-    ]
     score = lambda best: judged(best, users[test], items[test], shape[0])  # noqa: E731
-    tuned = lambda best: judged(best, train[0][tuning], train[1][tuning], shape[0])["ndcg@10"]  # noqa: E731
+    found = {}
+    if "natgrad" in parts:
+        found["natgrad"] = _natgrad(train, shape, score)
+    if "peers" in parts:
+        found |= _known_orders(train, shape, truth, score)
+        if shape[1] <= MOST_ITEMS:
+            found["EASE"] = _tuned_ease(train, tuning, shape, score)
+        held = {"tuning": tuning, "held_user": train[0][tuning], "held_item": train[1][tuning]}
+        ones = np.ones(len(train[0]))
+        facts, answer = ask("implicit_tuned", (*train, ones), (users[test], items[test]), shape, **held)
+        for name, row in json.loads(facts["rows"]).items():
+            found[name] = {**row, "version": facts["version"], **score(answer[name])}
+    return found
 
+
+def _natgrad(train, shape, score):
     ratings = ng.data.Ratings(*train, np.ones(len(train[0])), shape=shape)
     began = time.process_time()
     model = ng.MatrixFactorization(likelihood="bernoulli", n_jobs=1, verbose=False).fit(ratings)
     fitted = time.process_time() - began
     best = model._best(None, SHOWN, True)[0]
     seconds = time.process_time() - began
-    found = {"natgrad": {"cpu": seconds, "fit": fitted, "chosen": str(model._kind.ridge._asdict()), **score(best)}}
-    popular = np.asarray(matrices[0].sum(0)).ravel()
+    chosen = ", ".join(f"{name} {value:.3g}" for name, value in model._kind.ridge._asdict().items())
+    return {"cpu": seconds, "fit": fitted, "chosen": chosen, **score(best)}
+
+
+def _matrix(users, items, shape):
+    return scipy.sparse.csr_matrix((np.ones(len(users)), (users, items)), shape=shape)
+
+
+def _known_orders(train, shape, truth, score):
+    """Popularity, and the order that made the likes."""
+    seen = _matrix(*train, shape)
+    popular = np.asarray(seen.sum(0)).ravel()
     known = {"popularity": lambda some: np.broadcast_to(popular, (len(range(*some.indices(shape[0]))), shape[1]))}
     if truth is not None:
         known["the truth"] = lambda some: truth[some]
-    for name, scores_of in known.items():
-        found[name] = {"cpu": 0.0, "chosen": "", **score(best_unseen(scores_of, matrices[0]))}
-    if shape[1] <= MOST_ITEMS:
-        ridge = max(EASE_GRID, key=lambda ridge: tuned(ease(matrices[1], ridge)))
-        began = time.process_time()
-        best = ease(matrices[0], ridge)
-        found["EASE"] = {"cpu": time.process_time() - began, "chosen": f"ridge {ridge}", **score(best)}
-    ones = np.ones(len(train[0]))
-    held = train[0][tuning], train[1][tuning]
-    more = {"tuning": tuning, "held_user": held[0], "held_item": held[1]}
-    facts, answer = ask("implicit_tuned", (*train, ones), (users[test], items[test]), shape, **more)
-    for name, row in json.loads(facts["rows"]).items():
-        found[name] = {**row, "version": facts["version"], **score(answer[name])}
-    return found
+    return {name: {"cpu": 0.0, "chosen": "", **score(best_unseen(scores, seen))} for name, scores in known.items()}
+
+
+def _tuned_ease(train, tuning, shape, score):
+    part = _matrix(train[0][~tuning], train[1][~tuning], shape)
+    held = train[0][tuning], train[1][tuning], shape[0]
+    ridge = max(EASE_GRID, key=lambda ridge: judged(ease(part, ridge), *held)["ndcg@10"])
+    seen = _matrix(*train, shape)
+    began = time.process_time()
+    best = ease(seen, ridge)
+    return {"cpu": time.process_time() - began, "chosen": f"ridge {ridge}", **score(best)}

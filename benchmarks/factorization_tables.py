@@ -7,6 +7,7 @@ PAIRS = {
     "Jester": "The jokes that users rated above zero.",
     "popularity alone": "The pairs of the generated million as likes alone: who rated what was drawn by popularity, whatever the "
     "taste of the user, so that popularity is the best order there is.",
+    "films": "A million likes of 6,000 users and 3,500 items: popularity · exp(taste · trait + series).",
     "taste": "Two hundred thousand likes of 2,000 users and 3,000 items, drawn in proportion to popularity · exp(taste · trait).",
 }
 

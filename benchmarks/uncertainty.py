@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from uncertainty_coverage import CASES, held
+from uncertainty_coverage import CASES, coverage
 from uncertainty_models import REFERENCES, declare, read_references
 
 import natgrad as ng
@@ -142,58 +142,6 @@ def full(path: Path) -> None:
     (RESULTS / "uncertainty-full.md").write_text("\n".join(lines) + "\n")
 
 
-COVERAGE_HEAD = (
-    "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
-    "|---|---|---|---|---|---|---|---|---|",
-)
-
-
-def shown(share: float | None, error: float | None) -> str:
-    """A share with its standard error; nothing where there is none."""
-    return "" if share is None else f"{share:.1%}" + ("" if not error else f" ± {error:.1%}")
-
-
-def coverage(runs: int, chosen: list[str], draws: int) -> None:
-    """Coverage of 90 % intervals of q, linear response and draws, by model and node; other models keep their last results.
-
-    Errors are those of simulations, not of numbers: numbers of one simulation are in or out together.
-    """
-    path = RESULTS / "uncertainty-coverage.json"
-    results = json.loads(path.read_text())["results"] if path.exists() else []
-    for key in chosen:
-        words, make = CASES[key]
-        begin, found, refused = time.process_time(), list[dict[str, Any]](), 0
-        for seed in range(runs):
-            try:
-                found.append(held(make(np.random.default_rng([seed, 7])), draws))
-            except ng.errors.NotAtMaximum:
-                refused += 1
-        seconds = (time.process_time() - begin) / runs
-        results = [row for row in results if row["model"] != words]
-        for node in found[0]:
-            counts = np.array([one[node] for one in found], float)
-            row = {"model": words, "node": node, "simulations": runs, "numbers": int(counts[:, 0].sum())}
-            for level, name in enumerate(("q", "linear_response", "draws"), 1):
-                if counts[0, level] < 0:
-                    row |= {name: None, f"{name}_error": None}
-                    continue
-                total, shares = counts[:, 0].sum(), counts[:, level] / counts[:, 0]
-                row[name] = float(counts[:, level].sum() / total)
-                row[f"{name}_error"] = float(shares.std(ddof=1) / np.sqrt(len(shares)))
-            results.append(row | {"not_a_maximum": refused, "seconds": seconds})
-            print(_coverage_line(results[-1]), flush=True)
-        about = {"machine": platform.machine(), "natgrad": ng.__version__, "results": results}
-        path.write_text(json.dumps(about, indent=1) + "\n")
-        lines = [*COVERAGE_HEAD, *map(_coverage_line, results)]
-        (RESULTS / "uncertainty-coverage.md").write_text("\n".join(lines) + "\n")
-
-
-def _coverage_line(row: dict[str, Any]) -> str:
-    levels = (shown(row[name], row.get(f"{name}_error")) for name in ("q", "linear_response", "draws"))
-    cells = [row["model"], row["node"], row["simulations"], row["numbers"], *levels, row.get("not_a_maximum", 0)]
-    return f"| {' | '.join(map(str, cells))} | {row.get('seconds', float('nan')):.1f} |"
-
-
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -201,10 +149,11 @@ def main() -> None:
     parser.add_argument("--references", type=Path, default=REFERENCES)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--draws", type=int, default=800)
+    parser.add_argument("--afresh", action="store_true", help="do not go on from the simulations that were made")
     parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
     options = parser.parse_args()
     if options.what == "coverage":
-        coverage(options.runs, options.models, options.draws)
+        coverage(options.runs, options.models, options.draws, options.afresh)
     elif options.what == "full":
         full(options.references)
     else:

@@ -1,10 +1,15 @@
 """Simulated data, parameters from their priors: how often 90 % intervals of q, linear response and draws hold the truth.
 
-Called by ``uncertainty.py coverage``. Components have no names of their own: draws are put into the order of q by their
-categories, and so is the truth, by the categories that were drawn with it (the rule of ``network.calibrate``).
+Called by ``uncertainty.py coverage``, which goes on where it stopped: what each simulation held is in the results. Components
+have no names of their own: draws are put into the order of q by their categories, and so is the truth, by the categories that
+were drawn with it (the rule of ``network.calibrate``).
 """
 
+import json
+import platform
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,6 +18,8 @@ from scipy.optimize import linear_sum_assignment
 
 import natgrad as ng
 from natgrad.network.results.calibrate import in_order_of
+
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 class Case(NamedTuple):
@@ -29,6 +36,9 @@ class Case(NamedTuple):
     functions: Mapping[str, tuple[Callable[[Any], Any], np.ndarray]] = MappingProxyType({})
     warmup: int = 40
     response: tuple[str, ...] | None = None  # the nodes of which linear response is asked; all by default
+    times: int = (
+        1  # as many draws as are asked for, where chains mix slowly: an interval of few effective draws is too narrow
+    )
 
 
 def regression(rng: np.random.Generator) -> Case:
@@ -77,7 +87,7 @@ def chain(rng: np.random.Generator) -> Case:
     mu = ng.Normal("mu", 0.0, 1.0, plate=state)
     hidden = ng.MarkovChain("z", [0.5, 0.5], transition, plate=time)
     node = ng.Normal("y", mu[hidden], 1.0, plate=time, observed=y)
-    return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows}, {"z": z}, warmup=200)
+    return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows}, {"z": z}, warmup=200, times=4)
 
 
 def topics(
@@ -98,7 +108,7 @@ def topics(
     z = ng.Categorical("z", shares[docs], plate=cell)
     network = ng.Network(ng.Categorical("w", terms[z], plate=cell, observed=words))
     init = {"phi": 0.9 * phi + 0.1 / n_words, "theta": 0.9 * theta + 0.1 / k}
-    return Case(network, init, {"phi": phi, "theta": theta}, warmup=100, response=("phi",))
+    return Case(network, init, {"phi": phi, "theta": theta}, warmup=200, times=4)
 
 
 class Corpus(NamedTuple):
@@ -183,7 +193,7 @@ def blocks(rng: np.random.Generator) -> Case:
     c = ng.Categorical("c", ng.Dirichlet("q", 5.0, size=2), plate=receiver)
     node = ng.Bernoulli("y", rate[z, c], plate=(sender, receiver), observed=ties.astype(int))
     truth, groups = {"rate": b, "p": p, "q": q}, {"z": sent, "c": got}
-    return Case(ng.Network(node), {"rate": 0.9 * b + 0.05, **groups}, truth, groups, warmup=100)
+    return Case(ng.Network(node), {"rate": 0.9 * b + 0.05, **groups}, truth, groups, warmup=100, times=2)
 
 
 CHAINS, TAILS, Z = 16, (0.05, 0.95), 1.6449
@@ -207,7 +217,7 @@ def held(case: Case | Corpus, draws: int) -> dict[str, tuple[int, ...]]:
     fit = case.network.fit(init=case.init, verbose=False, tol=1e-6)
     response = list(case.truth) if case.response is None else list(case.response)
     lr = fit.linear_response(response, exact=True) if response or case.functions else None
-    drawn = fit.draws(draws // CHAINS, chains=CHAINS, warmup=case.warmup, verbose=False)
+    drawn = fit.draws(case.times * draws // CHAINS, chains=CHAINS, warmup=case.warmup, verbose=False)
     true = in_order_of(fit, {**case.truth, **case.categories}) if case.categories else case.truth
     found = {}
     for name in case.truth:
@@ -229,3 +239,57 @@ def held(case: Case | Corpus, draws: int) -> dict[str, tuple[int, ...]]:
         limits = [np.quantile(of_q, TAILS, axis=0), (mean - Z * sd, mean + Z * sd), np.quantile(values, TAILS, axis=0)]
         found[name] = (truth.size, *(int(((low <= truth) & (truth <= high)).sum()) for low, high in limits))
     return found
+
+
+LEVELS = ("q", "linear_response", "draws")
+HEAD = (
+    "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def coverage(runs: int, chosen: list[str], draws: int, afresh: bool = False) -> None:
+    """Coverage of 90 % intervals by model and node; simulations that were made are not made again, unless ``afresh``."""
+    path = RESULTS / "uncertainty-coverage.json"
+    models = json.loads(path.read_text())["models"] if path.exists() else {}
+    for key in chosen:
+        words, make = CASES[key]
+        done = models.get(words)
+        if afresh or done is None or done["draws"] != draws:
+            models[words] = done = {"draws": draws, "seconds": 0.0, "held": []}
+        for seed in range(len(done["held"]), runs):
+            begin = time.process_time()
+            try:
+                one = held(make(np.random.default_rng([seed, 7])), draws)
+            except ng.errors.NotAtMaximum:
+                one = None
+            done["held"].append(one)
+            done["seconds"] += time.process_time() - begin
+            if seed % 10 == 9 or seed == runs - 1:
+                write(path, models)
+        print("\n".join(lines_of(words, done)), flush=True)
+
+
+def write(path: Path, models: dict[str, Any]) -> None:
+    """The counts of all simulations as JSON, a line for each model, and the table."""
+    rows = ",\n".join(f"  {json.dumps(words)}: {json.dumps(done)}" for words, done in models.items())
+    head = f'{{"machine": "{platform.machine()}", "natgrad": "{ng.__version__}", "models": {{\n'
+    path.write_text(f"{head}{rows}\n}}}}\n")
+    lines = [line for words, done in models.items() for line in lines_of(words, done)]
+    path.with_suffix(".md").write_text("\n".join([*HEAD, *lines]) + "\n")
+
+
+def lines_of(words: str, done: dict[str, Any]) -> list[str]:
+    """Rows of the table, one a node. Errors are of simulations: numbers of one simulation are in or out together."""
+    made = [one for one in done["held"] if one is not None]
+    lines = []
+    for node in made[0]:
+        counts = np.array([one[node] for one in made], float)
+        cells = [words, node, str(len(done["held"])), str(int(counts[:, 0].sum()))]
+        for level in range(1, 1 + len(LEVELS)):
+            shares = counts[:, level] / counts[:, 0]
+            error = shares.std(ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else np.nan
+            cells.append("" if counts[0, level] < 0 else f"{shares.mean():.1%} ± {error:.1%}")
+        cells += [str(len(done["held"]) - len(made)), f"{done['seconds'] / len(done['held']):.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines

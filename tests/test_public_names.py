@@ -85,7 +85,7 @@ def test_a_program_of_a_user_is_typed():
 
 def test_a_second_program_uses_the_namespaces():
     text = (Path(__file__).parent / "typed_spaces.py").read_text()
-    spaces = ("data", "inference", "language", "topics", "covariance", "families", "errors")
+    spaces = ("data", "inference", "language", "topics", "recommenders", "covariance", "families", "errors")
     names = [f"ng.{space}.{name}" for space in spaces for name in getattr(ng, space).__all__]
     assert [name for name in names if not re.search(rf"{re.escape(name)}\b", text)] == []
     assert "ignore" not in text

@@ -96,6 +96,9 @@ topic_models: list[Any] = [
     ng.topics.DynamicTopics,
     ng.topics.SupervisedLDA,
 ]
+recommenders: list[Any] = [
+    ng.recommenders.ContextFactorization,
+]
 covariance_classes: list[Any] = [
     ng.covariance.Constant,
     ng.covariance.Covariance,

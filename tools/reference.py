@@ -45,6 +45,7 @@ INTRODUCTIONS = {
     "nodes": ("Nodes and expressions", "What a declaration is made of: `ng.Name`, or `ng.language.Name`."),
     "models": ("Ready models", "Estimators for scikit-learn's tools, on the same engine as networks."),
     "topics": ("Topic models", "Beyond `ng.LDA`, each a declared network with a thin estimator: `ng.topics`."),
+    "recommenders": ("Recommenders", "Ratings in time and context, as a declared network: `ng.recommenders`."),
     "results": ("Results", "What `fit` and the methods of a fit return."),
     "data": ("Data", "Readers, sources, generators and data sets: `ng.data`."),
     "inference": ("Methods and steps", "Which data a step reads and how far it goes: `ng.inference`."),
@@ -70,6 +71,8 @@ def entries() -> dict[str, dict[str, Any]]:
         space = here[page]
         found[page] = {f"{page}.{name}": getattr(space, name) for name in sorted(space.__all__)}
         listed |= set(space.__all__) | {page}
+    names = sorted(ng.recommenders.__all__)
+    found["recommenders"] = {f"recommenders.{name}": getattr(ng.recommenders, name) for name in names}
     found["hmm"] = {f"models.hmm.{name}": getattr(hmm, name) for name in sorted(hmm.__all__) if name != "HMM"}
     if left := set(here) - listed - {"language"}:
         found["networks"] |= {name: here[name] for name in sorted(left)}
@@ -97,9 +100,9 @@ def index(found: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Reference",
         "Everything public is a name of the package, `import natgrad as ng`, or of one of its namespaces: `ng.data`, "
-        "`ng.inference`, `ng.language`, `ng.topics`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import "
-        "is internal and may change without notice. Signatures, parameters and examples are those of the docstrings: "
-        "`help(ng.Normal)`.",
+        "`ng.inference`, `ng.language`, `ng.topics`, `ng.recommenders`, `ng.covariance`, `ng.families` and `ng.errors`. "
+        "What needs a longer import is internal and may change without notice. Signatures, parameters and examples are "
+        "those of the docstrings: `help(ng.Normal)`.",
     ]
     for name, things in found.items():
         rows = ["| name | what it is |\n|---|---|"]

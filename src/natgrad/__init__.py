@@ -12,6 +12,7 @@ from natgrad._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from natgrad import covariance, data, errors, families, inference, topics
+    from natgrad import recommenders as recommenders
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
@@ -88,6 +89,7 @@ _NAMESPACES = {
     "inference": "natgrad.inference",
     "language": "natgrad.network.language",
     "models": "natgrad.models",
+    "recommenders": "natgrad.recommenders",
     "topics": "natgrad.topics",
 }
 _HOMES = {

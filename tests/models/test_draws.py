@@ -9,6 +9,7 @@ import pytest
 import scipy.special as sp
 
 import natgrad as ng
+from natgrad.errors import PoorMixing
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
 from natgrad.models.mixture.problem import MixtureProblem
 from natgrad.posterior.diagnostics import ess
@@ -76,6 +77,25 @@ def test_draws_of_a_mixture_are_those_that_all_memberships_add_up_to(kind: str) 
         compare(draws, name, wanted[name], problem.blocks[name].origin)
     compare_categories(draws, "membership", shares)
     assert not draws.relabelled.any()
+
+
+@pytest.mark.parametrize("weights", [[2.0, 4.0], pytest.param([3.0, 3.0, 5.0], marks=pytest.mark.slow)])
+def test_labellings_far_from_one_another_have_the_shares_of_all_memberships(weights: list[float]) -> None:
+    """Rows so far apart that no sweep exchanges their labels; of three components two are alike, and keep their order."""
+    x, n = 5.0 * X4[[0, 1, 3, 4]], len(weights)
+    prior = {"dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALES["full"], "weight_prior": weights}
+    model = ng.GaussianMixture(n, **prior).fit(x)
+    problem = model._draws_problem(x)
+    chances = np.eye(n)[list(itertools.product(range(n), repeat=len(x)))]
+    wanted, shares = exact(problem, [problem.clustered(member.T) for member in chances], chances)
+    draws = model.draws(x, 80, chains=8, warmup=20, seed=1, verbose=False)
+    assert draws.exchanged.min() > 0
+    last = draws["membership"].values == n - 1  # the one that is like no other
+    means = last.mean(1)
+    error = means.std(0, ddof=1) / np.sqrt(len(means))
+    assert (np.abs(means.mean(0) - shares[:, -1]) <= 5.0 * error).all(), (means.mean(0), shares[:, -1], error)
+    own = draws["weights"].values[..., -1].mean(1)
+    assert abs(own.mean() - wanted["weights"][-1]) <= 5.0 * own.std(ddof=1) / np.sqrt(len(own))
 
 
 def chain(kind: str) -> tuple[object, np.ndarray]:
@@ -211,6 +231,34 @@ def test_rows_of_weight_two_are_two_rows() -> None:
     np.testing.assert_allclose(draws["membership"].mean()[[0, 2]], shares[[0, 2]], atol=0.1)
     with pytest.raises(ValueError, match=r"sample_weight\[1\] = 0.5 is no whole number"):
         model.draws(x, sample_weight=[1.0, 0.5, 1.0])
+
+
+def test_a_mode_that_chains_do_not_reach_is_said() -> None:
+    """Three groups for two components: the one in the middle goes with either, and X and −X are the same data."""
+    off = np.array([-1.2, -0.7, -0.3, 0.1, 0.4, 0.9])
+    x = np.concatenate([-6.0 + off, 0.1 * off, -0.1 * off, 6.0 - off])[:, None]
+    prior = {"weight_prior": 2.0, "dof_prior": 400.0, "scale_prior": [[400.0]], "mean_scale": 0.02}
+    model = ng.GaussianMixture(2, covariance="tied", **prior).fit(x)
+    with pytest.warns(PoorMixing, match="0.0 nats lower, which is a share of about 50% of the two"):
+        draws = model.draws(x, 200, chains=2, verbose=False)
+    quiet = model.draws(x, 200, chains=2, verbose=False, starts="q")
+    np.testing.assert_array_equal(quiet["means"].values, draws["means"].values)
+    assert quiet.notes == []
+    with pytest.raises(ValueError, match='starts must be "q" or None'):
+        model.draws(x, starts="restarts")
+    # Groups that are told apart have no other place.
+    two = x[np.abs(x[:, 0]) > 2.0]
+    assert ng.GaussianMixture(2, covariance="tied", **prior).fit(two).draws(two, 200, chains=2, verbose=False).notes == []
+
+
+def test_draws_of_a_model_know_no_network_and_one_chain_has_no_other() -> None:
+    """They said that they were loaded from a file, and that arviz-stats was missing."""
+    model, x = overlapping()
+    draws = model.draws(x, 20, chains=1, verbose=False)
+    with pytest.raises(ValueError, match="those of ready models have none"):
+        draws.predictive("x")
+    assert draws.message == "one chain has no other to agree with: make several (chains=4) to see whether they do"
+    assert np.isnan(draws.summary(["weights"])["R̂"]).all()
 
 
 def test_models_without_draws_say_what_to_do() -> None:

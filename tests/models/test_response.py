@@ -97,7 +97,7 @@ def test_a_hidden_markov_model_has_that_of_the_declared_network():
 def test_other_data_are_noticed_and_models_without_it_say_so():
     x = np.random.default_rng(3).normal(size=(50, 1))
     model = ng.GaussianMixture(1).fit(x)
-    with pytest.warns(NotConverged, match="exact sweeps gained"):
+    with pytest.warns(NotConverged, match="exact steps gained"):
         model.linear_response(x + 1.0)
     with pytest.raises(TypeError, match=r"give them, model.linear_response\(X\)"):
         model.linear_response()

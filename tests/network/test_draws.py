@@ -14,7 +14,7 @@ from natgrad.errors import PlateMismatch, PoorMixing
 from natgrad.network.draws import run as draws_run
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule
-from natgrad.network.draws.labels import Relabelling, exchangeable_axes
+from natgrad.network.draws.labels import Relabelling, label_sets, renumber
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.posterior.diagnostics import ess
 
@@ -266,6 +266,11 @@ def fails_after(t):
 # -- labels --
 
 
+def exchangeable_axes(plan):
+    """The sets all of whose labels are alike."""
+    return [entry for entry in label_sets(plan) if not entry.classes.any()]
+
+
 def test_labels_of_a_mixture_are_exchangeable_and_known_ones_are_not():
     sets = exchangeable_axes(networks.mixture().network.problem.plan)
     assert [dict(s.axes) for s in sets] == [{"mu": (0,), "alpha": (-1,), "z": (-1,), "Lambda": (0,)}]
@@ -305,12 +310,12 @@ def test_exchanged_labels_are_put_back_and_the_density_stays():
     stats, values = dict(start.mu), dict(start.memory["values"])
     averaged = {n: np.eye(3)[v] if n == "z" else v for n, v in values.items()}
     before = float(value(stats))
-    relabel.apply(np.array([1, 2, 0]), entry, 0, stats, values, averaged)
+    chain = np.array([0])
+    renumber(fit.problem.plan, entry, chain, np.array([[1, 2, 0]]), stats, values, averaged)
     assert not np.array_equal(values["mu"], start.memory["values"]["mu"])
     assert float(value(stats)) == pytest.approx(before, rel=1e-12)
     np.testing.assert_array_equal(np.eye(3)[values["z"]], stats["z"][0])
-    (order,) = relabel.orders(stats, 0)
-    relabel.apply(order, entry, 0, stats, values, averaged)
+    assert relabel.put_back(stats, values, averaged).tolist() == [1]
     for name, old in start.memory["values"].items():
         np.testing.assert_array_equal(values[name], old)
 

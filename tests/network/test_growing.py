@@ -64,9 +64,9 @@ def regressions() -> ng.Network:
     return ng.Network(ng.Normal("y", ng.dot(X, w[z]), tau[z], plate=row, observed=y))
 
 
-def begun(network: ng.Network) -> tuple[Fit, NetworkComponents]:
-    """A fit of a few steps, and its components."""
-    fit = network.fit(max_steps=3)
+def begun(network: ng.Network, **options: Any) -> tuple[Fit, NetworkComponents]:
+    """A fit, of a few steps unless it is told otherwise, and its components."""
+    fit = network.fit(**(options or {"max_steps": 3}))
     moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
     assert moves is not None
     (parts,) = moves.parts
@@ -112,18 +112,55 @@ def test_both_backends_find_the_same() -> None:
     assert numpy.elbo == pytest.approx(jax.elbo, rel=1e-9)
 
 
-def test_a_merge_after_a_birth_restores_the_memberships() -> None:
-    network = mixture()
-    fit = network.fit(tol=1e-10)
-    problem = fit.problem
-    moves = moves_of(problem, None, default_order(problem.plan))
-    assert moves is not None
-    (part,) = moves.parts
-    assert isinstance(part, NetworkComponents)
+@pytest.mark.parametrize("make", [mixture, chain, block_model, counts, regressions])
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_a_merge_after_a_birth_restores_the_state(make: Any, n_parts: int) -> None:
+    """Shared out among two or three places and added up again: the same memberships, and after a sweep the same statistics."""
+    fit, part = begun(make())
+    (gate,), rng = part.gates, np.random.default_rng(0)
+    k, *empty = np.argsort(-part.held(fit.state)).tolist()
+    places = [k, *empty[1 - n_parts :]]
+    lam = tuple(np.array(stat) for stat in fit.state.lam[gate])
+    for stat, axes in zip(lam, part._axes(gate), strict=True):
+        for axis in axes:
+            np.moveaxis(stat, axis, 0)[places[1:]] -= 1e3  # sweeps leave a little in places that are empty
+    start = part._chosen(fit.state, {gate: lam})
+    members = np.asarray(start.mu[gate][0])
+    assert (members[..., places[1:]] == 0.0).all()
+    birth = part.shared(start, k, places, {gate: rng.normal(0.0, 3.0, (*members.shape[:-1], n_parts))})
+    assert part.active(birth)[places].all()
+    assert np.abs(np.asarray(birth.mu[gate][0]) - members).max() > 0.5
+    assert part.held(birth).sum() == pytest.approx(part.held(start).sum(), rel=1e-12)
+    back = birth
+    for place in places[1:]:
+        back = part.added(back, k, place)
+    for one, other in zip(back.mu[gate], start.mu[gate], strict=True):
+        assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-10, abs=1e-10)
+    whole, again = (fit.problem.sweep(state, part.order) for state in (start, back))
+    assert again.bound == pytest.approx(whole.bound, rel=1e-10)
+    for name, stats in whole.state.lam.items():
+        for one, other in zip(again.state.lam[name], stats, strict=True):
+            assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-10, abs=1e-10)
+
+
+def test_what_little_an_empty_place_has_is_shared_out_with_the_rest() -> None:
+    """Sweeps give a little to places that are empty; a birth into one and its merge are the merge of the two."""
+    fit, part = begun(mixture())
+    k, empty = (int(np.flatnonzero(chosen)[0]) for chosen in (part.active(fit.state), ~part.active(fit.state)))
+    scores = np.random.default_rng(0).normal(0.0, 3.0, (90, 2))
+    back = part.added(part.shared(fit.state, k, [k, empty], {"z": scores}), k, empty)
+    merged = part.added(fit.state, k, empty)
+    assert 0.0 < part.held(fit.state)[empty] < 0.5
+    assert np.asarray(back.mu["z"][0]) == pytest.approx(np.asarray(merged.mu["z"][0]), rel=1e-10, abs=1e-10)
+
+
+def test_a_birth_fills_a_place_and_a_delete_empties_it() -> None:
+    fit, part = begun(mixture(), tol=1e-10)
     k, empty = (np.flatnonzero(chosen).tolist() for chosen in (part.active(fit.state), ~part.active(fit.state)))
     birth = part.split(fit.state, k[0], empty[:1], 0, 0)
     assert birth is not None
-    assert part.active(birth.state).sum() == 4
+    assert part.active(birth.state).sum() == len(k) + 1
+    # After sweeps, in which elements chose anew, a merge leads back as far as a sweep does.
     back = part.merge(birth.state, k[0], empty[0])
     assert np.asarray(back.mu["z"][0]) == pytest.approx(np.asarray(fit.state.mu["z"][0]), abs=1e-2)
     gone = part.delete(fit.state, k[0])

@@ -7,10 +7,14 @@ import pytest
 from networks import CASES
 from random_checks import REFUSALS, Case
 from random_generator import draw
+from scipy.special import betaln, gammaln
+from scipy.stats import multivariate_normal
 from trees import same
 
 import natgrad as ng
 from natgrad.network.execute.compiled_sweep import one_sweep
+from natgrad.network.execute.interpreted_joint import InterpretedMeans
+from natgrad.network.execute.joint import _conjugate_gradients
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.start.initial import make_start
 
@@ -112,6 +116,37 @@ def test_the_joint_optimum_is_that_of_many_sweeps():
     same({n: s[0] for n, s in solved.state.mu.items()}, {n: s[0] for n, s in state.mu.items()}, "means", 1e-6)
 
 
+@pytest.mark.parametrize("at_optimum", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_a_joint_solve_is_that_of_its_twin_and_takes_as_many_gradients(scale, at_optimum, monkeypatch):
+    """The twin compares with the rounding at once; the solve asks for that only where a bound on it does not decide.
+
+    A billion standard deviations from zero the optimum is reached to rounding, and no more gradients may be spent on it.
+    """
+    rng = np.random.default_rng(3)
+    row, column = ng.Plate("row", 6), ng.Plate("column", 5)
+    a, b = ng.Normal("a", 0.0, 0.5, plate=row), ng.Normal("b", 0.0, 0.5, plate=column)
+    leaf = ng.Normal("y", a + b, 3.0, plate=(row, column), observed=scale * rng.normal(size=(6, 5)))
+    problem = ng.Network(leaf, joint=None).problem_on("numpy")
+    state = problem.sweep(make_start(problem, None, 0), tuple(problem.blocks)).state
+    if at_optimum:
+        state, _ = problem.joint.solved(state)
+    (group,) = problem.joint.groups
+    solve, seen = InterpretedMeans(problem.interpreter.written, group, problem.joint._pieces(group)), {}
+
+    def both(function, start):
+        means, count = InterpretedMeans._solved(solve, function, start)
+        seen["twin"] = _conjugate_gradients(problem.backend, function, start)
+        seen["own"] = means, count
+        return means, count
+
+    monkeypatch.setattr(solve, "_solved", both)
+    solve({name: state.lam[name] for name in group}, state.mu)
+    (means, count), (twin, gradients) = seen["own"], seen["twin"]
+    assert count == int(gradients) == (1 if at_optimum else 3)
+    np.testing.assert_allclose(means, solve._joined(twin), rtol=1e-12)
+
+
 # -- one sweep where no block reads another --
 
 
@@ -126,6 +161,49 @@ def test_a_network_whose_blocks_do_not_meet_is_done_after_one_sweep():
     assert len(network.fit(tol=0, max_steps=5).trace) == 5
     again = fit.continue_fit(max_steps=3)
     assert again.elbo == fit.elbo
+
+
+def coin():
+    y = np.array([1, 0, 1, 1, 0, 1, 1])
+    leaf = ng.Bernoulli("y", ng.Beta("p", 2.0, 0.5), plate=ng.Plate("n", 7), observed=y)
+    return leaf, betaln(2.0 + y.sum(), 0.5 + (1 - y).sum()) - betaln(2.0, 0.5)
+
+
+def dice():
+    y, prior = np.array([0, 2, 2, 1, 2, 0]), np.array([0.3, 1.0, 2.0, 0.7])
+    leaf = ng.Categorical("y", ng.Dirichlet("p", prior), plate=ng.Plate("n", 6), observed=y)
+    after = prior + np.bincount(y, minlength=4)
+    return leaf, gammaln(after).sum() - gammaln(after.sum()) - gammaln(prior).sum() + gammaln(prior.sum())
+
+
+def rates():
+    y, arm = np.array([0.3, 1.2, 0.7, 2.0, 0.1]), np.array([0, 1, 0, 1, 1])
+    rate = ng.Gamma("rate", 1.5, 0.8, plate=ng.Plate("arm", 2))
+    leaf = ng.Exponential("y", rate[arm], plate=ng.Plate("n", 5), observed=y)
+    shape, scale = 1.5 + np.bincount(arm), 0.8 + np.bincount(arm, y)
+    return leaf, (gammaln(shape) - gammaln(1.5) + 1.5 * np.log(0.8) - shape * np.log(scale)).sum()
+
+
+def location():
+    y = np.array([4.0, 5.5, 4.7])
+    leaf = ng.Normal("y", ng.Normal("mu", 1.0, 0.25), 2.0, plate=ng.Plate("n", 3), observed=y)
+    return leaf, multivariate_normal(np.full(3, 1.0), 0.5 * np.eye(3) + 4.0).logpdf(y)
+
+
+@pytest.mark.parametrize("declared", [coin, dice, rates, location])
+def test_one_block_is_read_once_and_its_bound_is_the_evidence(declared):
+    """q is the posterior: no second sweep, no probe, no bound that is computed anew."""
+    leaf, evidence = declared()
+    fit = ng.Network(leaf).fit()
+    assert len(fit.trace) == 1
+    assert fit.trace.last.messages_read == fit.problem.n_messages
+    assert fit.problem.probes == ()
+    assert fit.elbo == pytest.approx(evidence, abs=1e-12)
+
+
+def test_a_network_has_the_probes_of_what_it_is_made_of():
+    assert [probe.__name__ for probe in CASES["pca"]().network.problem.probes] == ["revived_factors"]
+    assert "shifted_components" in [probe.__name__ for probe in CASES["scalar_mixture"]().network.problem.probes]
 
 
 @pytest.mark.parametrize("name", ["scalar_mixture", "pca"])

@@ -190,6 +190,10 @@ class Ratings:
         """(users, items)."""
         return self.n_users, self.n_items
 
+    def places_of_users(self, ids: Any) -> npt.NDArray[np.int64]:
+        """The number of each user, −1 for one who is not there."""
+        return self._users.places(as_ids(ids, "users"))
+
     def find_users(self, ids: Any, argument: str = "users") -> npt.NDArray[np.int64]:
         """The number of each user id; an unknown one is an error."""
         return self._users.find(ids, argument)

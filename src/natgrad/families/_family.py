@@ -15,6 +15,7 @@ number of trials, bounds): known numbers that travel in λ so that each element 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -131,8 +132,8 @@ class Family(ABC):
             mu, a = self._moments(lam)
             total = a.sum() if np.ndim(a) else a
             for g, m in zip(lam, mu, strict=True):
-                total = total - np.vdot(g, m)
-            if np.isfinite(total):  # −inf · 0 is NaN: a category that never happens
+                total = total - (np.vdot(g, m) if np.ndim(g) else g * m)
+            if math.isfinite(total):  # −inf · 0 is NaN: a category that never happens
                 return mu, total
         mu, entropy = self._moments_entropy(lam)
         return mu, entropy.sum() if np.ndim(entropy) else entropy

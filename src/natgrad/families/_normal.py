@@ -50,16 +50,17 @@ class Normal(Family):
         return {"mean": lam[0] / precision, "precision": precision}
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        xp = ops.namespace(*lam)
         precision = -2.0 * lam[1]
         mean = lam[0] / precision
-        a = 0.5 * (lam[0] * mean - xp.log(precision) + ops.LOG_2PI)
+        a = 0.5 * (lam[0] * mean - ops.namespace(*lam).log(precision) + ops.LOG_2PI)
         return (mean, mean**2 + 1.0 / precision), a
 
     def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
         # A and ⟨λ, μ⟩ have the square of the mean in them, which leaves no digits where it is 10⁸ standard deviations.
-        mu = self._moments(lam)[0]
-        return mu, 0.5 * (1.0 + ops.LOG_2PI - ops.namespace(*lam).log(-2.0 * lam[1])) + 0.0 * lam[0]
+        precision = -2.0 * lam[1]
+        mean = lam[0] / precision
+        entropy = 0.5 * (1.0 + ops.LOG_2PI - ops.namespace(*lam).log(precision)) + 0.0 * lam[0]
+        return (mean, mean**2 + 1.0 / precision), entropy
 
     def _kl(self, lam: Stats, other: Stats) -> Array:
         ratio, away = other[1] / lam[1], lam[0] / (-2.0 * lam[1]) - other[0] / (-2.0 * other[1])

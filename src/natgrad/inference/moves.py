@@ -6,6 +6,7 @@
     delete    a component is emptied; the next sweep gives its data to others
     exchange  a merge and a birth in the place that it left, of another component or of the same, so that K stays
     anew      more components from a start of their own, where those that births lead to are poor (topics)
+    explore   as many components, where sweeps of a sampler lead from those there are (topics)
 
 A plate has room for as many components as there may be, and the empty ones keep their prior: they are part of the model, and
 bounds before and after a move are bounds of the same evidence. A proposal is followed by a few of the run's own passes; if they
@@ -118,6 +119,13 @@ class Components(ABC):
         """
         return None
 
+    def explored(self, state: State, number: int, seed: int) -> State | None:
+        """Where sweeps of a sampler lead from here, other ones for another ``number``; None where there is none.
+
+        Its noise leaves optima in which many components are a little wrong, which no split or merge of a few mends.
+        """
+        return None
+
     @abstractmethod
     def likeness(self, state: State) -> Floats:
         """How promising the merge of each pair is [size, size], in nats where that is known; −∞ for one that is not."""
@@ -146,7 +154,7 @@ def checked_moves(parts: tuple[Components, ...], moves: Any, auto_setting: str =
 
 
 class Proposal(NamedTuple):
-    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are new.
+    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are others.
 
     ``bound`` is that of the state, where it is known.
     """
@@ -179,6 +187,7 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         climbing = [record.kind for record in own if record.accepted][-1:] == ["anew"]
         if climbing:
             yield from _anew(part, state, held, active, own, seed)
+            yield from _explored(part, state, held, active, own, seed)
         if len(empty):
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
         if active.sum() < 2:
@@ -190,6 +199,8 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
             yield from _deletes(part, state, held, hopeful, own)
         if not moves.keep and not climbing:
             yield from _anew(part, state, held, active, own, seed)
+        if not climbing:
+            yield from _explored(part, state, held, active, own, seed)
         if moves.keep and not len(empty):
             yield from _shared_anew(part, state, held, alike, own, seed)
             yield from _exchanges(part, state, held, alike, own, seed)
@@ -253,6 +264,18 @@ def _anew(
             if proposed is None:
                 return
             yield Proposal("anew", part, (size,), float(held.sum()), proposed, n_born=size - int(active.sum()))
+
+
+def _explored(
+    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord], seed: int
+) -> Iterator[Proposal]:
+    """Sweeps of a sampler, as long as they gain a nat for each component; refused once with so many, not again with these."""
+    tried = [record for record in own if record.kind == "explore"]
+    if any(not record.accepted and record.n_active == active.sum() for record in tried):
+        return
+    proposed = part.explored(state, len(tried), seed)
+    if proposed is not None:
+        yield Proposal("explore", part, (), float(held.sum()), proposed, n_born=int(active.sum()))
 
 
 def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:

@@ -18,8 +18,8 @@ __all__ = ["Accepted", "Round", "is_due"]
 LITTLE, ENOUGH = 1.0, 10
 # Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
 BIRTH = 1.0
-# Moves that must gain so much: those that make more components, and exchanges, which may lead to the same ones in another order.
-COSTLY = ("birth", "births", "anew", "exchange")
+# Moves that must gain so much: those that make more components, and those that may lead to the same ones in another order.
+COSTLY = ("birth", "births", "anew", "exchange", "explore")
 # Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
 NOT_FAR = 1.0
 # Passes between two rounds in which all proposals were refused, and after several births, which were a guess.

@@ -158,6 +158,8 @@ class GroupProblem(Problem):
     summarises : `solve` with a limit of 0 leaves local variables as they are
     leading : globals that a sweep updates before the local variables: their start counts, and they wait for a pass after it
     sampler : draws the local variables, for Gibbs sampling
+    tangent : from a state, its solved groups, and whether a group at no maximum is an error, to a function of directions of the
+        moments: how what all groups tell changes along each; None where differences of `solve` say it
     """  # noqa: D400
 
     group_plate: str
@@ -171,6 +173,7 @@ class GroupProblem(Problem):
     summarises: bool = False
     leading: tuple[str, ...] = ()
     sampler: GroupSampler | None = None
+    tangent: Callable[[State, GroupResult, bool], Callable[[Any], Any]] | None = None
 
     n_groups: int
     batch_size: int

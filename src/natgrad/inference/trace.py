@@ -167,6 +167,7 @@ class Reason(enum.Enum):
     TOLERANCE = "less than tol is left to gain"
     STEPS = "all steps were taken"
     PASSES = "the data were read as often as allowed"
+    PHASES = "all phases were run"
     SECONDS = "the time was up"
     MESSAGES = "as many messages were read as allowed"
     CALLBACK = "a callback asked to stop"

@@ -50,7 +50,6 @@ from natgrad.models.registry import MODELS, NETWORK_MODELS, RECORDS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
-from natgrad.posterior.draws import saved_draws
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
 from natgrad.posterior.fit_options import (
@@ -61,6 +60,7 @@ from natgrad.posterior.fit_options import (
     run_settings,
     split_options,
 )
+from natgrad.posterior.saved_draws import saved_draws
 from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
 from natgrad.validation import real_number, whole_number

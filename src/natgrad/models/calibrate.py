@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from natgrad.errors import NotConverged, PoorMixing
 from natgrad.inference.callbacks import progress_bar
+from natgrad.inference.sampler import best_order
 from natgrad.inference.trace import StepRecord, Trace
 from natgrad.posterior.calibration import LEVELS, Calibration, normal_ranks, spaced_draws
 from natgrad.random import Stream, generator
@@ -56,6 +56,8 @@ def calibrate_model(
                 own_ranks = _ranks(other, X, truth, z, level, n_ranks, rng, {"seed": number, **draws_options})
             except (FloatingPointError, ValueError):
                 failed += 1
+                if failed == n:
+                    raise
                 continue
             for name, own in own_ranks.items():
                 ranks.setdefault(name, []).append(own)
@@ -69,10 +71,10 @@ def _ranks(
     options: dict[str, Any],
 ) -> dict[str, Array]:  # fmt: skip
     problem = model._draws_problem(X)
-    if problem.sampler.exchangeable:  # true parameters in the order of the fit
-        (wanted,) = problem.sampler.probabilities(model._state, len(z)).values()
-        agree = np.array([np.bincount(z, wanted[:, k], problem.sampler.n_labels) for k in range(wanted.shape[1])])
-        order = linear_sum_assignment(agree, maximize=True)[1]
+    (wanted,) = problem.sampler.probabilities(model._state, len(z)).values()
+    agree = np.array([np.bincount(z, wanted[:, k], problem.sampler.n_labels) for k in range(wanted.shape[1])])
+    order = best_order(agree, problem.sampler.classes)
+    if order is not None:  # true parameters in the order of the fit
         truth = {name: model._renumbered(name, value, order) for name, value in truth.items()}
     origins = {name: 0.0 if b.origin is None else b.origin for name, b in problem.blocks.items()}
     truth = {name: value + origins[name] for name, value in truth.items()}
@@ -82,6 +84,6 @@ def _ranks(
     if level == "q":
         samples = {name: model.posterior_[name].sample(rng, n_ranks) for name in truth}
     else:
-        draws = model.draws(X, **{"n": 250, "chains": 2, "warmup": 100, "verbose": False, **options})
+        draws = model.draws(X, **{"n": 250, "chains": 2, "warmup": 100, "verbose": False, "starts": "q", **options})
         samples = {name: spaced_draws(draws[name].values, n_ranks) for name in truth}
     return {name: (samples[name] < value).sum(0) for name, value in truth.items()}

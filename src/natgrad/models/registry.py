@@ -27,6 +27,7 @@ RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
 # Models that are declared networks: in namespaces, and known to `load`.
 NETWORK_MODELS = {
     "AuthorTopics": "natgrad.topics.authors",
+    "ContextFactorization": "natgrad.recommenders.context",
     "CorrelatedTopics": "natgrad.topics.correlated",
     "DynamicTopics": "natgrad.topics.dynamic",
     "SupervisedLDA": "natgrad.topics.supervised",

@@ -68,28 +68,26 @@ class UncertaintyMixin:
         from natgrad.posterior.response.solving import LEFT
 
         self._check_fitted()
-        at, gained = self._linearised(X, **data)
+        at, gained, left = self._linearised(X, **data)
         if gained > LEFT:
             warnings.warn(
-                f"the fit has not converged: exact sweeps gained {gained:.2g} nats, and linear response is that of the optimum, "
+                f"the fit has not converged: exact steps gained {gained:.2g} nats, and linear response is that of the optimum, "
                 "while means are those of the fit. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
                 NotConverged,
                 stacklevel=2,
             )
         factors = {name: self.posterior_[name] for name in at.blocks}
         response = LinearResponse(
-            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed, left=left
         )
         response._axes, response._labels = self.posterior_._axes, self.posterior_._labels
         return response
 
-    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float]:
-        """The problem near its optimum, and the nats that exact sweeps to it gained."""
-        from natgrad.posterior.response.groups import linearised_groups, swept
+    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float, float | None]:
+        """The problem near its optimum, the nats that exact steps to it gained, and those that are left, where they are known."""
+        from natgrad.posterior.response.groups import optimum_of_groups
 
-        problem = self._response_problem(self._data_of_fit(X, "linear_response"), **data)
-        state, gained = swept(problem, self._state)
-        return linearised_groups(problem, state), gained
+        return optimum_of_groups(self._response_problem(self._data_of_fit(X, "linear_response"), **data), self._state)
 
     def _data_of_fit(self, X: Any, what: str) -> Any:
         if X is None:
@@ -112,6 +110,7 @@ class UncertaintyMixin:
         thin: int = 1,
         seed: int = 0,
         names: Sequence[str] | None = None,
+        starts: Literal["q"] | None = None,
         max_seconds: float | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool | None = None,
@@ -130,12 +129,16 @@ class UncertaintyMixin:
         names : list of variables, optional
             Of which all draws are kept, however large. Of others, a large one keeps as many as fit into 32 MB; averages are
             always of all draws.
+        starts : "q", optional
+            By default, if draws are at least 300 sweeps, a few fits from other starts are made, and one that ends elsewhere, and
+            that chains do not leave, is told of; "q" leaves that out.
         max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
 
         Warns
         -----
         PoorMixing
-            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats).
+            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats), or if there is a place with a share of the
+            posterior that they do not reach.
 
         Examples
         --------
@@ -149,7 +152,8 @@ class UncertaintyMixin:
         >>> bool((low < model.means_).all() and (model.means_ < high).all())
         True
         """
-        from natgrad.posterior.drawing import draw_groups
+        from natgrad.models.rivals import missed_by
+        from natgrad.posterior.drawing import draw_groups, schedule_of
         from natgrad.posterior.draws import Draws
         from natgrad.threads import at_most
 
@@ -157,11 +161,17 @@ class UncertaintyMixin:
         keep = {name: data.pop(name) for name in CheckpointOptions.__annotations__ if name in data}
         problem = self._draws_problem(X, **data)
 
-        def made(factors: dict[str, DrawnFactor], settings: Any, relabelled: Any) -> Draws:
+        if starts not in (None, "q"):
+            raise ValueError(f'starts must be "q" or None, got {starts!r}: chains of ready models begin at their fit')
+        sweeps = schedule_of(n, chains, warmup, thin, seed)[0].sweeps
+
+        def made(factors: dict[str, DrawnFactor], settings: Any, moves: Any) -> Draws:
             shown = self._drawn_as(problem, factors)
-            return Draws(shown, settings, relabelled, axes=self.posterior_._axes, labels=self.posterior_._labels)
+            axes, labels = self.posterior_._axes, self.posterior_._labels
+            return Draws(shown, settings, *moves, axes=axes, labels=labels, notes=notes)
 
         with at_most(getattr(self, "n_jobs", None)):
+            notes = missed_by(self, problem, X, data, sweeps, seed) if starts is None else []
             draws = draw_groups(
                 problem, self._state, n, chains, warmup, thin, seed, names, made, max_seconds=max_seconds,
                 callbacks=callbacks, verbose=verbose, keep=cast(CheckpointOptions, keep),

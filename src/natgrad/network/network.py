@@ -326,7 +326,7 @@ class Network(SimulationMixin):
             __version__,
         )
         warn_of_ties(self._plan)
-        watchers = (*as_callbacks(callbacks), symmetry_watch(problem))
+        watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {} if n_init is None else {"n_init": n_init}

@@ -14,7 +14,7 @@ from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import record
-from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
+from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule, moves_of
 from natgrad.inference.trace import Trace
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 from natgrad.posterior.fit_options import CheckpointOptions, checkpointer_of
@@ -108,7 +108,8 @@ def draw_groups(
     sizes |= {name: int(np.size(block.family.mean(state.lam[name]))) for name, block in problem.blocks.items()}
     strides = {n: 1 if n in asked else stride_of(size, schedule, settings.chains) for n, size in sizes.items()}
     averaged = [n for n in local if n in asked or sizes[n] * sampler.n_labels <= MOST_AVERAGED]
-    wanted = sampler.probabilities(state, MOST_COMPARED) if sampler.exchangeable and sampler.n_labels > 1 else {}
+    some_alike = len(np.unique(sampler.classes)) < sampler.n_labels
+    wanted = sampler.probabilities(state, MOST_COMPARED) if some_alike else {}
     gibbs = GroupGibbs(problem, schedule, settings.chains, strides, wanted, averaged)
     start = gibbs.start(state.lam, settings.seed)
 
@@ -119,7 +120,7 @@ def draw_groups(
             factors[name] = DrawnFactor(
                 name, block.family, block.plates, kept, first, second, made_so_far.n, strides[name], block.origin
             )
-        return made(factors, made_so_far, here.memory["relabelled"])
+        return made(factors, made_so_far, moves_of(here.memory))
 
     return run_chains(problem, gibbs, start, settings, {"names": sorted(asked)}, found, **options)
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,13 @@ import numpy.typing as npt
 from natgrad import special
 from natgrad.errors import PoorMixing
 from natgrad.families import Family, Normal
-from natgrad.inference.schema import check, record, refuse
 from natgrad.posterior import diagnostics
 from natgrad.posterior.diagnostics import Diagnosis
 from natgrad.posterior.export import ExportMixin, _imported, checked_groups
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
 
-__all__ = ["DrawnFactor", "Draws", "DrawsSettings", "derived", "saved_draws"]
+__all__ = ["DrawnFactor", "Draws", "DrawsSettings", "derived"]
 
 Array = npt.NDArray[Any]
 CATEGORIES = ("Categorical", "MarkovChain")
@@ -192,22 +191,28 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     ----------
     settings : draws of each chain, chains, warm-up, thinning, seed and version
     relabelled : ints [chain], in how many sweeps labels of components were put back into the order of the fit
+    exchanged : ints [chain], in how many sweeps labels that priors tell apart changed places
+    notes : sentences on what the draws may miss
     """
 
-    _level: ClassVar[str] = "draws"
+    _level = "draws"
 
     def __init__(
         self,
         factors: Mapping[str, DrawnFactor],
         settings: DrawsSettings,
         relabelled: Array,
+        exchanged: Array | None = None,
         *,
         axes: Mapping[str, tuple[str, ...]] | None = None,
         labels: Mapping[str, Any] | None = None,
         predictive: Any = None,
         groups: Any = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.factors, self.settings, self.relabelled = dict(factors), settings, relabelled
+        self.notes = list(notes)
+        self.exchanged: Array = np.zeros_like(relabelled) if exchanged is None else exchanged
         self._axes, self._labels, self._predictive = dict(axes or {}), dict(labels or {}), predictive
         self._groups = groups  # what else a network knows of its draws
 
@@ -219,8 +224,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
 
     @cached_property
     def message(self) -> str:
-        """In words whether the chains agree."""
-        return self._in_words()
+        """In words whether the chains agree, and what they may miss."""
+        return ". ".join([self._in_words(), *self.notes])
 
     def __getitem__(self, name: Any) -> DrawnFactor:  # type: ignore[override]  # read like a Factor
         key = getattr(name, "name", name)
@@ -238,7 +243,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         """The distribution of new data of a node, averaged over the draws; arguments are those of ``fit.predictive``."""
         if self._predictive is None:
             raise ValueError(
-                "these draws were loaded from a file and know no network: attach(network) gives it to them"
+                "these draws know no network: those of a file are given one by attach(network), those of ready models have none: "
+                "predict with draws[name].values, or declare the model as a network"
             )
         return self._predictive(self, getattr(name, "name", name), sizes or {}, slots)
 
@@ -303,12 +309,15 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         overwrite : bool
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
-        content = {"factors": self.factors, "settings": self.settings, "relabelled": self.relabelled}
+        content = {
+            "factors": self.factors, "settings": self.settings, "relabelled": self.relabelled, "exchanged": self.exchanged,
+            "notes": self.notes,
+        }  # fmt: skip
         write_model(path, "Draws", content, overwrite=overwrite)
 
     def warn_if_poor(self, stacklevel: int = 3) -> None:
-        """A `PoorMixing` warning if the chains do not agree."""
-        if self._poor():
+        """A `PoorMixing` warning if the chains do not agree, or miss something."""
+        if self._poor() or self.notes:
             warnings.warn(self.message, PoorMixing, stacklevel=stacklevel)
 
     def _poor(self) -> dict[str, Diagnosis]:
@@ -322,6 +331,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         }
 
     def _in_words(self) -> str:
+        if self.settings.chains == 1:
+            return "one chain has no other to agree with: make several (chains=4) to see whether they do"
         if not self.diagnosis:
             return "whether the chains agree was not looked at: that needs arviz-stats and draws of numbers"
         poor = self._poor()
@@ -331,6 +342,11 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
             f"largest R̂ {self.diagnosis[worst].r_hat:.3f} ({worst}), smallest effective sample size "
             f"{self.diagnosis[least].ess_bulk:.0f} ({least})"
         )
+        if self.exchanged.any():
+            text += (
+                f"; labels that priors or data tell apart changed places in {int(self.exchanged.sum())} sweeps, so that "
+                "intervals of components are of several labellings"
+            )
         if not poor:
             return f"the chains agree: {text}"
         return (
@@ -341,44 +357,3 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     def __repr__(self) -> str:
         s = self.settings
         return f"<{s.chains} chains of {s.n} draws of {', '.join(self.factors)}: {self.message}>"
-
-
-SETTINGS = record(
-    DrawsSettings, n="natural", chains="natural", warmup="whole", thin="natural", seed="whole", version="text"
-)
-
-
-def saved_draws(content: Any) -> Draws:
-    """The draws that a file holds, checked."""
-    check(content, {"factors": dict, "settings": SETTINGS, "relabelled": "whole [chain]"}, where="the draws")
-    settings, chains = content["settings"], content["settings"].chains
-    if len(content["relabelled"]) != chains:
-        refuse("relabelled", f"is not of {chains} chains")
-    for name, factor in content["factors"].items():
-        where = f"factors[{str(name)[:60]!r}]"
-        check(factor, record(
-            DrawnFactor, name="text", family=_family, plates=["text"], kept=_arrays, first=_arrays, second=_arrays,
-            count="natural", stride="natural", origin=_arrays,
-        ), where=where)  # fmt: skip
-        if factor.name != name or type(factor.plates) is not tuple or factor.count != settings.n:
-            refuse(where, "is not of this node, or of another number of draws")
-        shape = np.shape(factor.first)
-        if not shape or shape[0] not in (1, chains) or len(shape) < 1 + len(factor.plates):
-            refuse(where, f"has averages of shape {list(shape)}")
-        if np.shape(factor.second) not in ((1,), shape):
-            refuse(where, f"has second moments of shape {list(np.shape(factor.second))} beside {list(shape)}")
-        if factor.kept is not None and np.shape(factor.kept)[:2] != (chains, -(-settings.n // factor.stride)):
-            refuse(where, f"has {list(np.shape(factor.kept)[:2])} draws")
-    return Draws(content["factors"], settings, content["relabelled"])
-
-
-def _family(value: Any, sizes: Any, where: str) -> None:
-    if not isinstance(value, Family):
-        refuse(where, "is no family")
-
-
-def _arrays(value: Any, sizes: Any, where: str) -> None:
-    """None, or finite numbers; their shapes are those of a network that is not there."""
-    if value is not None:
-        kind = "whole" if np.asarray(value).dtype.kind in "iu" else "real"
-        check(value, f"{kind} {list(np.shape(value))}" if np.ndim(value) else kind, sizes, where)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ class ExportMixin:
     """``to_xarray``, ``to_pandas`` and ``to_arviz`` for whatever maps names to factors."""
 
     # What the factors are, as a summary calls it.
-    _level: ClassVar[str] = "q"
+    _level: str = "q"  # what the factors are of
 
     _axes: Mapping[str, tuple[str, ...]] = {}
     _labels: Mapping[str, Any] = {}
@@ -268,8 +268,10 @@ class Posterior(ExportMixin, Mapping[str, Factor]):
         *,
         axes: Mapping[str, tuple[str, ...]] | None = None,
         labels: Mapping[str, Any] | None = None,
+        level: str = "q",
     ) -> None:
         self._factors, self._axes, self._labels = dict(factors), dict(axes or {}), dict(labels or {})
+        self._level = level
 
     def __getitem__(self, name: str) -> Factor:
         if name not in self._factors:

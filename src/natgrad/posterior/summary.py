@@ -16,6 +16,8 @@ __all__ = ["Summary", "summarise"]
 Floats = npt.NDArray[np.float64]
 # Rows that are printed of a longer table, from its beginning and from its end.
 HEAD, TAIL = 40, 10
+# Elements of a node whose R̂ and ESS are worked out for a table: some ten milliseconds a hundred.
+MOST_DIAGNOSED = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +114,9 @@ def summarise(
         add("lower", low, mean.size)
         add("upper", high, mean.size)
         if best == "draws":
-            add("R̂", levels[best][name].r_hat(), mean.size)
-            add("ESS", levels[best][name].ess(), mean.size)
+            looked = levels[best][name].kept is not None and mean.size <= MOST_DIAGNOSED
+            add("R̂", levels[best][name].r_hat() if looked else np.nan, mean.size)
+            add("ESS", levels[best][name].ess() if looked else np.nan, mean.size)
     return Summary(tuple(rows), {name: np.concatenate(entries) for name, entries in parts.items()}, best, mass)
 
 

@@ -1,5 +1,7 @@
 """New users: what is folded in equals a fit of their rows with all else held, however it is computed, and touches nobody else."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,54 @@ def test_a_pair_that_comes_again_has_its_new_value_and_others_stay():
         ("a", "y"): 2.0, ("b", "x"): 3.0, ("c", "z"): 4.0, ("a", "x"): 9.0, ("d", "x"): 8.0, ("c", "w"): 7.0, ("a", "w"): 6.0
     }  # fmt: skip
     assert len(found) == 7
+
+
+def test_new_users_are_answered_for_alone_as_among_all(model):
+    new = of_visitors(model, [900] * 3 + [901] * 3)
+    alone, whole = model.fold_in(new), model.fold_in(new)
+    assert whole.ratings_.n_users == 62  # asked for: the rows of everybody are put together
+    assert "_newcomers" in vars(alone)
+    assert "_newcomers" not in vars(whole)
+    items = np.arange(40)
+    for users in (900, [901, 900]):
+        for a, b in zip(alone.recommend(users, n=5), whole.recommend(users, n=5), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    for a, b in zip(alone.predict([900] * 40, items, True), whole.predict([900] * 40, items, True), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+    assert "_newcomers" in vars(alone)  # nothing was copied so far
+    known = model.ratings_.user_ids[3]
+    both = alone.recommend([known, 900], n=5)
+    np.testing.assert_array_equal(both.items, whole.recommend([known, 900], n=5).items)
+    assert "_newcomers" not in vars(alone)
+    for name in ("user_factors_", "item_factors_"):
+        np.testing.assert_array_equal(getattr(alone, name).mean, getattr(whole, name).mean)
+    assert alone.n_factors_ == whole.n_factors_
+    again = model.fold_in(new).fold_in(of_visitors(model, ["late"] * 6))  # on top of one that is not put together yet
+    assert again.recommend("late", n=3).items.shape == (3,)
+    assert again.ratings_.n_users == 63
+    with pytest.raises(ValueError, match=r"users\[0\] = 'nobody'"):
+        model.fold_in(new).recommend("nobody")
+
+
+def test_a_copy_with_new_users_is_saved_and_pickled(model, tmp_path):
+    new = of_visitors(model, [900] * 6)
+    model.fold_in(new).save(tmp_path / "folded.natgrad")
+    loaded, items = ng.load(tmp_path / "folded.natgrad"), np.arange(40)
+    expected = model.fold_in(new).predict([900] * 40, items)
+    np.testing.assert_allclose(loaded.predict([900] * 40, items), expected, rtol=1e-9)
+    folded = pickle.loads(pickle.dumps(model.fold_in(new)))
+    np.testing.assert_allclose(folded.predict([900] * 40, items), expected, rtol=1e-12)
+
+
+def test_what_is_known_of_others_is_not_taken_for_that_of_new_users():
+    ratings = paper_ratings(60, 40, 900)
+    features = 5.0 * np.random.default_rng(0).normal(size=(60, 2))
+    fit = ng.MatrixFactorization(2, max_steps=10, tol=0, verbose=False).fit(ratings, user_features=features)
+    new = fit.fold_in(of_visitors(fit, [900] * 6))
+    beside = of_visitors(fit, [900] * 6).extended(ng.data.Ratings([3], [1], [4.0]))
+    items = np.arange(40)
+    np.testing.assert_allclose(
+        new.predict([900] * 40, items), fit.fold_in(beside).predict([900] * 40, items), rtol=1e-9
+    )
+    with pytest.raises(AttributeError, match="ratings_"):
+        ng.MatrixFactorization().ratings_  # noqa: B018

@@ -147,6 +147,26 @@ def test_after_a_birth_and_a_merge_of_the_same_pair_sweeps_lead_back() -> None:
             assert a == pytest.approx(b, rel=1e-6, abs=1e-6 * np.abs(b).max())
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_merge_after_a_birth_restores_the_statistics(kind: str) -> None:
+    """Times shared out by any labels, before any sweep: first times, transitions and emissions add up to what they were."""
+    from natgrad.models.hmm.components import HMMComponents, _split_state
+    from natgrad.models.hmm.problem import SequenceProblem
+
+    x, rng = data(kind), np.random.default_rng(0)
+    model = MODELS[kind](5, n_init=1, max_steps=1).fit(x)
+    priors = model._model(x)
+    problem = SequenceProblem(model._sequences(x, [100, 80], None, priors.emission), priors, truncated=True)
+    parts, states = HMMComponents(problem), np.zeros((180, 5))
+    states[:, :3] = rng.dirichlet(np.full(3, 0.5), 180)
+    whole = _split_state(problem, states, [1, 4], np.zeros(180, int))
+    born = _split_state(problem, states, [1, 4], rng.integers(2, size=180))
+    assert parts.active(born).tolist() == [True, True, True, False, True]
+    for name, told in parts.told(parts.merge(born, 1, 4)).items():
+        for a, b in zip(told, parts.told(whole)[name], strict=True):
+            assert np.abs(np.asarray(a) - b).max() <= 1e-10 * max(1.0, float(np.abs(b).max()))
+
+
 def test_keep_is_never_worse() -> None:
     x = data("gaussian")
     poor, kept = ng.GaussianHMM(3, n_init=1, seed=2).fit(x), ng.GaussianHMM(3, n_init=1, seed=2).fit(x, moves="keep")

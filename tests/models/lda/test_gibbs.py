@@ -293,4 +293,9 @@ def test_a_finish_has_wider_intervals_and_keeps_them_in_a_file(tmp_path):
     again = ng.load(tmp_path / "topics")
     np.testing.assert_array_equal(again.posterior_["phi"].interval()[0], model.posterior_["phi"].interval()[0])
     np.testing.assert_array_equal(again.transform(X, return_std=True)[1], sd)
+    for one in (model, again):  # it said that they were those of q
+        table = one.posterior_.summary(["phi"])
+        assert table.level == "draws"
+        assert list(table.columns) == ["mean", "sd (draws)", "lower", "upper", "R̂", "ESS"]
+    assert plain.posterior_.summary(["phi"]).level == "q"
     assert "draws_moments_" not in vars(again.partial_fit(X))

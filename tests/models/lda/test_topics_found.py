@@ -98,6 +98,25 @@ def test_empty_topics_change_nothing() -> None:
     assert wide.bound(wide.at(more)) == pytest.approx(narrow.bound(narrow.at(topics)), rel=1e-10)
 
 
+@pytest.mark.parametrize("room", [0, 2])
+def test_a_topic_that_no_document_uses_is_still_a_part_of_their_shares(room: int) -> None:
+    """It has a word that nobody uses, and gets no token at all: the bound is that of three topics until a sweep empties it."""
+    corpus = as_corpus(np.hstack([counts(), np.zeros((60, 1), int)]))
+    narrow = LDAProblem(corpus, np.array([0.1, 0.1, 1e-3]), 0.05, learn=frozenset({"doc"}))
+    alpha = np.append([0.1, 0.1, 1e-3], np.full(room, 0.1))
+    wide = LDAProblem(corpus, alpha, 0.05, learn=frozenset({"doc"}), truncated=True)
+    topics = np.vstack([np.random.default_rng(1).gamma(1.0, 10.0, (2, 13)), 1e4 * np.eye(13)[12]]) + 0.05
+    state = wide.at(np.vstack([topics, np.full((room, corpus.n_words), 0.05)]))
+    solved = wide.solve(state, None, None, *wide.local_limits)
+    told = np.array(solved.messages["phi"][0])
+    assert told[2].max() < 1e-30
+    told[2] = 0.0  # as compiled kernels have it
+    messages = {**solved.messages, "phi": (told,)}
+    wanted = narrow.bound(narrow.at(topics))
+    assert solved.rest + wide.global_bound(state.lam, state.mu, messages) == pytest.approx(wanted, rel=1e-10)
+    assert wide.places(wide.sweep(state).state).tolist() == [0, 1]
+
+
 def test_words_that_are_all_as_frequent_are_a_topic() -> None:
     """The counts of one topic for all words are all equal, which its prior is, too."""
     model = ng.LDA("auto", max_topics=4, max_passes=30).fit(np.kron(np.eye(3, dtype=int), np.full((10, 4), 6)))
@@ -168,14 +187,47 @@ def test_topics_begun_anew_are_tried_once_each_and_raise_the_bound(fitted: ng.LD
     assert (found.lam["phi"][0][8:] == found.hyper["topic_prior"] - 1.0).all()
 
 
+def test_a_sampler_leaves_what_passes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every topic has a third of the words of each: passes stay there, sweeps of a sampler lead to the topics."""
+    corpus = as_corpus(counts())
+    problem = LDAProblem(corpus, np.full(3, 0.1), 0.05)
+    words = np.bincount(corpus.words, corpus.counts, corpus.n_words)
+    parts, poor = TopicComponents(problem), problem.at(np.tile(words / 3.0, (3, 1)) + 0.05)
+    found = parts.explored(poor, 0, 0)
+    assert found is not None
+    assert parts.told(found)["phi"][0].sum(0) == pytest.approx(words)  # every token is somewhere
+    blocks = np.asarray(found.lam["phi"][0] + 1.0).reshape(3, 3, 4).sum(2)
+    assert sorted(blocks.argmax(1).tolist()) == [0, 1, 2]
+    assert problem.bound(found) > problem.bound(poor) + 500.0
+    # Sweeps are a function of the state, the number and the seed.
+    again, other = parts.explored(poor, 0, 0), parts.explored(poor, 1, 0)
+    assert again is not None
+    assert other is not None
+    assert (again.lam["phi"][0] == found.lam["phi"][0]).all()
+    assert (other.lam["phi"][0] != found.lam["phi"][0]).any()
+    # Refused once, they are not proposed again with as many topics.
+    kept = run(
+        Phase(problem, ng.VB(), order=("phi",), moves=Moves((parts,), keep=True)),
+        poor,
+        limits=Limits(300, 1e-3),
+        seed=0,
+    )
+    fates = [move.accepted for move in kept.trace.moves if move.kind == "explore"]
+    assert fates == [True] * (len(fates) - 1) + [False]
+    weights = LDAProblem(as_corpus(counts() * 0.5), np.full(3, 0.1), 0.05)
+    assert TopicComponents(weights).explored(weights.at(np.asarray(poor.lam["phi"][0]) + 1.0), 0, 0) is None
+
+
 @pytest.mark.parametrize("lost", [1, 3])
-def test_words_that_another_topic_took_are_given_back(lost: int) -> None:
+def test_words_that_another_topic_took_are_given_back(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No sweep leaves a state in which the documents of one topic have some of its words from another one."""
     corpus = as_corpus(counts())
     problem = LDAProblem(corpus, np.full(3, 0.1), 0.05)
     topics = np.kron(np.eye(3), np.ones((1, 4))) * np.bincount(corpus.words, corpus.counts, corpus.n_words)
     topics[0, 4 : 4 + lost], topics[1, 4 : 4 + lost] = topics[1, 4 : 4 + lost], 0.0
-    moves = Moves((TopicComponents(problem),), keep=True)
+    parts = TopicComponents(problem)
+    monkeypatch.setattr(parts, "explored", lambda *_: None)  # an exchange alone
+    moves = Moves((parts,), keep=True)
     stuck, freed = (
         run(
             Phase(problem, ng.VB(), order=("phi",), moves=asked),

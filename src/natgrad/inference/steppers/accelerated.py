@@ -64,14 +64,13 @@ class AcceleratedStepper(NothingToFinish):
         self.use_rotation = use_rotation and bool(problem.gauges)
         self.messages_read = problem.n_messages
         self.carried = carried_blocks(problem, order)
+        self._names = frozenset(self.carried)
         # Where no block of a whole sweep reads another, the first sweep is the optimum.
         self.final = not self.carried and problem.extrapolated is None and set(order) == set(problem.blocks)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         past: History | None = state.memory.get(KEY)
-        if past is not None and not all(
-            set(p) == set(self.carried) for p in (past.start, past.end, past.before or past.end)
-        ):
+        if past is not None and not self._is_own(past):
             past = None  # what is remembered is of another order
         rotated, here = (state, None) if past is None else self._rotated(state, past)
         start = None if here is None or here.rest > 0 else self._extrapolated(rotated, here)
@@ -97,6 +96,11 @@ class AcceleratedStepper(NothingToFinish):
         messages_read = len(results) * self.messages_read + sum(swept.reads for swept in results)
         info = StepInfo(result.info, 1.0, messages_read, result.bound, final=self.final)
         return result.state._replace(memory={KEY: after}), info
+
+    def _is_own(self, past: History) -> bool:
+        """Whether a history is that of the blocks which a sweep in this order carries."""
+        points = (past.start, past.end, past.end if past.before is None else past.before)
+        return all(point.keys() == self._names for point in points)
 
     def _failed(self, here: History | None) -> History | None:
         """The momentum starts anew; where nothing is turned, after a rest that doubles each time."""

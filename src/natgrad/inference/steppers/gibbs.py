@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from natgrad.families import Dirichlet, Family
 from natgrad.inference.problem import Block, BlockInfo, GroupProblem, State
-from natgrad.inference.sampler import GroupDraw, GroupSampler
+from natgrad.inference.sampler import GroupDraw, GroupSampler, best_order, pairs_apart
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.random import Stream, generator
 
-__all__ = ["GroupGibbs", "Schedule", "drawn_point", "keep_draw", "point_stats", "room_for"]
+__all__ = ["GroupGibbs", "Schedule", "drawn_point", "keep_draw", "moves_of", "no_moves", "point_stats", "room_for"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
@@ -78,6 +77,16 @@ def room_for(values: Mapping[str, Array], strides: Mapping[str, int], schedule: 
     return arrays
 
 
+def no_moves(chains: int) -> dict[str, Array]:
+    """In how many sweeps labels were put back, and changed places on purpose, at the start [chain]."""
+    return {name: np.zeros(chains, dtype=np.int64) for name in ("relabelled", "exchanged")}
+
+
+def moves_of(memory: Mapping[str, Any]) -> tuple[Array, Array]:
+    """The same, at a state with this memory."""
+    return memory["relabelled"], memory["exchanged"]
+
+
 def keep_draw(
     memory: dict[str, Any], schedule: Schedule, strides: Mapping[str, int], t: int, first: Mapping[str, Array],
     second: Mapping[str, Array],
@@ -127,15 +136,18 @@ class GroupGibbs:
         self.problem, self.schedule, self.chains, self.strides = problem, schedule, chains, strides
         self.sampler: GroupSampler = problem.sampler
         self.wanted, self.averaged = wanted, tuple(averaged)
+        self.pairs = pairs_apart(self.sampler.classes, self.sampler.known)
         self.blocks: dict[str, Block] = {**problem.blocks, **self.sampler.local_blocks}
 
-    def start(self, lam: Mapping[str, Stats], seed: int) -> State:
-        """Every chain at a draw of its own from factors with these natural parameters."""
+    def start(self, lam: Mapping[str, Stats] | Sequence[Mapping[str, Stats]], seed: int) -> State:
+        """Every chain at a draw of its own from factors with these natural parameters; of several, in turn."""
+        begins = lam if isinstance(lam, Sequence) else [lam]
         rngs = [generator(seed, Stream.DRAWS, chain) for chain in range(self.chains)]
         values: dict[str, Array] = {}
         sums: dict[str, tuple[Array, Array]] = {}
         for name, block in self.problem.blocks.items():
-            values[name] = np.stack([block.family.sample(lam[name], rng) for rng in rngs])
+            turn = [begins[chain % len(begins)][name] for chain in range(self.chains)]
+            values[name] = np.stack([block.family.sample(own, rng) for own, rng in zip(turn, rngs, strict=True)])
             sums[name] = np.zeros(values[name].shape), np.zeros(values[name].shape)
         for name, block in self.sampler.local_blocks.items():
             values[name] = np.zeros((self.chains, *block.shape), dtype=np.int64)
@@ -146,7 +158,7 @@ class GroupGibbs:
             "values": values,
             "sums": sums,
             "kept": room_for(values, self.strides, self.schedule),
-            "relabelled": np.zeros(self.chains, dtype=np.int64),
+            **no_moves(self.chains),
         }
         return State({}, {}, 0, memory)
 
@@ -157,13 +169,16 @@ class GroupGibbs:
         first, second = (
             {n: np.zeros(pair[i].shape) for n, pair in old["sums"].items() if n in self.averaged} for i in (0, 1)
         )
-        moved, counts = np.zeros(self.chains, dtype=np.int64), self.schedule.number(state.t) is not None
+        moved, exchanged = no_moves(self.chains).values()
+        counts = self.schedule.number(state.t) is not None
         messages: dict[str, list[Stats]] = {name: [] for name in blocks}
         with np.errstate(all="ignore"):
             stats = {name: point_stats(block.family, values[name], None) for name, block in blocks.items()}
             for chain in range(self.chains):
                 rng = generator(seed, Stream.DRAWS, state.t, 1 + chain)
-                here = State({}, {name: tuple(part[chain] for part in parts) for name, parts in stats.items()}, 0)
+                own = {name: tuple(part[chain] for part in parts) for name, parts in stats.items()}
+                exchanged[chain], own = self._exchanged(own, rng)
+                here = State({}, own, 0)
                 drawn = self.sampler.draw(here, rng, counts and bool(self.averaged))
                 order = self._order(drawn.values)
                 moved[chain] = order is not None
@@ -178,9 +193,28 @@ class GroupGibbs:
         done = StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
         if not all(bool(entry.valid) for entry in info.values()):
             return state, done
-        memory = {**old, "values": values, "relabelled": old["relabelled"] + moved}
+        moves = {"relabelled": old["relabelled"] + moved, "exchanged": old["exchanged"] + exchanged}
+        memory = {**old, "values": values, **moves}
         keep_draw(memory, self.schedule, self.strides, state.t, first, second)
         return State({}, {}, state.t + 1, memory), done
+
+    def _exchanged(self, stats: dict[str, Stats], rng: np.random.Generator) -> tuple[bool, dict[str, Stats]]:
+        """The globals of one chain with two labels exchanged, if a step of Metropolis accepts it, and whether it did.
+
+        Local variables are drawn after it: given the globals they and the data do not care how these are numbered.
+        """
+        if not len(self.pairs):
+            return False, stats
+        order, pair = np.arange(self.sampler.n_labels), self.pairs[rng.integers(len(self.pairs))]
+        order[pair] = pair[::-1]
+        other = {name: self.sampler.renumbered_message(name, parts, order) for name, parts in stats.items()}
+        gain = sum(
+            float(np.sum(eta * (new - old)))
+            for name, parts in stats.items()
+            for eta, new, old in zip(self.problem.prior_of(name), other[name], parts, strict=True)
+        )
+        accepted = bool(np.log(rng.random()) < gain)
+        return accepted, other if accepted else stats
 
     def _message(self, name: str, drawn: GroupDraw, order: Array | None) -> Stats:
         """What the local variables of one chain tell a block, with the labels of q."""
@@ -225,6 +259,4 @@ class GroupGibbs:
             own = values[name].ravel()[: len(wanted)]
             for label in range(size):
                 agree[label] += np.bincount(own, wanted[:, label], size)
-        _, order = linear_sum_assignment(agree, maximize=True)
-        gain = agree[np.arange(size), order].sum() - np.trace(agree)
-        return order if gain > 1e-9 * (1.0 + np.trace(agree)) else None
+        return best_order(agree, self.sampler.classes)

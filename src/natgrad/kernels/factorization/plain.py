@@ -11,15 +11,18 @@ import numpy as np
 
 __all__ = [
     "draw_rows",
+    "draw_told",
     "errors_of_rows",
     "gather_rows",
     "moments",
     "move_rows",
     "pack",
+    "pack_values",
     "pair_moments",
     "squared_errors",
     "sweep_rows",
     "targets_of_rows",
+    "work_of_errors",
     "work_of_ratings",
     "work_of_sums",
 ]
@@ -33,6 +36,11 @@ def work_of_ratings(pieces, start, other, values, offset, trust, tell, *rest) ->
     return OF_A_NUMBER * len(values) * tell.shape[1]
 
 
+def work_of_errors(out, start, other, values, offset, trust, own, *rest) -> float:
+    """Of `squared_errors`: every rating reads two vectors."""
+    return OF_A_NUMBER * 2 * len(values) * own.shape[1]
+
+
 def work_of_sums(pieces, sums, *rest) -> float:
     """Of what is made of the sums of rows."""
     return OF_A_NUMBER * sums.size
@@ -43,6 +51,11 @@ def pack(mean, second, tell):
     size = mean.shape[1]
     k, h = np.tril_indices(size)
     tell[:, : len(k)], tell[:, len(k) :] = second[:, k, h], mean
+
+
+def pack_values(x, tell):
+    """As `pack`, of points."""
+    pack(x, x[:, :, None] * x[:, None, :], tell)
 
 
 def gather_rows(pieces, start, other, values, offset, trust, tell, weight, block, sums):
@@ -104,16 +117,36 @@ def _write_moments(lam: Any, covariance: Any, out_mean: Any, out_second: Any) ->
     np.add(covariance, out_mean[:, :, None] * out_mean[:, None, :], out=out_second)
 
 
-def draw_rows(lam, half, noise, out, out_outer):
-    """Draws of N(Λ⁻¹ λ, Λ⁻¹), and their outer products."""
+def _drawn(precision: Any, lam: Any, noise: Any) -> tuple[Any, Any]:
+    """Λ⁻¹ λ + U⁻¹ ε and Λ⁻¹ λ; NaN where a Λ is not positive definite."""
     try:
-        root = np.linalg.cholesky(-2.0 * half)
-    except np.linalg.LinAlgError:  # one of them is not positive definite
-        out[:], out_outer[:] = np.nan, np.nan
-        return
-    white = np.linalg.solve(root, lam[:, :, None]) + noise[:, :, None]
-    out[:] = np.linalg.solve(np.swapaxes(root, 1, 2), white)[:, :, 0]
-    out_outer[:] = out[:, :, None] * out[:, None, :]
+        root = np.linalg.cholesky(precision)
+    except np.linalg.LinAlgError:
+        return np.full_like(lam, np.nan), np.full_like(lam, np.nan)
+    white = np.linalg.solve(root, lam[:, :, None])
+    both = np.concatenate([white + noise[:, :, None], white], axis=2)
+    x, mean = np.moveaxis(np.linalg.solve(np.swapaxes(root, 1, 2), both), 2, 0)
+    return x, mean
+
+
+def draw_rows(lam, half, noise, out):
+    """Draws of N(Λ⁻¹ λ, Λ⁻¹)."""
+    out[:] = _drawn(-2.0 * half, lam, noise)[0]
+
+
+def draw_told(pieces, sums, scale, prior, pull, biased, noise, out, out_mean, told):
+    """Draws of rows from their sums, and what they tell of their scales; all pieces tell in the place of the first one."""
+    rows = slice(int(pieces[0]), int(pieces[-1]))
+    matrix, vector, _ = _normal_equations(sums[: rows.stop - rows.start], biased, out.shape[1])
+    own = scale[rows, None]
+    lam = own * vector + (pull[rows] if len(pull) > 1 else pull)
+    out[rows], mean = _drawn(own[:, :, None] * matrix + np.diag(prior), lam, noise[rows])
+    if len(out_mean):
+        out_mean[rows] = mean
+    told[:] = 0.0
+    scaled = own * out[rows]
+    told[0, :, :-1] = np.einsum("rk,rh,rkh->kh", scaled, out[rows], matrix)
+    told[0, :, -1] = (scaled * vector).sum(0)
 
 
 def squared_errors(out, start, other, values, offset, trust, own, theirs, weight, biased):

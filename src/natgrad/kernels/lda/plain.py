@@ -13,7 +13,7 @@ import numpy as np
 from natgrad import special as sp
 from natgrad.kernels.lda.documents import FEW, FURTHEST, LEFT, TIGHT, TOPICS
 
-__all__ = ["solve_documents", "topic_counts", "work_of"]
+__all__ = ["document_tangents", "solve_documents", "topic_counts", "work_of"]
 
 # As exp_digamma of the kernels: a weight never vanishes.
 LEAST = 1e-30
@@ -149,3 +149,20 @@ def topic_counts(start, place, documents, ratio, weight, weights, out):
     if len(used):
         parts = ratio[place][:, None] * weight[documents[place], :n_topics]
         out[used] = weights[used, :n_topics] * np.add.reduceat(parts, start[:-1][used])
+
+
+def document_tangents(start, words, counts, weights, curved, weight, ratio, moved, out_shares, out_ratio, out_least):
+    """As the kernel `natgrad.kernels.lda.tangents` has it, without memory for threads and factors, and for all topics."""
+    n_topics = curved.shape[1]
+    out_shares[:], out_least[:] = 0.0, 1.0
+    for d in np.flatnonzero(np.diff(start)):
+        here = slice(start[d], start[d + 1])
+        parts = ratio[here, None] * weight[d, :n_topics] * weights[words[here], :n_topics]  # n r
+        each = parts / counts[here, None]
+        root, change = np.sqrt(curved[d]), moved[words[here]]
+        told = (parts * (change - (each * change).sum(1, keepdims=True))).sum(0)
+        system = np.eye(n_topics) - np.outer(root, root) * (np.diag(parts.sum(0)) - parts.T @ each)
+        out_least[d] = np.linalg.eigvalsh(system)[0]
+        e = root * np.linalg.solve(system, root * told) if out_least[d] > 0 else np.zeros(n_topics)
+        out_shares[d, :n_topics] = weight[d, :n_topics] * e
+        out_ratio[here] = ratio[here] * (each * (e + change)).sum(1)

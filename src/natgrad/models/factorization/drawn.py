@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.special
 
 from natgrad.families import Gamma, MultivariateNormal
-from natgrad.models.factorization.gibbs import KeptDraws
+from natgrad.models.factorization.gibbs import KeptDraws, burn_in
 from natgrad.models.factorization.predictors import LOG_2PI, GaussianPredictor, augmented
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 
@@ -122,5 +122,5 @@ def draws_of(kept: KeptDraws, sweeps: int, seed: int, version: str) -> Draws:
         factors[name] = DrawnFactor(name, MultivariateNormal(), (plate,), values[None], first[None], second[None], n, 1)
     tau = 1.0 / kept.noise
     factors["noise"] = DrawnFactor("noise", Gamma(), (), tau[None], tau.sum()[None], (tau**2).sum()[None], n, 1)
-    settings = DrawsSettings(n, 1, sweeps // 2, 1, seed, version)
+    settings = DrawsSettings(n, 1, burn_in(sweeps), 1, seed, version)
     return Draws(factors, settings, np.zeros(1, dtype=np.int64))

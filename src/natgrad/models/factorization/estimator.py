@@ -11,7 +11,6 @@ the guard are those of every network.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any, Literal, Self, Unpack
 
@@ -21,20 +20,20 @@ import numpy.typing as npt
 from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import BoundEvery, Phase, Result
+from natgrad.inference.engine import BoundEvery, Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
-from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.likelihoods import WARM_UP, LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
-from natgrad.models.factorization.tables import FOLD_STEPS, check_columns, with_users_behind
+from natgrad.models.factorization.tables import check_columns
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import OldName, says_new_names
@@ -45,6 +44,9 @@ Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
+# Sweeps after which Gibbs sampling takes over: those of the warm-up, and two in which precisions are learned. By then
+# predictions of q have the error that they converge to, and a sweep of Gibbs sampling takes a third of the time of one of q.
+TAKES_OVER = WARM_UP + 2
 
 
 @says_new_names
@@ -87,9 +89,10 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     finish : None or "gibbs"
         Ends a fit of Gaussian ratings with Gibbs sampling from it: predictions, intervals and recommendations are then averages
         over draws from the posterior itself, which repairs the narrow intervals of q. `draws_` has the draws. `partial_fit`
-        and `fold_in` go back to q.
+        and `fold_in` go back to q. Sampling takes over from q after ten sweeps, unless ``tol=0`` or `continue_fit` asks for
+        more; factors that q has switched off by then begin anew.
     finish_sweeps : int
-        Sweeps of the finish; the first half burns in.
+        Sweeps of the finish; the first third burns in.
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None
@@ -157,7 +160,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         max_seconds: float | None = None,
         tol: float = 1e-5,
         finish: Literal["gibbs"] | None = None,
-        finish_sweeps: int = 60,
+        finish_sweeps: int = 50,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
@@ -294,23 +297,26 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     def fold_in(self, X: Any) -> Self:
         """A copy of the model that knows more users, or more ratings of known ones; the items stay as they are.
 
-        Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known.
+        Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known. Of new users alone
+        nothing is copied until others are asked for beside them.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> likes = ng.data.Ratings([0, 0, 1, 1, 2, 2, 3], list("abababa"))
+        >>> model = ng.MatrixFactorization(likelihood="bernoulli").fit(likes)
+        >>> model.fold_in(ng.data.Ratings(["zoe"], ["a"])).recommend("zoe", n=1).items.tolist()
+        ['b']
         """
+        from natgrad.models.factorization.newcomers import with_newcomers, with_told
+
         self._check_fitted()
         chunk = as_ratings(X)
         self.ratings_.find_items(chunk.item_ids, "items")
-        ratings = self.ratings_.extended(chunk)
-        rows = ratings.find_users(chunk.user_ids)
-        state, some = self.result_.state, ratings.restricted(rows)
-        if (
-            self._kind.sides and (rows >= self.ratings_.n_users).all()
-        ):  # nobody else is touched, and all are copied once
-            state = with_users_behind(self._kind, state, some, int(self.seed))
-        else:
-            state = self._kind.folded(self._kind.extended(state, ratings, int(self.seed)), some, rows, FOLD_STEPS)
-        folded = copy.copy(self)
-        folded._published(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
-        return folded
+        # What is known of users is a table with a row for each of those fitted: others have none.
+        plain = not (self._kind.saved().get("learned") or {}).get("features")
+        fresh = plain and (self.ratings_.places_of_users(chunk.user_ids) < 0).all()
+        return with_newcomers(self, chunk) if fresh else with_told(self, chunk)
 
     # -- parts --
 
@@ -335,6 +341,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         every, subject = checked_every(self.bound_every), Subject(kind, ratings)
 
         def phase(t: int) -> Phase | Stop:
+            if takes_over is not None and t >= takes_over and hasattr(subject, "problem"):
+                return Stop(Reason.PHASES, f"Gibbs sampling took over after {t} sweeps")
             upcoming = kind.phase(ratings, seed, t, method, growing)
             if isinstance(upcoming, Stop) and not hasattr(
                 subject, "problem"
@@ -343,13 +351,17 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             if isinstance(upcoming, Stop):
                 return upcoming
             subject.problem = upcoming.problem
-            return replace(upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every)
+            until = takes_over if upcoming.until is None else upcoming.until
+            return replace(
+                upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every, until=until
+            )
 
-        sampler = None
+        sampler, takes_over = None, None
         if self.finish == "gibbs" and not growing:
             from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
 
             sampler = RatingGibbs(gibbs_problem(kind, ratings), self.finish_sweeps)
+            takes_over = TAKES_OVER if state is None and self.tol and self._exact() else None
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
@@ -380,5 +392,5 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         return tags
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
+        if "posterior_" not in vars(self) and "_newcomers" not in vars(self):
             raise not_fitted("this MatrixFactorization is not fitted yet: call fit(ratings) first")

@@ -1,8 +1,10 @@
 """A fitted factorisation in; draws of its users, items and noise by Gibbs sampling out: a closing phase of a run.
 
 The complete conditional of a block is its target with values in the place of moments, as in networks: rows of a side are
-Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once. Chains
-begin at a draw from q. The first half of the sweeps burns in; of the second, every so many draws are kept as there is room.
+Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then the
+scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
+they must come back in a few sweeps. The chain begins at a draw from q. The first third of the sweeps burns in; of the rest,
+every so many draws are kept as there is room.
 
 Salakhutdinov and Mnih (2008) is the model with Gaussian priors that have means.
 """
@@ -19,14 +21,16 @@ from natgrad.families import Gamma
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.gibbs import TINY
 from natgrad.inference.steppers.stepper import StepInfo
-from natgrad.kernels.factorization.draws import draw_rows, squared_errors
+from natgrad.kernels.factorization.draws import draw_rows
 from natgrad.models.factorization.likelihoods import Bare
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
-from natgrad.models.factorization.sides import OTHER
-from natgrad.models.factorization.sweep import MAP, NOISE, SIDE, RatingSweep
+from natgrad.models.factorization.published import switched_off
+from natgrad.models.factorization.scaling import drawn_scales
+from natgrad.models.factorization.sides import OTHER, Drawn
+from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 
-__all__ = ["KeptDraws", "RatingGibbs", "gibbs_problem"]
+__all__ = ["KeptDraws", "RatingGibbs", "burn_in", "gibbs_problem"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -48,6 +52,11 @@ class KeptDraws(NamedTuple):
     noise: Floats
     user_noise: npt.NDArray[np.float32]
     item_noise: npt.NDArray[np.float32]
+
+
+def burn_in(sweeps: int) -> int:
+    """How many of the sweeps do not count."""
+    return sweeps // 3
 
 
 def gibbs_problem(kind: Any, ratings: Ratings) -> FullRatingsProblem:
@@ -72,13 +81,13 @@ class RatingGibbs:
     Parameters
     ----------
     problem : FullRatingsProblem
-    sweeps : int, of which the first half burns in
+    sweeps : int, of which the first third burns in
     """
 
     monotone, steps_per_pass, batches = False, 1, 1
 
     def __init__(self, problem: FullRatingsProblem, sweeps: int) -> None:
-        self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2
+        self.problem, self.sweeps, self.burn = problem, sweeps, burn_in(sweeps)
         numbers = problem.size * (2 * problem.ratings.n_users + problem.ratings.n_items)
         self.stride = max(1, -(-(sweeps - self.burn) * numbers // MOST_KEPT))
         self.made = 0
@@ -93,11 +102,15 @@ class RatingGibbs:
         keeps = self.made >= self.burn and (self.sweeps - self.made - 1) % self.stride == 0
         for number, name in enumerate(self.problem.order):
             rng = generator(seed, Stream.GIBBS, self.made, 1 + number)
-            lam = self._conditional(name, mu)
-            new = self._value(name, lam, rng.standard_normal(lam[0].shape) if name in VECTORS else rng)
-            if name == "u" and keeps:
-                kept = self._kept({**mu, "u": new}, self._value(name, lam, np.zeros(lam[0].shape))[0])
-            mu[name], valid = new, bool(np.isfinite(new[0]).all())
+            if name in OTHER:
+                drawn = self._side(name, mu, rng, means=keeps)
+                mu[name] = drawn.x, drawn.x**2
+                if name == "u" and keeps:
+                    kept = self._kept(mu, drawn.mean)
+                mu[name] = self._scaled(name, drawn, rng)
+            else:
+                mu[name] = self._value(name, self._conditional(name, mu), rng)
+            valid = bool(np.isfinite(mu[name][0]).all())
             info[name] = BlockInfo(valid, 0.0)
             if not valid:
                 return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
@@ -121,39 +134,67 @@ class RatingGibbs:
             rng, half = generator(seed, Stream.GIBBS, number), np.asarray(lam[1])
             if name in OTHER and half.ndim == 2:  # a factor of q for every number
                 half = half[:, :, None] * np.eye(half.shape[1])
-            noise: Any = rng.standard_normal(lam[0].shape) if name in VECTORS else rng
-            self._mu[name] = self._value(name, (np.asarray(lam[0]), half), noise)
+            self._mu[name] = self._value(name, (np.asarray(lam[0]), half), rng)
+        self._revive(state, generator(seed, Stream.GIBBS, len(state.lam)))
+
+    def _revive(self, state: State, rng: np.random.Generator) -> None:
+        """Factors that q has switched off, drawn from the prior that the fit began with.
+
+        The chain may begin anywhere. Where vectors of both sides are next to nothing it would stay for hundreds of sweeps: each
+        side says that the other does not matter. Factors that are too large are gone in a few.
+        """
+        problem = self.problem
+        if any(PRECISION[side] not in problem.order or side in problem.features for side in OTHER):
+            return
+        means = (state.mu[side][0][:, : problem.n_factors] for side in OTHER)
+        off = np.append(switched_off(*means), [False] * problem.priors.biases)
+        alpha = problem.priors.precisions(problem.n_factors)[off]
+        for side in OTHER:
+            x, precision = self._mu[side][0].copy(), self._mu[PRECISION[side]][0].copy()
+            x[:, off] = rng.standard_normal((len(x), int(off.sum()))) / np.sqrt(alpha)
+            precision[off] = alpha
+            self._mu[side], self._mu[PRECISION[side]] = (x, x**2), (precision, np.log(precision))
+
+    def _side(self, name: str, mu: dict[str, Pair], rng: np.random.Generator, means: bool) -> Drawn:
+        """All rows of a side given everything else."""
+        work, other = RatingSweep(self.problem, State({}, mu, 0)), OTHER[name]
+        scale = work.tau[0] * work.weight(name)
+        noise = rng.standard_normal((len(scale), self.problem.size))
+        return self.problem.sides[name].drawn(
+            mu[other][0], work.weight(other), scale, work.precision(name)[0], work.pull(name), noise, means
+        )
+
+    def _scaled(self, name: str, drawn: Drawn, rng: np.random.Generator) -> Pair:
+        """The rows with new scales of their numbers, where precisions are learned and no features tell where rows are."""
+        x, squares = drawn.x, drawn.x**2
+        if PRECISION[name] not in self.problem.order or name in self.problem.features:
+            return x, squares
+        less_rate, less_one = self.problem.prior_of(PRECISION[name])
+        shape = float(less_one.flat[0]) + 1.0
+        scales = drawn_scales(drawn.matrix, drawn.vector, squares.sum(0), len(x), shape, -less_rate, rng)
+        return x * scales, squares * scales**2
 
     def _conditional(self, name: str, mu: dict[str, Pair]) -> Pair:
-        """λ of one block given values of the others."""
+        """λ of one block, not of a side, given values of the others."""
         work = RatingSweep(self.problem, State({}, mu, 0))
         if name == "noise" or name in NOISE.values():
             side = SIDE.get(name, "u")
-            work.errors[side] = self._errors(side, work)
+            other = OTHER[side]
+            own = mu[side][0], mu[other][0], work.weight(other)
+            work.errors[side] = self.problem.sides[side].squared_errors(*own)
         prior = work.prior_message(name)
         lam = np.array(prior[0]), np.array(prior[1])
         work.add_all(name, lam)
         return lam
 
-    def _value(self, name: str, lam: Pair, noise: Any) -> Pair:
-        """Statistics of a draw; of vectors by standard normal numbers, so that zeros give their mean."""
+    def _value(self, name: str, lam: Pair, rng: np.random.Generator) -> Pair:
+        """Statistics of a draw; of vectors x, and the diagonal of x xᵀ."""
         if name in VECTORS:
-            x, outer = np.empty(lam[0].shape), np.empty(lam[1].shape)
-            draw_rows(*map(np.ascontiguousarray, lam), noise, x, outer)
-            return x, outer
-        value = np.maximum(GAMMA.sample(lam, noise), TINY)
+            x = np.empty(lam[0].shape)
+            draw_rows(*map(np.ascontiguousarray, lam), rng.standard_normal(x.shape), x)
+            return x, x**2
+        value = np.maximum(GAMMA.sample(lam, rng), TINY)
         return value, np.log(value)
-
-    def _errors(self, side: str, work: RatingSweep) -> Floats:
-        """Σ_n t_j (r_n − u·v − b − c)² of each row of a side."""
-        ratings, other = self.problem.sides[side], OTHER[side]
-        out = np.empty(ratings.n_rows)
-        rows = ratings.rows
-        squared_errors(
-            out, rows.start, rows.other, rows.values, ratings.offset, ratings.trust, work.mu[side][0], work.mu[other][0],
-            work.weight(other), ratings.biased,
-        )  # fmt: skip
-        return out
 
     def _kept(self, mu: dict[str, Pair], user_mean: Floats) -> tuple[Any, ...]:
         """Users as they were drawn, and what they were drawn given: together a draw from the posterior."""

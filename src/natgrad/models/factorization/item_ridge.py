@@ -44,8 +44,11 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Float32s = npt.NDArray[np.float32]
-# Of the subspace iteration: dimensions beyond those asked for, and rounds. More of them changed no measure in the fourth digit.
-BEYOND, ROUNDS = 8, 4
+# Of the subspace iteration: dimensions beyond those asked for, twice as many as these where they are fewer than that, and rounds.
+# Singular values of likes fall slowly: with eight more than 24 dimensions NDCG was 0.2575, with 24 or a hundred more 0.2594.
+BEYOND, TWICE, ROUNDS = 8, 128, 4
+# Of a Gram matrix in single precision, below which its smallest eigenvalue is mostly rounding.
+LEAST_SQUARE = 1e-4
 
 
 class ItemRidge(NamedTuple):
@@ -137,13 +140,24 @@ def leading(likes: Likes, rank: int, flatness: float, rng: np.random.Generator) 
     scaled.data *= popular_scale(likes_of, flatness)[likes.indices]
     rank = min(rank + 1, *likes.shape)
     turned = scaled.T.tocsr()
-    basis = rng.standard_normal((likes.shape[1], min(rank + BEYOND, *likes.shape)), dtype=np.float32)
+    wide = min(max(rank + BEYOND, min(2 * rank, TWICE)), *likes.shape)
+    basis = rng.standard_normal((likes.shape[1], wide), dtype=np.float32)
     for _ in range(ROUNDS):
-        basis = np.linalg.qr(turned @ (scaled @ basis))[0]
+        basis = _orthonormal(turned @ (scaled @ basis))
     told = scaled @ basis
     squares, turn = np.linalg.eigh(told.T @ told)
     values = np.sqrt(np.maximum(squares[::-1], 0.0))
     return Leading((basis @ turn[:, ::-1])[:, :rank], values[:rank])
+
+
+def _orthonormal(table: Float32s) -> Float32s:
+    """A basis of the columns: the Gram matrix's, a third of the time of QR, unless columns are all but dependent."""
+    columns = table / np.maximum(np.sqrt(np.einsum("ij,ij->j", table, table)), 1e-30)
+    squares, axes = np.linalg.eigh((columns.T @ columns).astype(np.float64))
+    if squares[0] < LEAST_SQUARE * squares[-1]:
+        return np.asarray(np.linalg.qr(table)[0])
+    basis = columns @ (axes / np.sqrt(squares)).astype(np.float32)
+    return np.asarray(basis)
 
 
 def with_bias(counts: Floats, n_users: float) -> Floats:

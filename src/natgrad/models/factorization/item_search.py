@@ -1,15 +1,16 @@
 """Likes in; the numbers of an `ItemRidge` that rank a held-out part of them best, out.
 
-A fifth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG@20, and each
-of the numbers is moved while that rises: those of the regression on other items, those of the factorisation of all pairs, what
-part of the scores is which, and how much popularity is taken off. Where there are many items the regression is judged among the
-most popular, which settle on the same numbers as all of them; the factorisation is not: how flat it should be, rare items say.
+A fifth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG, and each of
+the numbers is moved while that rises: those of the factorisation of all pairs, then, in the mixture of both, those of the
+regression on other items, what part of the scores is which, and how much popularity is taken off. What the regression needs alone
+is not what it needs beside a factorisation, which has the strong directions already: it is shrunk more there. Where there are
+many items the regression is that of the most popular.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +35,15 @@ Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
-# Held out of each user's likes; the k of NDCG.
-HELD_OUT, RANKED = 0.2, 20
+# Held out of each user's likes; the k of NDCG, a twentieth of the items between these: chance has less of a say in a longer list.
+HELD_OUT, RANKED = 0.2, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items of the factorisation; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 4_000_000
-# What is tried, in order; a ridge moves by the factor, and is kept between the edges.
-FACTOR, EDGES, SHARES, EVEN = 3.0, (1e-2, 1e4), (0.0, 0.3, 1.0), 0.5
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 6_000_000
+# What is tried, in order.
+RIDGES = tuple(0.01 * 3.0**n for n in range(13))
+BETWEEN = 3.0**0.5
+SHARES, EVEN = (0.0, 0.3, 1.0), 0.5
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 FLATNESS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
@@ -54,40 +57,32 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     if likes.nnz < LEAST or min(likes.shape) < 8:
         return ItemRidge()
     judge = _Judge(likes, generator(seed, Stream.NEGATIVES, 0))
-    best = _regression(judge)
-    ranked = _climbed(judge, judge(best[1]._replace(mix=1.0)), "rank", RANKS)
+    ranked = _climbed(judge, judge(ItemRidge(mix=1.0)), "rank", RANKS)
     for _ in range(2):
         before = ranked[1]
         ranked = _climbed(judge, ranked, "flatness", FLATNESS)
         ranked = _climbed(judge, ranked, "rank", RANKS)
         if ranked[1] == before:
             break
+    best = max(ranked, _mixed(judge, ranked[1]))
+    return _climbed(judge, _climbed(judge, best, "power", POWERS), "mix", MIXES)[1]
+
+
+def _mixed(judge: _Judge, alone: ItemRidge) -> Judged:
+    """The best mixture of both, from the best factorisation."""
     # What ranks well alone is not what adds most: a middling rank is tried beside it.
-    best = max(judge(ranked[1]._replace(mix=0.3)), judge(ranked[1]._replace(mix=0.3, rank=16, flatness=0.3)))
-    best = max(ranked, _climbed(judge, best, "mix", MIXES))
+    middling = alone._replace(mix=0.3, rank=16, flatness=0.3)
+    best = max(judge(alone._replace(mix=0.5)), judge(alone._replace(mix=0.3)), judge(middling))
+    best = _climbed(judge, best, "ridge", RIDGES)
+    best = _climbed(judge, best, "mix", MIXES)
     best = _climbed(judge, best, "rank", RANKS)
-    if best[1].mix < 1.0:
-        for up in (FACTOR**0.5, FACTOR**-0.5):
-            best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
-    best = _climbed(judge, best, "power", POWERS)
-    return _climbed(judge, best, "mix", MIXES)[1]
-
-
-def _regression(judge: _Judge) -> Judged:
-    """How the weights of the regression alone are shrunk."""
-    best = judge.regression(ItemRidge())
-    for up in (FACTOR, 1.0 / FACTOR):
-        moved = False
-        while EDGES[0] < best[1].ridge * up < EDGES[1]:
-            tried = judge.regression(best[1]._replace(ridge=best[1].ridge * up))
-            if tried[0] <= best[0]:
-                break
-            best, moved = tried, True
-        if moved:
-            break
     for share in SHARES:
-        best = max(best, judge.regression(best[1]._replace(share=share)))
-    return max(best, judge.regression(best[1]._replace(bias=True)), judge.regression(best[1]._replace(evenness=EVEN)))
+        best = max(best, judge(best[1]._replace(share=share)))
+    best = max(best, judge(best[1]._replace(evenness=EVEN)))
+    best = max(best, judge(best[1]._replace(bias=True)))
+    for up in (BETWEEN, 1.0 / BETWEEN):
+        best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
+    return best
 
 
 def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float]) -> Judged:
@@ -107,26 +102,6 @@ def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float]) ->
     return best
 
 
-class _Ranked(NamedTuple):
-    """Some users: what they like, and what is to be found."""
-
-    seen: Likes
-    start: npt.NDArray[Any]
-    wanted: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, kept: Likes, wanted: Likes) -> _Ranked:
-        """From likes [users, items] that are kept and held out."""
-        return cls(kept.astype(np.float32), wanted.indptr, wanted.indices.astype(np.int64))
-
-    def ndcg(self, scores: Float32s) -> float:
-        """Of scores [users, items], which are overwritten."""
-        k = min(RANKED, scores.shape[1])
-        best = np.empty((len(scores), k), dtype=np.int64), np.empty((len(scores), k), dtype=np.float32)
-        top_items(scores, 0, self.seen.indptr.astype(np.int64), self.seen.indices, True, *best)
-        return ranking_scores(best[0], self.start, self.wanted)["ndcg"]
-
-
 class _Judge:
     """Some likes held out, and how well a ridge ranks them."""
 
@@ -144,46 +119,52 @@ class _Judge:
         self.places = most_liked(self.kept, most)
         able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
         users = np.sort(rng.permutation(able)[: CELLS // likes.shape[1]])
-        self.every = _Ranked.of(self.kept[users], wanted[users])
-        self.popular = _Ranked.of(*(part[users][:, self.places].tocsr() for part in parts))
-        self.table = self.popular.seen.toarray()
+        self.seen, self.wanted = self.kept[users].astype(np.float32), wanted[users]
+        self.shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
+        self.table = self.seen[:, self.places].toarray()
         self._known: dict[ItemRidge, Judged] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
         self._bases: dict[float, Leading] = {}
-        self._regressed: tuple[ItemRidge, Float32s] | None = None
+        self._last: dict[str, tuple[ItemRidge, Float32s]] = {}
 
     def __call__(self, ridge: ItemRidge) -> Judged:
         """NDCG among all items, and the ridge that has it; what is too rare for the regression has the other scores."""
         if ridge not in self._known:
-            scores = self._factorisation(ridge)
+            scores = self._factorisation(ridge).copy()
             if ridge.mix < 1.0:
                 both = np.float32(1.0 - ridge.mix) * self._regression(ridge)
                 both += np.float32(ridge.mix) * scores[:, self.places]
                 scores[:, self.places] = both
-            scores *= popular_scale(self.likes_of, ridge.power)
-            self._known[ridge] = self.every.ndcg(scores), ridge
+            if ridge.power:
+                scores *= popular_scale(self.likes_of, ridge.power)
+            self._known[ridge] = self._ndcg(scores), ridge
         return self._known[ridge]
 
-    def regression(self, ridge: ItemRidge) -> Judged:
-        """NDCG of the regression alone, among its own items."""
-        return self.popular.ndcg(self._regression(ridge).copy()), ridge
+    def _ndcg(self, scores: Float32s) -> float:
+        """Of scores [users, items], which are overwritten."""
+        best = np.empty((len(scores), self.shown), np.int64), np.empty((len(scores), self.shown), np.float32)
+        top_items(scores, 0, self.seen.indptr.astype(np.int64), self.seen.indices, True, *best)
+        return ranking_scores(best[0], self.wanted.indptr, self.wanted.indices.astype(np.int64))["ndcg"]
 
     def _regression(self, ridge: ItemRidge) -> Float32s:
         """Scores from the other items; the last are kept, while other numbers are tried."""
         own = ridge._replace(power=0.0, rank=1, flatness=0.0, mix=0.0)
-        if self._regressed is None or self._regressed[0] != own:
+        if self._last.get("regression", (None,))[0] != own:
             if own.evenness not in self._counts:
                 likes = self.kept[:, self.places].tocsr()
                 weight = user_weights(likes, own.evenness)
                 self._counts[own.evenness] = count_together(likes, weight), float(weight.sum())
             weights, bias = weights_of(*self._counts[own.evenness], own)
-            self._regressed = own, self.table @ weights + bias
-        return self._regressed[1]
+            self._last["regression"] = own, self.table @ weights + bias
+        return self._last["regression"][1]
 
     def _factorisation(self, ridge: ItemRidge) -> Float32s:
-        """Scores of the best fit of a rank."""
-        if ridge.flatness not in self._bases:
-            self._bases[ridge.flatness] = leading(self.kept, max(RANKS), ridge.flatness, self.rng)
-        basis = self._bases[ridge.flatness].basis(ridge.rank)
-        scale = popular_scale(self.likes_of, ridge.flatness)[:, None]
-        return np.asarray(self.every.seen @ (basis * scale) @ (basis / scale).T)
+        """Scores of the best fit of a rank; the last are kept."""
+        own = ItemRidge(rank=ridge.rank, flatness=ridge.flatness)
+        if self._last.get("factorisation", (None,))[0] != own:
+            if own.flatness not in self._bases:
+                self._bases[own.flatness] = leading(self.kept, max(RANKS), own.flatness, self.rng)
+            basis = self._bases[own.flatness].basis(own.rank)
+            scale = popular_scale(self.likes_of, own.flatness)[:, None]
+            self._last["factorisation"] = own, np.asarray(self.seen @ (basis * scale) @ (basis / scale).T)
+        return self._last["factorisation"][1]

@@ -55,8 +55,8 @@ Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 WISHART = Wishart()
 LOG_2, LOG_2PI = float(np.log(2.0)), float(np.log(2.0 * np.pi))
-# Matrices of items take this many squared doubles, and their inverse about a microsecond for each like: the rest, rarer ones, are
-# ranked by the factorisation alone.
+# Matrices of items take this many squared doubles, and their inverse about a microsecond for each like, less where the mixture
+# has less use for it: the rest, rarer ones, are ranked by the factorisation alone.
 MOST_ITEMS, FEWEST_ITEMS, INVERSE = 5000, 500, 3e4
 # Probabilities stay this far from 0 and 1: a regression can leave the interval.
 EDGE = 1e-6
@@ -300,7 +300,7 @@ class ItemLikes:
         if learned is None:
             likes = likes_matrix(ratings)
             ridge = learned_ridge(likes, seed)
-            able = (INVERSE * likes.nnz) ** (1.0 / 3.0) if ridge.mix < 1.0 else 0.0  # nobody asks for the regression
+            able = (INVERSE * likes.nnz * (1.0 - ridge.mix)) ** (1.0 / 3.0)
             most = np.clip(able, min(FEWEST_ITEMS, MOST_ITEMS), MOST_ITEMS)
             learned = {
                 "one_class": True,

@@ -265,7 +265,8 @@ class Gaussian:
     def _folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         problem = self._problem(some, rows=rows)
         order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
-        return folded_state(problem, order, state, rows, min(steps, ROUNDS) if len(order) > 1 else 1)
+        # All rounds are one step, so that the bound is evaluated once.
+        return folded_state(problem, order * (min(steps, ROUNDS) if len(order) > 1 else 1), state, rows, 1)
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Moments, and the mean of 1/τ, 1/s and 1/t."""
@@ -359,14 +360,14 @@ def folded_state(
     problem: EdgeProblem, order: tuple[str, ...], state: State, rows: npt.NDArray[np.int64], steps: int
 ) -> State:
     """The state with the blocks in ``order`` updated in some rows; ``problem`` has the ratings of these rows alone."""
-    lam, mu = dict(state.lam), dict(state.mu)
-    for name in order:
+    lam, mu, names = dict(state.lam), dict(state.mu), dict.fromkeys(order)
+    for name in names:
         lam[name], mu[name] = (tuple(np.asarray(part)[rows] for part in parts[name]) for parts in (lam, mu))
     stepper = ExactStepper(problem, VB(), Constant(1.0), order)
     part = take_steps(problem, stepper, State(lam, mu, state.t), steps, 0).state
     joined: list[dict[str, Any]] = []
     for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
-        for name in order:
+        for name in names:
             whole[name] = tuple(_put(old, new, rows) for old, new in zip(whole[name], pieces[name], strict=True))
         joined.append(whole)
     return State(joined[0], joined[1], state.t)

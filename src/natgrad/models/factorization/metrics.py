@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,6 +11,7 @@ __all__ = ["ranking_scores"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+MOST_FLAGS = 100_000_000
 
 
 def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
@@ -32,7 +35,9 @@ def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
     n_items = int(max(ranked.max(initial=0), wanted.max(initial=0))) + 1
     keys = np.repeat(np.arange(len(n_wanted)), n_wanted) * n_items + wanted
     looked_up = np.arange(len(ranked))[:, None] * n_items + ranked
-    hits = np.isin(looked_up, keys) & (ranked >= 0)
+    # A table of flags is ten times as fast as sorting, where it is small.
+    kind: Literal["table"] | None = "table" if len(ranked) * n_items <= MOST_FLAGS else None
+    hits = np.isin(looked_up, keys, kind=kind) & (ranked >= 0)
     judged = n_wanted > 0
     most = np.minimum(n_wanted[judged], k)
     hits = hits[judged].astype(np.float64)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from natgrad.data.held import HeldRatings
 from natgrad.inference.engine import Result
 from natgrad.inference.trace import Reason, Stop
+from natgrad.models.factorization.newcomers import Later
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from natgrad.models.factorization.gibbs import KeptDraws
     from natgrad.models.factorization.likelihoods import LikelihoodModel
 
-__all__ = ["Factors", "PublishedFactors", "Subject"]
+__all__ = ["Factors", "PublishedFactors", "Subject", "switched_off"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,12 +58,23 @@ def spread_of(moments: tuple[Floats, Floats]) -> Factors:
 SWITCHED_OFF = 1e-6
 
 
+def switched_off(user: Floats, item: Floats) -> npt.NDArray[np.bool_]:
+    """Which factors are, by the means of both sides [rows, K]."""
+    energy = (user**2).sum(0) * (item**2).sum(0)
+    return ~np.asarray(energy > SWITCHED_OFF * energy.max(initial=0.0))
+
+
 class PublishedFactors:
     """The fitted attributes of `MatrixFactorization`, set together."""
 
     if TYPE_CHECKING:
         _data: HeldRatings | None
         _kept_draws: KeptDraws | None
+        _newcomers: Any
+    else:
+        ratings_, result_, posterior_, n_factors_ = Later(), Later(), Later(), Later()
+        user_factors_, item_factors_, user_biases_, item_biases_ = Later(), Later(), Later(), Later()
+        _predictor, _data = Later(), Later()
 
     def _publish(self, subject: Any, state: State) -> None:
         """What a callback sees: the fit as it would be if the run ended at a state."""
@@ -90,7 +102,8 @@ class PublishedFactors:
         self._predictor: Any = kind.predictor(result.state, ratings)
         self.levels_ = (kind.saved().get("learned") or {}).get("levels")
         self._kept_draws = None
-        vars(self).pop("draws_", None)
+        for gone in ("draws_", "_newcomers"):
+            vars(self).pop(gone, None)
         self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
         self.n_factors_: int = 0
         if not kind.sides:
@@ -98,8 +111,7 @@ class PublishedFactors:
         sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
-        energy = (self.user_factors_.mean**2).sum(0) * (self.item_factors_.mean**2).sum(0)
-        self.n_factors_ = int((energy > SWITCHED_OFF * energy.max(initial=0.0)).sum())
+        self.n_factors_ = int((~switched_off(self.user_factors_.mean, self.item_factors_.mean)).sum())
         biased = sides[0].mean.shape[1] > cut
         self.user_biases_, self.item_biases_ = (
             Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides

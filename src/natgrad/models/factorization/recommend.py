@@ -15,6 +15,7 @@ from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
+from natgrad.models.factorization.newcomers import alone_with
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
 from natgrad.validation import as_numbers, whole_number
 
@@ -77,6 +78,8 @@ class RecommendMixin(ExportMixin):
         True
         """
         self._check_fitted()
+        if items is not None and (alone := alone_with(self, users)) is not None:
+            return alone.predict(users, items, return_std, unknown=unknown)
         if isinstance(users, Ratings):
             users, items = users.user_ids[users.users], users.item_ids[users.items]
         # Two columns of whole numbers are a table of ratings where there are two items.
@@ -138,6 +141,11 @@ class RecommendMixin(ExportMixin):
         ['b']
         """
         self._check_fitted()
+        if (few := alone_with(self, users)) is not None:
+            found: Recommendations = few.recommend(
+                users, n, exclude_seen, only=only, exclude=exclude, quantile=quantile, draw=draw
+            )
+            return found
         whole_number(n, "n")
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))

@@ -62,7 +62,7 @@ class RatingUncertainty:
         "those of users, items and noise, and predict, interval and recommend are averages over them"
     )
 
-    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float]:
+    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float, float | None]:
         """Of the ratings that the model holds."""
         from natgrad.models.factorization.gibbs import gibbs_problem
         from natgrad.models.factorization.likelihoods import Bare
@@ -79,7 +79,7 @@ class RatingUncertainty:
         problem = self._kind._problem(self.ratings_) if bare else gibbs_problem(self._kind, self.ratings_)
         order = tuple(problem.blocks) if bare else problem.order
         state, gained = settled(problem, self.result_.state, order)
-        return linearised_edges(problem, state, order), gained
+        return linearised_edges(problem, state, order), gained, None
 
     def expected(self, users: Any, items: Any) -> Expected:
         """What ratings of pairs would be without noise, as a function of the means that ``linear_response().std`` takes.

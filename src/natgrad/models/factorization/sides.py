@@ -12,6 +12,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels.factorization import blocks as kernels
 from natgrad.kernels.factorization import plain
+from natgrad.kernels.factorization.draws import draw_told, pack_values, squared_errors
 from natgrad.kernels.factorization.gather import gather_rows, pack, unpack
 from natgrad.kernels.factorization.pairs import linear_forms, moments_of_columns, moments_of_rows
 from natgrad.threads import Shared, at_most, is_little
@@ -19,6 +20,7 @@ from natgrad.threads import Shared, at_most, is_little
 __all__ = [
     "OTHER",
     "PLATE",
+    "Drawn",
     "Moved",
     "SideRatings",
     "SweepInputs",
@@ -54,6 +56,18 @@ class Moved(NamedTuple):
     mu: Pair
     log_det: Floats
     errors: Floats
+
+
+class Drawn(NamedTuple):
+    """A side after a draw: rows, their conditional means (or none), and M, g of what ratings say of scales c of its numbers.
+
+    log p(r | c) = −½ cᵀ M c + gᵀ c + const, where x_k of all rows is multiplied by c_k.
+    """
+
+    x: Floats
+    mean: Floats
+    matrix: Floats
+    vector: Floats
 
 
 class SweepInputs(NamedTuple):
@@ -143,6 +157,31 @@ class SideRatings:
                 kernels.sweep_rows, width, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors
             )
         return new
+
+    def drawn(
+        self, other: Floats, other_weight: Floats, scale: Floats, prior: Floats, pull: Floats, noise: Floats, means: bool
+    ) -> Drawn:
+        """Every row drawn given values of the other side, by standard normal numbers."""
+        n_rows, size = noise.shape
+        tell = np.empty((len(other), size * (size + 1) // 2 + size))
+        pack_values(other, tell)
+        x, mean = np.empty((n_rows, size)), np.empty((n_rows if means else 0, size))
+        total = np.zeros((size, size + 1))
+        for pieces, sums in self._gathered(tell, other_weight, size):
+            told = np.empty((len(pieces) - 1, size, size + 1))
+            self._run(
+                draw_told, tell.shape[1], pieces, sums, scale, prior, pull, self.biased, noise, x, mean, told
+            )  # fmt: skip
+            total += told.sum(0)
+        return Drawn(x, mean, total[:, :-1], total[:, -1])
+
+    def squared_errors(self, own: Floats, other: Floats, other_weight: Floats) -> Floats:
+        """Σ_n t (r − …)² of every row, at values of both sides."""
+        out = np.empty(self.n_rows)
+        squared_errors(
+            out, self.rows.start, self.rows.other, self.rows.values, self.offset, self.trust, own, other, other_weight, self.biased
+        )  # fmt: skip
+        return out
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
         """Σ_n E[t] E[(r − …)²] of every row."""

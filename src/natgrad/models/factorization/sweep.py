@@ -72,7 +72,7 @@ class RatingSweep:
         """Σ E[(x − W f)²] over the rows of a side, or Σ weight E[(x − W f)²] over some."""
         mean, second = self.mu[side]
         mean, second = (mean, second) if rows is None else (mean[rows], second[rows])
-        squares = np.einsum("rdd->rd", second)
+        squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)  # of points there is the diagonal alone
         prior = self.prior_mean(side)
         if prior is not None:
             known = self.problem.features[side]
@@ -121,13 +121,13 @@ class RatingSweep:
             self.weight(other),
             self.weight(side),
             self.precision(side)[0],
-            self._pull(side),
+            self.pull(side),
             self.tau[0],
             rho,
             self.lam[side],
         )
 
-    def _pull(self, side: str) -> Floats:
+    def pull(self, side: str) -> Floats:
         """E[α] E[W f], or one row of zeros."""
         prior = self.prior_mean(side)
         return np.zeros((1, self.problem.size)) if prior is None else self.precision(side)[0] * prior
@@ -138,7 +138,7 @@ class RatingSweep:
             return self.problem.prior_of(name)
         n_rows = self.problem.blocks[name].shape[0]
         half = np.tile(np.diag(-0.5 * self.precision(name)[0]), (n_rows, 1, 1))
-        return np.broadcast_to(self._pull(name), (n_rows, self.problem.size)), half
+        return np.broadcast_to(self.pull(name), (n_rows, self.problem.size)), half
 
     def add_all(self, name: str, out: Pair) -> None:
         """Add the messages of all children to a target."""

@@ -26,10 +26,11 @@ __all__ = [
     "check_columns",
     "completed",
     "halves",
+    "joined_users",
+    "new_users",
     "shape_of",
     "visitor_scores",
     "with_new",
-    "with_users_behind",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -122,20 +123,28 @@ def visitor_scores(kind: LikelihoodModel, state: State, item_ids: Any, items: In
     return users.astype(np.float32) @ others.astype(np.float32).T
 
 
-def with_users_behind(kind: LikelihoodModel, state: State, some: Ratings, seed: int) -> State:
-    """The state with the users of ``some``, all of them new, behind the others; all items are known."""
-    theirs = [name for name in ("u", "user_noise", "user_rate") if name in state.lam]
+def new_users(kind: LikelihoodModel, state: State, some: Ratings, seed: int) -> State:
+    """The state with the users of ``some``, all of them new, instead of those that it has; all items are known."""
     parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
     for blocks in parts:
-        blocks.update({name: tuple(np.asarray(part)[:0] for part in blocks[name]) for name in theirs})
+        blocks.update({name: tuple(np.asarray(part)[:0] for part in blocks[name]) for name in _theirs(state)})
     alone = kind.extended(State(parts[0], parts[1], state.t), some, seed)
-    alone = kind.folded(alone, some, np.arange(some.n_users), FOLD_STEPS)
+    return kind.folded(alone, some, np.arange(some.n_users), FOLD_STEPS)
+
+
+def joined_users(state: State, alone: State) -> State:
+    """A state with the users of another behind its own."""
     joined: list[dict[str, Any]] = []
     for whole, new in ((dict(state.lam), alone.lam), (dict(state.mu), alone.mu)):
-        for name in theirs:
+        for name in _theirs(state):
             whole[name] = tuple(np.concatenate(pair) for pair in zip(whole[name], new[name], strict=True))
         joined.append(whole)
     return State(joined[0], joined[1], state.t)
+
+
+def _theirs(state: State) -> list[str]:
+    """The blocks with a row for each user."""
+    return [name for name in ("u", "user_noise", "user_rate") if name in state.lam]
 
 
 def _put_behind(parts: Any, known: int, row: tuple[Floats, Floats]) -> tuple[Floats, ...]:

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from scipy.linalg import blas, lapack
 
 from natgrad.covariance import Inducing, diagonal
-from natgrad.models.gp.likelihoods import Gaussian, Likelihood
+from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.settings import Gradient
 
 __all__ = [
@@ -83,12 +84,12 @@ class Totals(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What a likelihood says of a batch: Σ E[log p], for each output slopes [N] and (S − I) A, slopes in ψ [P], means [P, N]."""
+    """What a likelihood says of a batch: Σ E[log p], slopes [F, N], for each function (S − I) A, slopes in ψ, means [F, N]."""
 
     value: float
-    slope: list[Floats]
-    curvature: list[Floats]
-    spread: list[Floats]
+    slope: Floats
+    curvature: Floats
+    spread: Floats
     shrunk: list[Floats]
     psi: Floats
     mean: Floats
@@ -165,20 +166,13 @@ def conjugate_gradient(
 
 def evaluate(batch: Batch, q: Posterior, likelihood: Likelihood, psi: Floats, offset: Floats) -> Evaluated:
     """q(f) of a batch, and what the likelihood says of it."""
-    value, saids, shrunks, means = 0.0, [], [], []
-    for p, (m, s) in enumerate(zip(q.mean, q.covariance, strict=True)):
-        shrunk = blas.dsymm(1.0, s, batch.a, lower=1) - batch.a
-        var = batch.k_nn + np.einsum("mn,mn->n", batch.a, shrunk)
-        mean = batch.a.T @ m
-        with np.errstate(over="ignore", invalid="ignore"):
-            said = likelihood.expected(float(psi[p]), batch.y[:, p], mean + offset[p], np.maximum(var, 0.0))
-            value += float(said.value.sum())
-        saids.append(said)
-        shrunks.append(shrunk)
-        means.append(mean)
-    slopes, curvatures, spreads = ([*column] for column in zip(*(said[1:4] for said in saids), strict=True))
-    along = np.array([said.parameter for said in saids])
-    return Evaluated(value, slopes, curvatures, spreads, shrunks, along, np.array(means))
+    shrunk = [blas.dsymm(1.0, s, batch.a, lower=1) - batch.a for s in q.covariance]
+    var = np.array([batch.k_nn + np.einsum("mn,mn->n", batch.a, part) for part in shrunk])
+    mean = np.array([batch.a.T @ m for m in q.mean])
+    with np.errstate(over="ignore", invalid="ignore"):
+        said = likelihood.expected_rows(psi, batch.y, mean + offset[:, None], np.maximum(var, 0.0))
+        value = float(said.value.sum())
+    return Evaluated(value, said.slope, said.curvature, said.spread, shrunk, np.asarray(said.parameter), mean)
 
 
 def second_order(batch: Batch, said: Evaluated) -> tuple[Floats, Floats]:

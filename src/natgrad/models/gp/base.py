@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas
 
 from natgrad.covariance import RBF, Covariance
 from natgrad.data.held import HeldRows
@@ -21,10 +20,10 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
 from natgrad.models.gp import choosing
 from natgrad.models.gp.files import GPFiles, state_table
-from natgrad.models.gp.likelihoods import Likelihood
+from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.settings import Adam, Learned, Settings, compiled, leaves_of, settings_of
+from natgrad.models.gp.settings import Adam, Learned, Settings, leaves_of, settings_of
 from natgrad.models.gp.stopping import AveragedBound
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
@@ -45,7 +44,7 @@ Floats = npt.NDArray[np.float64]
 MOST_STARTING_ROWS = 20_000
 MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
-KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
+KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat", "_link")
 
 # Both are parts of a checkpoint.
 register(Settings, "gp.Settings")
@@ -75,8 +74,8 @@ class SparseGP(GPFiles):
         check_is_fitted(self)
         self._check_settings()
         rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
-        if rows.n_outputs != len(self._offset):
-            raise ValueError(f"y has {rows.n_outputs} outputs, and the fit has {len(self._offset)}: give the same rows")
+        if rows.n_outputs != (seen := len(self._y_scaling.sd)):
+            raise ValueError(f"y has {rows.n_outputs} outputs, and the fit has {seen}: give the same rows")
         rows, held = self._held_out(rows)
         problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
         earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
@@ -127,11 +126,17 @@ class SparseGP(GPFiles):
             ),
             tol=0.0,
         )
-        sizes = {"output": problem.n_outputs, "inducing": problem.n_inducing, "column": problem.data.n_columns}
+        sizes = {
+            "output": problem.n_outputs,
+            "measured": problem.data.n_outputs,
+            "inducing": problem.n_inducing,
+            "column": problem.data.n_columns,
+        }
         result = self._run(
             Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
             options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
-            table=lambda: (state_table(problem.kernel), sizes), closing=[Phase(problem, stepper=ExactPass(problem))],
+            table=lambda: (state_table(problem.kernel, problem.likelihood.name), sizes),
+            closing=[Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
         if result.stop.reason is Reason.STEPS and self.tol > 0:
             words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"
@@ -170,7 +175,7 @@ class SparseGP(GPFiles):
     ) -> tuple[GPProblem, Settings]:
         """The problem and the settings it starts with."""
         sample = rows.take(None if len(rows) <= MOST_STARTING_ROWS else np.arange(MOST_STARTING_ROWS))[1]
-        offset = np.array([likelihood.offset(column) for column in sample.T])
+        offset = likelihood.offsets(sample)
         if self.kernel == "auto" or self.n_inducing == "auto":
             kernel, settings = self._chosen(rows, likelihood, seed, offset)
         else:
@@ -188,7 +193,8 @@ class SparseGP(GPFiles):
         return kernel
 
     def _first_settings(self, kernel: Covariance, inducing: Floats, rows: Rows, likelihood: Likelihood) -> Settings:
-        return Settings(kernel.theta, inducing, np.full(rows.n_outputs, likelihood.start(float(self.noise_variance))))
+        some = rows.take(np.arange(min(len(rows), MOST_STARTING_ROWS)))[1]
+        return Settings(kernel.theta, inducing, likelihood.first(some, float(self.noise_variance)))
 
     def _chosen(self, rows: Rows, likelihood: Likelihood, seed: int, offset: Floats) -> tuple[Covariance, Settings]:
         """Kernel, where it is "auto", and inducing inputs, by short fits to some rows."""
@@ -338,7 +344,7 @@ class SparseGP(GPFiles):
         for name, value in saved["fitted"].items():
             setattr(self, name, value)
         scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
-        rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(saved["offset"]))), scaling, y_scaling)
+        rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(y_scaling.sd))), scaling, y_scaling)
         lam, likelihood = saved["lam"], self._own_likelihood()
         problem = self._problem(rows, saved["kernel"], likelihood, lam[0].shape[1], saved["offset"], None)
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
@@ -377,23 +383,13 @@ class SparseGP(GPFiles):
         return self._predictor.latent(self._x_scaling.apply(np.asarray(x, dtype=np.float64)))
 
     def _latent_draws(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
-        """Joint draws of f [n, N, P], in standardised units."""
+        """Joint draws of f [n, N, F], in standardised units."""
         check_is_fitted(self)
         x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
         if len(x) > MOST_JOINT_ROWS:
             raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
         scaled = self._x_scaling.apply(np.asarray(x, dtype=np.float64))
-        p = self._predictor
-        k_nm, _ = compiled(p.kernel).rows(p.settings, scaled)
-        a = blas.dtrmm(1.0, p.inducing.inverse, k_nm.T, lower=1)
-        rest = self.kernel_(scaled) - a.T @ a
-        values, vectors = np.linalg.eigh(rest)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        draws = np.empty((n, len(x), len(p.q.mean)))
-        for out, (m, s) in enumerate(zip(p.q.mean, p.q.covariance, strict=True)):
-            v = m + rng.standard_normal((n, len(m))) @ np.linalg.cholesky(s).T
-            draws[:, :, out] = v @ a + rng.standard_normal((n, len(x))) @ root.T + p.offset[out]
-        return draws
+        return self._predictor.draws(scaled, n, rng)
 
 
 def _as_held(rows: Rows) -> HeldRows:

@@ -24,7 +24,7 @@ from natgrad.data.rows import Rows
 from natgrad.inference.engine import take_steps
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
 from natgrad.models.clusters import spread_rows
-from natgrad.models.gp.likelihoods import Gaussian, Likelihood, StudentT
+from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, compiled
 from natgrad.random import Stream, generator
@@ -110,7 +110,7 @@ def greedy_inducing(
     x = np.unique(rows.take(numbers)[0], axis=0)
     matrices = compiled(kernel)
     left = np.array(matrices.rows(settings._replace(inducing=x[:1]), x)[1])
-    noise = min((_noise(likelihood, float(psi)) for psi in np.atleast_1d(settings.psi)), default=1.0)
+    noise = likelihood.noise_level(np.asarray(settings.psi))
     enough, smallest = 2.0 * noise * ENOUGH, 1e-10 * float(left.mean())
     most = min(len(x), MOST_INDUCING if wanted is None else wanted)
     root, chosen = np.empty((most, len(x))), []
@@ -135,8 +135,3 @@ def spread_inducing(rows: Rows, seed: int, wanted: int) -> Floats:
     if len(candidates) <= wanted:
         return candidates
     return np.unique(spread_rows(candidates, wanted, rng), axis=0)
-
-
-def _noise(likelihood: Likelihood, psi: float) -> float:
-    """The variance of what is seen; of likelihoods without one, that of a unit of f."""
-    return likelihood.variance(psi) if isinstance(likelihood, (Gaussian, StudentT)) else 1.0

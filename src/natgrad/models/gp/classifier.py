@@ -1,10 +1,12 @@
 """`SparseGPClassifier`: rows and their classes in; probabilities out, for any number of rows.
 
-f ~ GP(0, k),   p(y_n = second) = Φ(f(x_n));   more classes: a function for each, one against the rest
+f ~ GP(0, k),   p(y_n = second) = Φ(f(x_n));   more classes: a function for each, and their softmax
+ordered classes: one function, and cutpoints;  y_n is the number of those below f(x_n) + N(0, 1)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
@@ -16,8 +18,10 @@ from natgrad.data.rows import Rows, validated
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
-from natgrad.models.gp.likelihoods import Bernoulli, Likelihood
-from natgrad.models.scikit import ClassifierMixin
+from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
+from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.likelihoods import Bernoulli
+from natgrad.models.scikit import ClassifierMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
@@ -32,19 +36,25 @@ Floats = npt.NDArray[np.float64]
 class SparseGPClassifier(ClassifierMixin, SparseGP):
     """Gaussian process classification with inducing inputs, for any number of rows.
 
-    Two classes: p(y = second) = Φ(f). More classes: one against the rest, a function for each with a common kernel; their
-    probabilities are divided by their sum.
+    Two classes: p(y = second) = Φ(f). More classes: a function for each, with a common kernel, and the softmax of them.
 
     Parameters
     ----------
+    likelihood : "probit", "softmax" or "ordinal", optional
+        By default "probit" for two classes and "softmax" for more, one model of all classes. "probit" of more is one against the
+        rest, a model for each, with probabilities divided by their sum. "ordinal" is for classes in an order, such as stars: one
+        function, and cutpoints that are learned.
+    order : list of classes, optional
+        From the lowest to the highest, for "ordinal"; by default numbers in their order.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
 tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRegressor`
 
     Attributes
     ----------
-    classes_ : array [K]
+    classes_ : array [K], sorted; of likelihood="ordinal" in their order
+    cutpoints_ : array [K − 1], of likelihood="ordinal"
     kernel_, inducing_, elbo_, trace_, stop_, n_steps_, posterior_, jitter_, jitter_raised_ : as in `SparseGPRegressor`;
-        with more than two classes `elbo_` is the sum over the K two-class problems
+        with "probit" and more than two classes `elbo_` is the sum over the K two-class problems
 
     Examples
     --------
@@ -52,16 +62,23 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
     >>> model = SparseGPClassifier(n_inducing=6, max_steps=50).fit(x, ["no"] * 3 + ["yes"] * 3)
     >>> model.predict([[-1.2], [1.2]]).tolist()
     ['no', 'yes']
+    >>> stars = SparseGPClassifier(n_inducing=6, likelihood="ordinal", max_steps=50).fit(x, [1, 1, 2, 2, 3, 3])
+    >>> stars.predict([[-2.0], [2.0]]).tolist()
+    [1, 3]
     """
 
-    # Read by the common part; classes have no noise of their own.
-    noise_variance, learn_noise = 1.0, False
+    # What files of 0.1, which do not say it, hold.
+    _link: str = "probit"
+    # Read by the common part; classes have no noise, but cutpoints are learned.
+    noise_variance, learn_noise = 1.0, True
 
     def __init__(
         self,
         kernel: Covariance | Literal["auto"] | None = None,
         n_inducing: int | Literal["auto"] = 200,
+        likelihood: Literal["probit", "softmax", "ordinal"] | None = None,
         *,
+        order: Sequence[Any] | None = None,
         batch_size: int = 512,
         inducing: Any = None,
         learn_kernel: bool = True,
@@ -80,6 +97,8 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
     ) -> None:
         self.kernel = kernel
         self.n_inducing = n_inducing
+        self.likelihood = likelihood
+        self.order = order
         self.batch_size = batch_size
         self.inducing = inducing
         self.learn_kernel = learn_kernel
@@ -102,23 +121,34 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
 
         ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
         """
-        self._fit_rows(self._read(X, y, True), Bernoulli(), False, keep)
+        rows = self._read(X, y, True)
+        self._fit_rows(rows, self._own_likelihood(), False, keep)
         return self
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> Self:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
-        self._partial(self._read(X, y, not hasattr(self, "_state"), classes), Bernoulli(), False, n_total)
+        rows = self._read(X, y, not hasattr(self, "_state"), classes)
+        self._partial(rows, self._own_likelihood(), False, n_total)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class [N, K]."""
         mean, var = self._latent(X)
-        p = Bernoulli().predict(0.0, mean, var)[0]
+        return self._probabilities(mean, var)
+
+    def _probabilities(self, mean: Floats, var: Floats) -> Floats:
+        """Of the classes [..., K], from means and variances of the functions [..., F]."""
+        likelihood = self._likelihood
+        if isinstance(likelihood, Ordinal):
+            return likelihood.probabilities(self._psi, mean[..., 0], var[..., 0])
+        if isinstance(likelihood, Softmax):
+            return softmax(mean) if not var.any() else likelihood.predict_rows(self._psi, mean, var)[0]
+        p = sp.ndtr(mean / np.sqrt(1.0 + var))
         if len(self.classes_) == 2:
-            return np.hstack([1.0 - p, p])
+            return np.concatenate([1.0 - p, p], axis=-1)
         p = np.maximum(p, np.finfo(float).tiny)
-        return np.asarray(p / p.sum(1, keepdims=True))
+        return np.asarray(p / p.sum(-1, keepdims=True))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The likeliest class of each row."""
@@ -126,34 +156,84 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         return np.asarray(self.classes_[probabilities.argmax(1)])
 
     def decision_function(self, X: Any) -> Floats:
-        """E[f]/√(1 + var f), whose Φ is the probability: [N] for two classes, [N, K] for more."""
+        """[N] for two classes, [N, K] for more: what probabilities grow with.
+
+        "probit": E[f]/√(1 + var f), whose Φ is the probability; "softmax": E[f]; "ordinal": E[f] [N], whatever the number of
+        classes.
+        """
         mean, var = self._latent(X)
-        mean = mean / np.sqrt(1.0 + var)
-        return mean[:, 0] if len(self.classes_) == 2 else mean
+        if self._link == "probit":
+            mean = mean / np.sqrt(1.0 + var)
+        elif self._link == "softmax" and len(self.classes_) == 2:
+            return np.asarray(mean[:, 1] - mean[:, 0])
+        return mean[:, 0] if mean.shape[1] == 1 else mean
 
     def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:
         """Joint draws of the probability of the second class [n, N]; of every class [n, N, K] if there are more."""
         rng = np.random.default_rng(self.seed if seed is None else seed)
-        p = sp.ndtr(self._latent_draws(X, whole_number(n, "n"), rng))
-        return p[..., 0] if len(self.classes_) == 2 else np.asarray(p / p.sum(-1, keepdims=True))
+        f = self._latent_draws(X, whole_number(n, "n"), rng)
+        p = self._probabilities(f, np.zeros_like(f))
+        return p[..., 1] if len(self.classes_) == 2 else p
+
+    @property
+    def cutpoints_(self) -> Floats:
+        """Between the classes of likelihood="ordinal" [K − 1]: a class is the number of them below f + N(0, 1)."""
+        check_is_fitted(self)
+        if self._link != "ordinal":
+            raise AttributeError(f'likelihood "{self._link}" has no cutpoints')
+        return cutpoints(self._psi)
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """The log probability of each row's class [N]."""
         probabilities = self.predict_proba(X)
-        places = np.searchsorted(self.classes_, np.asarray(y))
-        bad = np.flatnonzero(self.classes_[np.minimum(places, len(self.classes_) - 1)] != np.asarray(y))
-        if len(bad):
-            raise ValueError(
-                f"y[{bad[0]}] = {np.asarray(y)[bad[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
-            )
+        places = self._numbers(np.asarray(y))
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(probabilities[np.arange(len(places)), places]))
 
+    @property
+    def _psi(self) -> Floats:
+        return np.asarray(self._predictor.settings.psi)
+
     def _own_likelihood(self) -> Likelihood:
-        return Bernoulli()
+        if self._link == "ordinal":
+            return Ordinal(len(self.classes_))
+        return Softmax() if self._link == "softmax" else Bernoulli()
+
+    def _numbers(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """The place of each class among the classes [N]."""
+        order = np.argsort(self.classes_, kind="stable")
+        places = np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)
+        numbers = order[places]
+        bad = np.flatnonzero(self.classes_[numbers] != y)
+        if len(bad):
+            raise ValueError(
+                f"y[{bad[0]}] = {y[bad[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
+            )
+        return numbers
+
+    def _found_classes(self, y: npt.NDArray[Any], classes: Any) -> None:
+        """The classes in their order, and the law of them."""
+        self._check_choices()
+        self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: a classifier needs two")
+        usual = "probit" if len(self.classes_) == 2 else "softmax"
+        self._link = usual if self.likelihood is None else self.likelihood
+        if self._link != "ordinal":
+            if self.order is not None:
+                raise ValueError('order is for likelihood="ordinal": the classes of others have none')
+        elif self.order is not None:
+            given = np.asarray(self.order)
+            if given.ndim != 1 or len(np.unique(given)) != len(given) or len(given) < 2:
+                raise ValueError(f"order must list two classes or more, each once, got {self.order!r}")
+            self.classes_ = given
+        elif self.classes_.dtype.kind not in "biuf":
+            raise ValueError(
+                f"classes {self.classes_.tolist()} are words, which have no order: give order=, from the lowest to the highest"
+            )
 
     def _read(self, X: Any, y: Any, reset: bool, classes: Any = None) -> Rows:
-        """±1 for the second class of two, or for each class against the rest."""
+        """±1 for the second class of two, or for each class; numbers of classes in an order."""
         if self._is_stream(X):
             source = self._rows(X, y, reset)
             X, y = source.inputs, np.array(source.outputs[:, 0])
@@ -164,13 +244,9 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
                 from sklearn.utils.multiclass import check_classification_targets
 
                 check_classification_targets(y)
-            self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: a classifier needs two")
-        unknown = np.flatnonzero(~np.isin(y, self.classes_))
-        if len(unknown):
-            raise ValueError(
-                f"y[{unknown[0]}] = {y[unknown[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
-            )
-        hit = y[:, None] == (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)
-        return Rows(X, np.where(hit, 1.0, -1.0))
+            self._found_classes(y, classes)
+        numbers = self._numbers(y)
+        if self._link == "ordinal":
+            return Rows(X, numbers[:, None].astype(np.float64))
+        columns = [1] if len(self.classes_) == 2 and self._link == "probit" else np.arange(len(self.classes_))
+        return Rows(X, np.where(numbers[:, None] == columns, 1.0, -1.0))

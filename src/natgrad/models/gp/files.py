@@ -34,6 +34,14 @@ def _kernel_or_none(value: Any, sizes: dict[str, int], where: str) -> None:
         _kernel(value, sizes, where)
 
 
+def _order(value: Any, sizes: dict[str, int], where: str) -> None:
+    """Classes from the lowest to the highest, or None."""
+    if value is not None and not (
+        isinstance(value, (list, tuple)) and all(isinstance(one, (str, int, float)) for one in value)
+    ):
+        refuse(where, "is no list of classes")
+
+
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "n_jobs"},
     "kernel": _kernel_or_none,
@@ -51,15 +59,21 @@ SETTINGS: dict[str, Any] = {
 }
 # Of a regressor alone.
 REGRESSOR: dict[str, Any] = {
-    "likelihood": "'gaussian' | 'student_t' | 'poisson' | 'negative_binomial'",
+    "likelihood": "'gaussian' | 'student_t' | 'poisson' | 'negative_binomial' | 'heteroskedastic'",
     "learn_noise": "flag",
     "noise_variance": "real in (0, 1e100]",
     "df": "positive",
 }
+CLASSIFIER: dict[str, Any] = {
+    "likelihood": "none | 'probit' | 'softmax' | 'ordinal'",
+    "order": _order,
+}
+# Parameters of a likelihood, where they are not one for each output.
+PSI = {"ordinal": "real [cut]", "heteroskedastic": "real [measured, 2]"}
 FITTED: dict[str, Any] = {
     "lam": "MultivariateNormal [output; inducing]",
     "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
-    "y_scaling": (f"real [output] {WIDE}", f"real [output] {SPREAD}"),
+    "y_scaling": (f"real [measured] {WIDE}", f"real [measured] {SPREAD}"),
     "offset": f"real [output] {WIDE}",
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),
@@ -80,31 +94,36 @@ class GPFiles(Estimator):
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
-        return {**SETTINGS, **({} if cls.__name__ == "SparseGPClassifier" else REGRESSOR)}
+        return {**SETTINGS, **(CLASSIFIER if cls.__name__ == "SparseGPClassifier" else REGRESSOR)}
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         classes = cls.__name__ == "SparseGPClassifier"
-        own = {"classes_": "ids [class]"} if classes else {"_flat": "flag"}
+        own = (
+            {"classes_": "ids [class]", "_link?": "'probit' | 'softmax' | 'ordinal'"} if classes else {"_flat": "flag"}
+        )
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, {**FITTED, "settings": tuple, "fitted": {**ALONG, **own}}, sizes, where)
-            check(value["settings"], _learned(value["kernel"]), sizes, f"{where}['settings']")
+            law = str(value["fitted"].get("_link", "probit") if classes else settings.get("likelihood"))
+            check(value["settings"], _learned(value["kernel"], law), sizes, f"{where}['settings']")
             n = len(value["kernel"].theta) + 2
             _check_adam(value["settings"][n + 1 : 2 * n + 1], value["settings"][2 * n + 1 :])
             if ("trace_" in value["fitted"]) != ("stop_" in value["fitted"]):
                 refuse(where, "has a trace without an end, or an end without a trace")
+            if sizes["output"] != sizes["measured"] * (2 if law == "heteroskedastic" else 1):
+                refuse(where, f"has {sizes['output']} functions of {sizes['measured']} outputs")
             if classes:
-                _check_classes(value["fitted"]["classes_"], sizes["output"])
-            elif value["fitted"]["_flat"] and sizes["output"] > 1:
-                refuse(where, f"has one output, and {sizes['output']} of them")
+                _check_classes(value["fitted"]["classes_"], law, sizes)
+            elif value["fitted"]["_flat"] and sizes["measured"] > 1:
+                refuse(where, f"has one output, and {sizes['measured']} of them")
 
         return cls._settings_table(), of
 
 
-def _learned(kernel: Covariance) -> tuple[Any, ...]:
+def _learned(kernel: Covariance, law: str) -> tuple[Any, ...]:
     """The leaves of `natgrad.models.gp.settings.Settings`: θ, inducing inputs and ψ, then what Adam remembers of each."""
-    moving = (*_theta(kernel), "real [inducing, column]", "real [output]")
+    moving = (*_theta(kernel), "real [inducing, column]", PSI.get(law, "real [output]"))
     here = (*(f"{rule} {LOG}" for rule in moving[:-2]), f"{moving[-2]} {WIDE}", f"{moving[-1]} {LOG}")
     squares = tuple(rule.replace("real", "nonnegative") for rule in moving)
     return (*here, COUNT, *moving, *squares)
@@ -117,9 +136,9 @@ def _check_adam(mu: Any, nu: Any) -> None:
             refuse("Adam's memory", "has averages of slopes that are larger than those of their squares allow")
 
 
-def state_table(kernel: Covariance) -> Any:
+def state_table(kernel: Covariance, law: str) -> Any:
     """The table of a state, in which the same numbers are in their records."""
-    leaves, n = _learned(kernel), len(kernel.theta) + 2
+    leaves, n = _learned(kernel, law), len(kernel.theta) + 2
     here, count, moving, squares = leaves[:n], leaves[n], leaves[n + 1 : 2 * n + 1], leaves[2 * n + 1 :]
 
     def settings(parts: tuple[Any, ...], adam: Any) -> Any:
@@ -140,9 +159,14 @@ def _theta(kernel: Covariance) -> tuple[str, ...]:
     return tuple(f"real {list(np.shape(part))}" for part in kernel.theta)
 
 
-def _check_classes(classes: Any, n_outputs: int) -> None:
-    """In order, and a function for each, or one for two."""
-    if n_outputs != (1 if len(classes) == 2 else len(classes)):
-        refuse("classes_", f"are {len(classes)}, with {n_outputs} functions")
-    if len(classes) < 2 or not np.array_equal(np.unique(classes), classes):
-        refuse("classes_", "are not two or more in order")
+def _check_classes(classes: Any, law: str, sizes: Mapping[str, int]) -> None:
+    """In order, and a function for each, or one for two; of an ordinal scale one function, and cutpoints between the classes."""
+    ordinal = law == "ordinal"
+    if sizes["output"] != (1 if ordinal or (len(classes) == 2 and law == "probit") else len(classes)):
+        refuse("classes_", f"are {len(classes)}, with {sizes['output']} functions")
+    if ordinal and sizes["cut"] != len(classes) - 1:
+        refuse("classes_", f"are {len(classes)}, with {sizes['cut']} cutpoints")
+    if len(classes) < 2 or len(np.unique(classes)) != len(classes):
+        refuse("classes_", "are not two or more, each once")
+    if not ordinal and not np.array_equal(np.unique(classes), classes):
+        refuse("classes_", "are not in order")

@@ -1,136 +1,32 @@
-"""Likelihoods of a Gaussian process: observations and the moments of q(f_n) in; E_q[log p(y | f)] and its slopes out.
+"""Likelihoods of one function: Gaussian, Student-t, counts, two classes (`natgrad.models.gp.likelihood` has what they are).
 
-    f ~ N(m, v):   value = E[log p(y | f)],   slope = ∂value/∂m,   curvature = E[∂² log p],   spread = ∂value/∂v
-
-Expectations without a closed form are Gauss–Hermite sums, and slope and spread are the derivatives of these sums; the
-curvature is twice the spread up to the error of the sums, and less noisy. Bernoulli has the probit link, p(y = 1) = Φ(f);
-Poisson and the negative binomial have the mean exp(f).
+Bernoulli has the probit link, p(y = 1) = Φ(f); Poisson and the negative binomial have the mean exp(f).
 """
 
 from __future__ import annotations
 
-import abc
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad import special as sp
-from natgrad.families._ops import logsumexp
+from natgrad.models.gp.joint import Heteroskedastic
+from natgrad.models.gp.likelihood import LOG_2PI, Columnwise, Expected, Likelihood, Quadrature, Scaled
 
 __all__ = [
     "Bernoulli",
-    "Expected",
     "Gaussian",
-    "Likelihood",
     "NegativeBinomial",
     "Poisson",
-    "Scaled",
     "StudentT",
     "is_function",
     "likelihood_named",
 ]
 
 Floats = npt.NDArray[np.float64]
-LOG_2PI = float(np.log(2.0 * np.pi))
-N_NODES = 20
-NODES, WEIGHTS = np.polynomial.hermite.hermgauss(N_NODES)
-NODES, WEIGHTS = NODES * np.sqrt(2.0), WEIGHTS / np.sqrt(np.pi)
-# The noise never vanishes: σ² = LEAST + exp(ψ), in standardised units.
-LEAST = 1e-6
-# Below it a variance is rounding.
-LEAST_VARIANCE = 1e-12
 # Beyond this the rate of a Poisson is no number of events.
 MOST_LOG_RATE = 100.0
-
-
-class Expected(NamedTuple):
-    """What a likelihood says of some observations, arrays [N], and the slope of Σ value along its own parameter."""
-
-    value: Floats
-    slope: Floats
-    curvature: Floats
-    spread: Floats
-    parameter: float
-
-
-class Likelihood(abc.ABC):
-    """p(y | f); ``psi`` is its own parameter on an unbounded scale, one number (0 and unused where there is none)."""
-
-    name: str
-    conjugate = False
-    has_parameter = False
-    standardised = False
-
-    @abc.abstractmethod
-    def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
-        """Under q(f) = N(mean, var)."""
-
-    @abc.abstractmethod
-    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of a new observation."""
-
-    @abc.abstractmethod
-    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
-        """Observations given f."""
-
-    @abc.abstractmethod
-    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
-        """Log p(y | f)."""
-
-    def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
-        """Log E_q[p(y | f)] [N]."""
-        f = mean[:, None] + np.sqrt(var)[:, None] * NODES
-        return np.asarray(logsumexp(self.log_density(psi, y[:, None], f) + np.log(WEIGHTS)))
-
-    @abc.abstractmethod
-    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
-        """P(observation ≤ y | f)."""
-
-    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
-        """Where the predictive distribution reaches ``level`` [N], by bisection."""
-        f = mean[:, None] + np.sqrt(var)[:, None] * NODES
-        centre, spread = self.predict(psi, mean, var)
-        width = 1.0 + np.sqrt(np.where(np.isfinite(spread), spread, var))
-        low, high = centre - width, centre + width
-        for _ in range(100):
-            width = 2.0 * width
-            short, long = (self.cdf(psi, end[:, None], f) @ WEIGHTS for end in (low, high))
-            if (short < level).all() and (long >= level).all():
-                break
-            low, high = np.where(short < level, low, centre - width), np.where(long >= level, high, centre + width)
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            below = self.cdf(psi, middle[:, None], f) @ WEIGHTS < level
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return high
-
-    def start(self, variance: float) -> float:
-        """ψ of a given variance."""
-        return 0.0
-
-    def offset(self, y: Floats) -> float:
-        """A constant added to f, from the data."""
-        return 0.0
-
-    def check(self, y: Floats, what: str) -> None:
-        """Raise for a value outside the support; by default all numbers are inside."""
-        return
-
-
-class Scaled(Likelihood):
-    """With a positive number of its own, σ² or a dispersion, that is learned; abstract."""
-
-    has_parameter = True
-    parameter = "noise variance"
-
-    def variance(self, psi: float) -> float:
-        """The number at ψ."""
-        return LEAST + float(np.exp(psi))
-
-    def start(self, variance: float) -> float:
-        """log(number − least)."""
-        return float(np.log(max(variance - LEAST, LEAST)))
 
 
 @final
@@ -152,6 +48,10 @@ class Gaussian(Scaled):
         """∂/∂ψ of Σ value, from Σ E[(y − f)²]."""
         noise = self.variance(psi)
         return 0.5 * (squares / noise - n) / noise * float(np.exp(psi))
+
+    def noise_level(self, psi: Floats) -> float:
+        """The least σ²."""
+        return min(self.variance(float(p)) for p in psi)
 
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """M and v + σ²."""
@@ -180,25 +80,8 @@ class Gaussian(Scaled):
         return np.asarray(-0.5 * (LOG_2PI + np.log(total) + (y - mean) ** 2 / total))
 
 
-class _Quadrature(Likelihood):
-    """Expectations as sums over nodes; abstract."""
-
-    def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
-        """Value and slopes at the same nodes."""
-        sd = np.sqrt(np.maximum(var, LEAST_VARIANCE))
-        parts = self.derivatives(psi, y[:, None], mean[:, None] + sd[:, None] * NODES)
-        value, slope, curvature = (part @ WEIGHTS for part in parts[:3])
-        spread = parts[1] @ (WEIGHTS * NODES) / (2.0 * sd)
-        along = float((parts[3] @ WEIGHTS).sum()) if self.has_parameter else 0.0
-        return Expected(value, slope, curvature, spread, along)
-
-    @abc.abstractmethod
-    def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Log p, its first and second derivatives in f, and its derivative in ψ."""
-
-
 @final
-class StudentT(Scaled, _Quadrature):
+class StudentT(Scaled, Quadrature):
     """y = f + σ t with t of ``df`` degrees of freedom: outliers bend the fit less."""
 
     name, standardised = "student_t", True
@@ -226,6 +109,10 @@ class StudentT(Scaled, _Quadrature):
         """Of the scaled t distribution."""
         return np.asarray(sp.stdtr(self.df, (y - f) / np.sqrt(self.variance(psi))))
 
+    def noise_level(self, psi: Floats) -> float:
+        """The least σ²."""
+        return min(self.variance(float(p)) for p in psi)
+
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """M and v + σ² ν/(ν − 2); infinite for ν ≤ 2."""
         return mean, var + (self.variance(psi) * self.df / (self.df - 2.0) if self.df > 2.0 else np.inf)
@@ -236,7 +123,7 @@ class StudentT(Scaled, _Quadrature):
 
 
 @final
-class Poisson(Likelihood):
+class Poisson(Columnwise):
     """y ~ Poisson(exp(f))."""
 
     name = "poisson"
@@ -277,7 +164,7 @@ class Poisson(Likelihood):
 
 
 @final
-class NegativeBinomial(Scaled, _Quadrature):
+class NegativeBinomial(Scaled, Quadrature):
     """Counts with mean μ = exp(f) and variance μ + α μ²; ψ is that of the dispersion α = 1/r, and α → 0 is Poisson."""
 
     name, parameter = "negative_binomial", "dispersion"
@@ -340,7 +227,7 @@ def _check_counts(y: Floats, what: str, name: str) -> None:
 
 
 @final
-class Bernoulli(_Quadrature):
+class Bernoulli(Quadrature):
     """y = ±1 with p(y = 1) = Φ(f)."""
 
     name = "bernoulli"
@@ -385,7 +272,9 @@ def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:
     """The likelihood of a regressor."""
     if isinstance(name, Likelihood):
         return name
-    known: dict[str, Likelihood] = {of.name: of for of in (Gaussian(), StudentT(df), Poisson(), NegativeBinomial())}
+    laws: tuple[Likelihood, ...] = (Gaussian(), StudentT(df), Poisson(), NegativeBinomial(), Heteroskedastic())
+    known = {law.name: law for law in laws}
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f'likelihood must be "gaussian", "student_t", "poisson" or "negative_binomial", got {name!r}')
+        *others, last = (f'"{word}"' for word in known)
+        raise ValueError(f"likelihood must be {', '.join(others)} or {last}, got {name!r}")
     return known[name]

@@ -27,7 +27,7 @@ class Predictor(NamedTuple):
     offset: Floats
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
-        """Means and variances of f [N, P] at standardised inputs."""
+        """Means and variances of f [N, F] at standardised inputs."""
         means, variances, matrices = [], [], compiled(self.kernel)
         for begin in range(0, len(x), MOST_ROWS):
             k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
@@ -36,3 +36,16 @@ class Predictor(NamedTuple):
             shrunk = [np.einsum("mn,mn->n", a, blas.dsymm(1.0, s, a, lower=1) - a) for s in self.q.covariance]
             variances.append(np.maximum(k_nn[:, None] + np.array(shrunk).T, 1e-12 * k_nn[:, None]))
         return np.concatenate(means), np.concatenate(variances)
+
+    def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
+        """Joint draws of f [n, N, F] at standardised inputs."""
+        k_nm, _ = compiled(self.kernel).rows(self.settings, x)
+        a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
+        kernel = self.kernel.at([np.asarray(part) for part in self.settings.theta])
+        values, vectors = np.linalg.eigh(kernel(x) - a.T @ a)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        drawn = np.empty((n, len(x), len(self.q.mean)))
+        for out, (m, s) in enumerate(zip(self.q.mean, self.q.covariance, strict=True)):
+            v = m + rng.standard_normal((n, len(m))) @ np.linalg.cholesky(s).T
+            drawn[:, :, out] = v @ a + rng.standard_normal((n, len(x))) @ root.T + self.offset[out]
+        return drawn

@@ -26,7 +26,8 @@ from natgrad.data.rows import Rows
 from natgrad.families import MultivariateNormal
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State, SweepResult
 from natgrad.models.gp import algebra
-from natgrad.models.gp.likelihoods import Gaussian, Likelihood
+from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.settings import MOST_ROWS, Gradient, Learned, Matrices, Settings, compiled
 
 __all__ = ["GPProblem"]
@@ -79,7 +80,7 @@ class GPProblem(GroupProblem):
         self.learned, self.rate, self.jitter = learned or Learned(), rate, jitter
         self.n_groups, self.batch_size = len(rows), batch_size
         self.population = float(self.n_groups if population is None else population)
-        self.n_outputs, self.n_inducing = rows.n_outputs, n_inducing
+        self.n_outputs, self.n_inducing = likelihood.n_functions(rows.n_outputs), n_inducing
         self.offset = np.zeros(self.n_outputs) if offset is None else offset
         self.matrices: Matrices = compiled(kernel)
         _keep_freed_memory()

@@ -19,7 +19,9 @@ from natgrad.data.rows import Rows
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
-from natgrad.models.gp.likelihoods import Likelihood, Scaled, is_function, likelihood_named
+from natgrad.models.gp.joint import Heteroskedastic
+from natgrad.models.gp.likelihood import Likelihood, Scaled
+from natgrad.models.gp.likelihoods import is_function, likelihood_named
 from natgrad.models.scikit import RegressorMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
@@ -43,8 +45,9 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         single columns that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"
         Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
-    likelihood : "gaussian", "student_t", "poisson" or "negative_binomial"
+    likelihood : "gaussian", "student_t", "poisson", "negative_binomial" or "heteroskedastic"
         Counts have the mean μ = exp(f); those of a negative binomial the variance μ + α μ², with α learned (`dispersion_`).
+        "heteroskedastic" has Gaussian noise whose logarithm is a second function with the same kernel (`noise_std`).
     batch_size : int
         Rows read at a step.
     inducing : array [M, D], optional
@@ -175,13 +178,12 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         mean, var = self._latent(X)
         of_f, ends = is_function(what), []
         for level in (0.5 - 0.5 * mass, 0.5 + 0.5 * mass):
-            columns = [
-                mean[:, p] + sp.ndtri(level) * np.sqrt(var[:, p])
+            end = (
+                self._means(mean) + sp.ndtri(level) * np.sqrt(self._means(var))
                 if of_f
-                else self._likelihood.quantile(self._psi(p), level, mean[:, p], var[:, p])
-                for p in range(mean.shape[1])
-            ]
-            ends.append(self._shaped(np.array(columns).T * self._y_scaling.sd + self._y_scaling.mean))
+                else self._likelihood.quantile_rows(self._psi, level, mean, var)
+            )
+            ends.append(self._shaped(end * self._y_scaling.sd + self._y_scaling.mean))
         return ends[0], ends[1]
 
     def sample(self, X: Any, n: int = 1, *, what: Literal["f", "y"] = "f", seed: int | None = None) -> Floats:
@@ -189,9 +191,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         rng = np.random.default_rng(self.seed if seed is None else seed)
         draws = self._latent_draws(X, whole_number(n, "n"), rng)
         if not is_function(what):
-            columns = [self._likelihood.sample(self._psi(p), draws[..., p], rng) for p in range(draws.shape[-1])]
-            draws = np.stack(columns, axis=-1)
-        draws = draws * self._y_scaling.sd + self._y_scaling.mean
+            draws = self._likelihood.sample_rows(self._psi, draws, rng)
+        draws = self._means(draws) * self._y_scaling.sd + self._y_scaling.mean
         return draws[..., 0] if self._flat else draws
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
@@ -199,14 +200,30 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         mean, var = self._latent(X)
         targets = np.asarray(y, dtype=np.float64)
         targets = targets[:, None] if targets.ndim == 1 else targets
-        if targets.shape != mean.shape:
-            raise ValueError(f"y must have shape {mean.shape}, got {np.shape(y)}")
-        scaled = self._y_scaling.apply(targets)
-        columns = [
-            self._likelihood.log_predictive(self._psi(p), scaled[:, p], mean[:, p], var[:, p])
-            for p in range(mean.shape[1])
-        ]
-        return np.asarray(np.sum(columns, axis=0) - np.log(self._y_scaling.sd).sum())
+        if targets.shape != (len(mean), len(self._y_scaling.sd)):
+            raise ValueError(f"y must have shape {(len(mean), len(self._y_scaling.sd))}, got {np.shape(y)}")
+        density = self._likelihood.log_predictive_rows(self._psi, self._y_scaling.apply(targets), mean, var)
+        return np.asarray(density - np.log(self._y_scaling.sd).sum())
+
+    def noise_std(self, X: Any) -> Floats:
+        """The standard deviation of the noise at the rows of X [N] or [N, P]: of likelihood="heteroskedastic" √E[σ²(x)].
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(0, 6, (300, 1))
+        >>> y = np.sin(x[:, 0]) + (0.05 + 0.1 * x[:, 0]) * rng.normal(size=300)
+        >>> model = SparseGPRegressor(n_inducing=15, likelihood="heteroskedastic", max_steps=300).fit(x, y)
+        >>> quiet, loud = model.noise_std([[0.5], [5.5]])
+        >>> bool(quiet < 0.2 < 0.4 < loud)
+        True
+        """
+        mean, var = self._latent(X)
+        likelihood = self._likelihood
+        if isinstance(likelihood, Heteroskedastic):
+            noise = likelihood.predict_rows(self._psi, mean, var)[1] - self._means(var)
+            return self._shaped(np.sqrt(noise) * self._y_scaling.sd)
+        return self._shaped(np.broadcast_to(np.sqrt(self.noise_variance_), (len(mean), len(self._y_scaling.sd))).copy())
 
     @property
     def noise_variance_(self) -> Floats:
@@ -224,8 +241,9 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         check_is_fitted(self)
         likelihood = self._likelihood
         if not isinstance(likelihood, Scaled) or likelihood.parameter != what:
-            raise AttributeError(f"likelihood {likelihood.name!r} has no {what}")
-        return np.array([likelihood.variance(self._psi(p)) for p in range(len(self._y_scaling.sd))])
+            hint = ": it varies, and noise_std(X) has it" if isinstance(likelihood, Heteroskedastic) else ""
+            raise AttributeError(f"likelihood {likelihood.name!r} has no {what}{hint}")
+        return np.array([likelihood.variance(float(psi)) for psi in self._psi])
 
     def _own_likelihood(self) -> Likelihood:
         if not real_number(self.df, "df") > 0:
@@ -240,15 +258,21 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
             likelihood.check(outputs, "y")
         return rows
 
-    def _psi(self, output: int) -> float:
-        return float(np.asarray(self._predictor.settings.psi)[output])
+    @property
+    def _psi(self) -> Floats:
+        return np.asarray(self._predictor.settings.psi)
+
+    def _means(self, functions: Floats) -> Floats:
+        """Of all functions [..., F], those that are means of the columns of y."""
+        return functions[..., : len(self._y_scaling.sd)]
 
     def _observed(self, mean: Floats, var: Floats, what: str = "y") -> tuple[Floats, Floats]:
-        likelihood, scale, means, variances = self._likelihood, self._y_scaling, mean, var
-        if not is_function(what):
-            pairs = [likelihood.predict(self._psi(p), mean[:, p], var[:, p]) for p in range(mean.shape[1])]
-            means, variances = (np.array([pair[place] for pair in pairs]).T for place in (0, 1))
-        return means * scale.sd + scale.mean, variances * scale.sd**2
+        scale = self._y_scaling
+        if is_function(what):
+            mean, var = self._means(mean), self._means(var)
+        else:
+            mean, var = self._likelihood.predict_rows(self._psi, mean, var)
+        return mean * scale.sd + scale.mean, var * scale.sd**2
 
     def _shaped(self, values: Floats) -> Floats:
         return values[:, 0] if self._flat else values

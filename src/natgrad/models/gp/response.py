@@ -20,6 +20,7 @@ from natgrad.errors import NotAtMaximum, NotConverged
 from natgrad.families._family import tails
 from natgrad.inference.problem import GroupResult, State
 from natgrad.models.gp import algebra
+from natgrad.models.gp.likelihood import Scaled
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
@@ -139,7 +140,7 @@ class _Collapsed:
             for name, value in zip(problem.kernel.names, settings.theta, strict=True):
                 parts[name] = np.asarray(value, np.float64)
         self.n_theta = len(parts)
-        if learned.noise:
+        if learned.noise and isinstance(problem.likelihood, Scaled):  # others than a scale stay
             parts[NOISE] = np.asarray(settings.psi, np.float64)
         self.shapes = {name: np.shape(value) for name, value in parts.items()}
         ends = np.cumsum([0, *(value.size for value in parts.values())])

@@ -71,12 +71,8 @@ class AveragedBound:
         problem, settings = self.problem, state.hyper["settings"]
         q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
         mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(self.held[0])
-        psi = np.asarray(settings.psi)
-        density = [
-            problem.likelihood.log_predictive(float(psi[p]), self.held[1][:, p], mean[:, p], var[:, p]).mean()
-            for p in range(problem.n_outputs)
-        ]
-        now = float(np.sum(density))
+        density = problem.likelihood.log_predictive_rows(np.asarray(settings.psi), self.held[1], mean, var)
+        now = float(density.mean())
         if now > self.best + self.tol:
             self.best, self.since = now, 0
             return None

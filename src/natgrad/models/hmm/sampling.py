@@ -13,7 +13,7 @@ import numpy.typing as npt
 from natgrad.data.io.npy import RowWriter
 from natgrad.families import Categorical
 from natgrad.inference.problem import Block, State
-from natgrad.inference.sampler import GroupDraw
+from natgrad.inference.sampler import GroupDraw, alike, classes_of
 from natgrad.kernels.hmm.paths import draw_paths
 from natgrad.kernels.hmm.plain import log_weights
 from natgrad.models.hmm.forward_backward import Counts, Weights, count, whole_sequences
@@ -40,7 +40,9 @@ class PathSampler:
     def __init__(self, problem: SequenceProblem) -> None:
         self.problem, self.n_labels = problem, problem.model.n_states
         self.local_blocks = {"states": Block("states", Categorical(), ("time",), (problem.data.n_times,))}
-        self.exchangeable = _is_exchangeable(problem)
+        labels = problem.data.labels
+        self.known = np.unique(labels[labels >= 0]).astype(np.int64)
+        self.classes = _classes(problem, self.known)
         self._starts = np.zeros(problem.data.n_times, dtype=bool)
         self._starts[problem.data.ends[:-1][problem.data.lengths > 0]] = True
 
@@ -125,16 +127,12 @@ def _potentials(weights: Weights, n_times: int) -> Floats:
     return logs
 
 
-def _is_exchangeable(problem: SequenceProblem) -> bool:
-    """Whether priors stay as they are when states are renumbered, and no state is known."""
-    model, n = problem.model, problem.model.n_states
-    off = model.transition[..., ~np.eye(n, dtype=bool)]
-    priors = [pair for part in problem.emitted.values() for pair in zip(part.prior, part.axes, strict=True)]
-    rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in priors if own]
-    return bool(
-        (problem.data.labels < 0).all()
-        and np.ptp(model.initial) == 0
-        and np.ptp(np.diagonal(model.transition, axis1=-2, axis2=-1)) == 0
-        and (off.size == 0 or np.ptp(off) == 0)
-        and all((part == part[:1]).all() for part in rows)
-    )
+def _classes(problem: SequenceProblem, known: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """States that may change places: whose priors stay as they are, and that are not known at any time."""
+    model, apart = problem.model, np.zeros(problem.model.n_states, dtype=np.int64)
+    apart[known] = 1 + np.arange(len(known))
+    chain = None if model.chain is None else model.chain.part
+    parts = [*problem.emitted.values(), *([] if chain is None else [chain])]
+    priors = [pair for part in parts for pair in zip(part.prior, part.axes, strict=True)]
+    own = [alike(np.asarray(prior), axes[:1]) for prior, axes in priors if axes]
+    return classes_of(len(apart), [apart, alike(model.initial, [0]), alike(model.transition, [-2, -1]), *own])

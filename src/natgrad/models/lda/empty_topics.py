@@ -46,6 +46,12 @@ class EmptyTopics:
         """The topics that documents have counted words for; all, where none is kept empty."""
         return np.flatnonzero(np.asarray(messages["phi"][0]).any(1)) if self.truncated else slice(None)
 
+    def _shared(self, messages: Any) -> Any:
+        """The topics that documents had shares of, with words or none (E[log θ] < 0); all, where none is kept empty."""
+        if not self.truncated:
+            return slice(None)
+        return np.flatnonzero(np.asarray(messages["phi"][0]).any(1) | (messages["theta"][0] != 0.0))
+
     def _at_prior(self, state: State, messages: Any) -> State:
         """With the β that was learned: empty topics are at it, and what was told is λ less this prior, at every state."""
         moved = self.at(np.asarray(messages["phi"][0], np.float64) + state.hyper["topic_prior"], state.t)

@@ -92,7 +92,7 @@ class LDAFiles(Estimator):
         """Have the posterior that the samples of a finish say in place of a point."""
         self.draws_moments_ = kept
         axes, labels = {"phi": ("word",), "theta": ("topic",)}, {"word": self._names}
-        self.posterior_: Any = Posterior(drawn_factors(kept), axes=axes, labels=labels)  # type: ignore[arg-type]
+        self.posterior_: Any = Posterior(drawn_factors(kept), axes=axes, labels=labels, level="draws")  # type: ignore[arg-type]
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ from natgrad.models.lda.parts import (
     solve_view,
 )
 from natgrad.models.lda.start import first_topics, revived_topics
+from natgrad.models.lda.tangent import document_tangent
 from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
 from natgrad.threads import is_little, threads_for
@@ -94,6 +95,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     group_plate = "doc"
     probes = (begin_anew, all_anew, far_ahead, ahead)
+    tangent = document_tangent
 
     def __init__(
         self,
@@ -176,7 +178,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         alpha, beta = self.doc_prior, self.topic_prior
         if "doc" in self.learn:
             sums, n_filled = messages["theta"]
-            here = self._told(messages)
+            here = self._shared(messages)
             best = best_concentrations(alpha[here], sums[here], float(n_filled[0]))
             alpha = alpha.copy()
             alpha[here] = (1.0 - rho) * alpha[here] + rho * best
@@ -227,7 +229,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         shares = 0.0
         if "theta" in messages:
             sums, n_filled = messages["theta"]
-            here = self._told(messages)
+            here = self._shared(messages)
             shares = log_prior(self.doc_prior[here], sums[here], float(n_filled[0]))
         if self.local.topics == "map":
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))

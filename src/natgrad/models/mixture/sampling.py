@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.families import Categorical
 from natgrad.inference.problem import Block, State
-from natgrad.inference.sampler import GroupDraw
+from natgrad.inference.sampler import GroupDraw, alike
 from natgrad.models.mixture.problem import memberships
 from natgrad.threads import ONE_BLAS_THREAD, in_order
 
@@ -33,7 +33,7 @@ class MembershipSampler:
     def __init__(self, problem: MixtureProblem) -> None:
         self.problem, self.n_labels = problem, len(problem.model.alpha)
         self.local_blocks = {"membership": Block("membership", Categorical(), ("row",), (problem.n_groups,))}
-        self.exchangeable = bool(np.ptp(problem.model.alpha) == 0)
+        self.classes, self.known = alike(problem.model.alpha, [0]), np.zeros(0, dtype=np.int64)
         weight = problem.data.weight
         if weight is not None and (bad := np.flatnonzero(weight != np.round(weight))).size:
             raise ValueError(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.start.probes import merging, moved_apart, put_beside
+from natgrad.network.start.probes import moved_apart, put_beside
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def split_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: in
 
 def _memberships(problem: Any, state: State) -> tuple[dict[str, npt.NDArray[np.float64]], float]:
     """Of the first chunk, by category, and how many times that are all rows."""
-    gates, chunks = merging(problem.program.problem), problem.chunks
+    gates, chunks = problem.program.problem.plan.merging, problem.chunks
     chosen = {gate: np.asarray(state.mu[gate][0]) for gate in gates if gate in state.mu}
     if inside := [gate for gate in gates if gate in problem.program.local]:
         told = next(problem.visit("hidden", {name: state.mu[name] for name in problem.globals}, numbers=[0]))

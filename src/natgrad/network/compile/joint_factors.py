@@ -96,6 +96,8 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
         for name, block in plan.blocks.items()
         if block.family.name == "Normal" and not block.shape and not plan.nodes[name].is_improper
     ]
+    if len(scalars) < 2:
+        return []
     pairs = dict.fromkeys(pair for term in plan.terms.values() for pair in _meeting(term, set(scalars)))
     groups: list[tuple[str, ...]] = []
     for whole in _merged(scalars, pairs, lambda group: True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,6 +86,37 @@ class Plan:
     def improper(self) -> list[str]:
         """The hidden nodes with flat priors."""
         return [name for name in self.blocks if self.nodes[name].is_improper]
+
+    @cached_property
+    def choices(self) -> dict[str, list[tuple[str, str, int]]]:
+        """For every hidden category: (term, node it chooses from, axis of that node)."""
+        choices: dict[str, list[tuple[str, str, int]]] = {}
+        for term in self.terms.values():
+            for name, readings in term.readings.items() if term.gates else ():
+                for reading in readings:
+                    for position, axis in enumerate(reading.axes):
+                        if not isinstance(axis, Take) and axis in term.gates:
+                            choices.setdefault(term.gates[axis], []).append((term.node, name, position))
+        return choices
+
+    @cached_property
+    def merging(self) -> dict[str, list[tuple[str, str, int]]]:
+        """The same, but for what known indices read one by one: data tell these apart."""
+        told = {
+            (name, position)
+            for term in (self.terms.values() if self.choices else ())
+            for name, readings in term.readings.items()
+            for reading in readings
+            for position, axis in enumerate(reading.axes)
+            if isinstance(axis, Take)
+        }
+        undecided = {gate: [c for c in choices if c[1:] not in told] for gate, choices in self.choices.items()}
+        return {gate: choices for gate, choices in undecided.items() if choices}
+
+    @property
+    def n_observed(self) -> int:
+        """Elements of all observed nodes, missing ones among them."""
+        return sum(math.prod(plate.size for plate in n.plates) for n in self.nodes.values() if n.is_observed)
 
     @cached_property
     def grown(self) -> set[str]:

@@ -14,7 +14,7 @@ from natgrad.inference.problem import Block
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Mark, Monomial
 
-__all__ = ["CHAIN", "with_chains"]
+__all__ = ["CHAIN", "with_chain", "with_chains"]
 
 CHAIN = Mark("chain")
 
@@ -34,11 +34,12 @@ def _term(term: PlannedTerm, n: int) -> PlannedTerm:
         name: tuple(replace(reading, axes=(CHAIN, *reading.axes)) for reading in plain)
         for name, plain in term.readings.items()
     }
-    monomials = tuple(Monomial(m.coefficient, tuple(map(_factor, m.factors))) for m in term.monomials)
+    monomials = tuple(Monomial(m.coefficient, tuple(map(with_chain, m.factors))) for m in term.monomials)
     return replace(term, sizes={**term.sizes, CHAIN: n}, monomials=monomials, readings=readings)
 
 
-def _factor(factor: Factor) -> Factor:
+def with_chain(factor: Factor) -> Factor:
+    """A factor of a network of several copies."""
     return factor if factor.known else factor._replace(axes=(CHAIN, *factor.axes))
 
 

@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import Block, BlockInfo, State
-from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, point_stats, room_for
+from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, moves_of, no_moves, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.windows import summed
 from natgrad.network.compile.plan import weight_key
+from natgrad.network.draws.exchange import Exchange, exchange_labels, exchanges_of
 from natgrad.network.draws.gibbs import _put
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.execute.updates import take_column
@@ -66,7 +67,7 @@ def draw_chunks(
             factors[name] = DrawnFactor(
                 name, block.family, block.plates, kept, first, second, made.n, strides[name], block.origin
             )
-        return Draws(factors, made, state.memory["relabelled"], labels=fit._labels)
+        return Draws(factors, made, *moves_of(state.memory), labels=fit._labels)
 
     about = {"names": sorted(asked), "backend": problem.backend.name, "chunks": problem.chunks.n_chunks}
     return run_chains(problem, gibbs, start, settings, about, found, **options)
@@ -122,11 +123,14 @@ class ChunkedGibbs:
         self.sizes = {name: self.plan.nodes[name].size for name in self.plan.blocks}
         self._told: dict[str, Any] | None = None
         self.relabel: Relabelling | None = None
+        self.exchanges: list[Exchange] = []
         if self.local:
             mu = {name: at.mu[name] for name in problem.blocks}
             rows = next(problem.visit("hidden", mu, numbers=[0])).parts
             self._refuse_weights()
             self.relabel = Relabelling(self.plan, {**mu, **rows})
+            # Rows are drawn anew after a move: what they say is the same whichever labels change places.
+            self.exchanges = exchanges_of(self.plan, chains, local=self.local)
 
     def _refuse_weights(self) -> None:
         key = weight_key(self.problem.chunks.plate)
@@ -144,8 +148,7 @@ class ChunkedGibbs:
         stats = {n: point_stats(b.family, values[n], self.sizes[n]) for n, b in self.problem.blocks.items()}
         sums = {n: (np.zeros(value.shape), np.zeros(value.shape)) for n, value in values.items()}
         kept = room_for(values, self.strides, self.schedule)
-        memory = {"values": values, "sums": sums, "kept": kept, "relabelled": np.zeros(self.chains, dtype=np.int64)}
-        return State({}, stats, 0, memory)
+        return State({}, stats, 0, {"values": values, "sums": sums, "kept": kept, **no_moves(self.chains)})
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """Rows of all chains in one pass, then the globals of one chain after the other."""
@@ -155,6 +158,7 @@ class ChunkedGibbs:
         first = {name: np.zeros(np.shape(value)) for name, value in values.items()}
         second = {name: np.zeros(np.shape(value)) for name, value in values.items()}
         with np.errstate(all="ignore"):
+            exchanged = exchange_labels(self.exchanges, stats, values, seed, state.t)
             told = self._rows(stats, seed, state.t)
             for chain in range(self.chains):
                 rng = generator(seed, Stream.DRAWS, state.t, 0, chain)
@@ -172,7 +176,8 @@ class ChunkedGibbs:
                     for part, own in zip(stats[name], here[name], strict=True):
                         part[chain] = own
         moved = self._relabelled(stats, values, first, second, told)
-        memory = {**state.memory, "values": values, "relabelled": state.memory["relabelled"] + moved}
+        moves = {"relabelled": moved, "exchanged": exchanged}
+        memory = {**state.memory, "values": values, **{n: state.memory[n] + more for n, more in moves.items()}}
         keep_draw(memory, self.schedule, self.strides, state.t, first, second)
         done = StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
         return State({}, stats, state.t + 1, memory), done
@@ -246,9 +251,8 @@ class ChunkedGibbs:
         told: dict[str, Any],
     ) -> Array:  # fmt: skip
         """Labels put back into the order of q, by the rows of the first chunk."""
-        moved = np.zeros(self.chains, dtype=np.int64)
         if self.relabel is None or not self.relabel.sets:
-            return moved
+            return np.zeros(self.chains, dtype=np.int64)
         rows = {
             name: tuple(
                 np.stack(parts) for parts in zip(*(told[f"{c} {name}"] for c in range(self.chains)), strict=True)
@@ -256,11 +260,7 @@ class ChunkedGibbs:
             for name in self.local
         }
         everything, drawn = {**stats, **rows}, {**values, **{name: parts[0] for name, parts in rows.items()}}
-        for chain in self.relabel.in_question(everything):
-            for entry, order in zip(self.relabel.sets, self.relabel.orders(everything, chain), strict=True):
-                if order is not None:
-                    self.relabel.apply(order, entry, chain, everything, drawn, first, second)
-                    moved[chain] = 1
+        moved = self.relabel.put_back(everything, drawn, first, second)
         for name in self.problem.blocks:
             stats[name], values[name] = everything[name], drawn[name]
         return moved

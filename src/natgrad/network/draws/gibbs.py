@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block, BlockInfo, State
-from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, point_stats, room_for
+from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, no_moves, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.network.draws.exchange import Exchange, exchange_labels
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.scales import ScaleDraw, scales_of
@@ -51,6 +52,7 @@ class Gibbs:
     schedule : Schedule
     strides : {node: every how many draws one is kept}; a node that is not there keeps none
     relabel : Relabelling, optional
+    exchanges : moves that have labels change places, before every sweep
     """
 
     monotone, steps_per_pass, batches = False, 1, 1
@@ -62,8 +64,10 @@ class Gibbs:
         strides: Mapping[str, int],
         relabel: Relabelling | None = None,
         together: bool = True,
+        exchanges: Sequence[Exchange] = (),
     ) -> None:
         self.problem, self.schedule, self.strides, self.relabel = problem, schedule, strides, relabel
+        self.exchanges = exchanges
         self.chains = next(iter(problem.blocks.values())).shape[0]
         self.classes: list[ClassWeights] = class_weights_of(problem)
         self.afresh = auxiliaries(self.classes)
@@ -82,8 +86,10 @@ class Gibbs:
 
     # -- the start --
 
-    def start(self, lam: Mapping[str, Stats], seed: int) -> State:
-        """Every chain at a draw of its own from factors with these natural parameters."""
+    def start(self, lam: Mapping[str, Stats] | Sequence[Mapping[str, Stats]], seed: int) -> State:
+        """Every chain at a draw of its own from factors with these natural parameters; of several, in turn."""
+        begins = lam if isinstance(lam, Sequence) else [lam]
+        turn = [begins[chain % len(begins)] for chain in range(self.chains)]
         rng = generator(seed, Stream.DRAWS)
         stats: dict[str, Stats] = {}
         values: dict[str, Array] = {}
@@ -93,14 +99,15 @@ class Gibbs:
                 values[name] = np.zeros(block.shape)
                 stats[name] = point_stats(block.family, values[name], self.sizes[name])
                 continue
-            wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in lam[name])
+            wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in turn[0][name])
+            if len(begins) > 1:
+                wide = tuple(np.stack(parts) for parts in zip(*(own[name] for own in turn), strict=True))
             with np.errstate(all="ignore"):
                 values[name], stats[name] = self._drawn(block, wide, rng)
                 first, second = self._summand(block, wide, values[name])
             sums[name] = np.zeros_like(first), np.zeros_like(second)
         kept = room_for(values, self.strides, self.schedule)
-        memory = {"values": values, "sums": sums, "kept": kept, "relabelled": np.zeros(self.chains, dtype=np.int64)}
-        return State({}, stats, 0, memory)
+        return State({}, stats, 0, {"values": values, "sums": sums, "kept": kept, **no_moves(self.chains)})
 
     # -- a sweep --
 
@@ -113,6 +120,7 @@ class Gibbs:
         second: dict[str, Array] = {}
         info: dict[str, BlockInfo] = {}
         with np.errstate(all="ignore"):
+            exchanged = exchange_labels(self.exchanges, stats, values, seed, state.t)
             for name, block in self.problem.blocks.items():
                 if name in info or name in self._with_group or name in self.afresh:
                     continue
@@ -125,8 +133,11 @@ class Gibbs:
                     first[name], second[name] = self._summand(block, lam, values[name])
         if not all(bool(entry.valid) for entry in info.values()):
             return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
-        moved = self._relabelled(stats, values, first, second)
-        memory = self._counted(state, values, first, second, moved)
+        memory = {**state.memory, "values": values, "exchanged": state.memory["exchanged"] + exchanged}
+        if self.relabel is not None:
+            moved = self.relabel.put_back(stats, values, first, second)
+            memory |= {"values": values, "relabelled": state.memory["relabelled"] + moved}
+        keep_draw(memory, self.schedule, self.strides, state.t, first, second)
         done = StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
         return State({}, stats, state.t + 1, memory), done
 
@@ -241,24 +252,6 @@ class Gibbs:
         if family.name == "Categorical":
             return mean, np.zeros(1)
         return mean, family.var(lam) + mean**2
-
-    def _relabelled(self, stats: dict[str, Stats], values: dict[str, Array], *averaged: dict[str, Array]) -> Array:
-        moved = np.zeros(self.chains, dtype=np.int64)
-        if self.relabel is None or not self.relabel.sets:
-            return moved
-        for chain in self.relabel.in_question(stats):
-            for entry, order in zip(self.relabel.sets, self.relabel.orders(stats, chain), strict=True):
-                if order is not None:
-                    self.relabel.apply(order, entry, chain, stats, values, *averaged)
-                    moved[chain] = 1
-        return moved
-
-    def _counted(
-        self, state: State, values: dict[str, Array], first: dict[str, Array], second: dict[str, Array], moved: Array
-    ) -> dict[str, Any]:
-        memory = {**state.memory, "values": values, "relabelled": state.memory["relabelled"] + moved}
-        keep_draw(memory, self.schedule, self.strides, state.t, first, second)
-        return memory
 
 
 def _put(block: Block, arrays: Stats, pieces: Stats, number: int) -> Stats:

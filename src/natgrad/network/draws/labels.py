@@ -1,11 +1,12 @@
 """Labels that mean nothing: the components of a mixture can change places without changing the joint density.
 
-Which axes change places together is read off the plan: axes that share a label in some monomial belong together. A set of axes is
-exchangeable if a hidden category is among them, no data are read along it, and known numbers stay as they are when elements along
-it are renumbered.
+Which axes change places together is read off the plan: axes that share a label in some monomial belong together. A set of axes
+has labels if a hidden category is among them. Two labels are alike if known numbers stay as they are when the two change places,
+and no data are read along the set; labels that are alike are a class.
 
-A chain that begins at q has q's labels. If it exchanges them on its way, the values are put back into the order that agrees best
-with q's probabilities of the categories, which leaves the density as it is. So labels agree within a chain and across chains.
+A chain that begins at q has q's labels. If it exchanges labels of a class on its way, the values are put back into the order that
+agrees best with q's probabilities of the categories, which leaves the density as it is. So labels agree within a chain and across
+chains. Labels that are not alike stay as they were drawn: `natgrad.network.draws.exchange` has them change places.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
+from natgrad.inference.sampler import alike, best_order, classes_of
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.markov_chain import MarkovChain
 
-__all__ = ["Exchangeable", "Relabelling", "exchangeable_axes"]
+__all__ = ["LabelSet", "Relabelling", "label_sets", "renumber"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
@@ -31,36 +32,55 @@ Key = tuple[str, int]
 EVENT = -1
 
 
-class Exchangeable(NamedTuple):
-    """Axes that change places together: their length, the hidden categories among them, and the axes by node."""
+class LabelSet(NamedTuple):
+    """Axes that change places together.
+
+    Attributes
+    ----------
+    size : int, their length
+    categories : the hidden categories among them
+    axes : {node: its axes}
+    classes : ints [size], equal for labels that are alike
+    telling : (term, monomial), those whose value may change when labels that are not alike change places
+    """
 
     size: int
     categories: tuple[str, ...]
     axes: Mapping[str, tuple[int, ...]]
+    classes: npt.NDArray[np.int64]
+    telling: tuple[tuple[str, Monomial], ...]
 
 
-def exchangeable_axes(plan: Plan) -> list[Exchangeable]:
-    """The sets of axes along which elements can be renumbered."""
+def label_sets(plan: Plan) -> list[LabelSet]:
+    """The sets of axes along which hidden categories choose."""
     sets = _Sets()
     for term in plan.terms.values():
         for monomial in term.monomials:
-            _link(plan, monomial, sets)
-    exchangeable = []
-    for root, keys in sets.classes().items():
+            _link(plan, term.node, monomial, sets)
+    found = []
+    for root, keys in sets.members().items():
         categories = tuple(n for n, axis in keys if axis == EVENT and _is_category(plan, n))
-        if root in sets.fixed or not categories:
+        size = (plan.nodes[categories[0]].size or 0) if categories else 0
+        if size < 2:
             continue
         axes: dict[str, tuple[int, ...]] = {}
         for name, axis in keys:
             axes[name] = (*axes.get(name, ()), axis)
-        size = plan.nodes[categories[0]].size or 0
-        if size > 1:
-            exchangeable.append(Exchangeable(size, categories, axes))
-    return exchangeable
+        found.append(LabelSet(size, categories, axes, *sets.told_apart(root, size)))
+    return found
 
 
 def _is_category(plan: Plan, name: str) -> bool:
     return isinstance(plan.nodes[name], (Categorical, MarkovChain))
+
+
+class _Known(NamedTuple):
+    """Known numbers, what stands along their axes, and the monomial in which they do; data that are read have no array."""
+
+    array: Array | None
+    keys: Mapping[int, Key]
+    term: str
+    monomial: Monomial
 
 
 class _Sets:
@@ -68,8 +88,7 @@ class _Sets:
 
     def __init__(self) -> None:
         self.parent: dict[Key, Key] = {}
-        self._fixed: set[Key] = set()
-        self.known: list[tuple[Array, dict[int, Key]]] = []  # numbers, and what stands along their axes
+        self.known: list[_Known] = []
 
     def find(self, key: Key) -> Key:
         self.parent.setdefault(key, key)
@@ -80,34 +99,33 @@ class _Sets:
     def join(self, first: Key, second: Key) -> None:
         self.parent[self.find(second)] = self.find(first)
 
-    def fix(self, key: Key) -> None:
-        self.find(key)
-        self._fixed.add(key)
-
-    @property
-    def fixed(self) -> set[Key]:
-        """Sets along which elements are told apart, by data or by numbers that change when all axes of the set are renumbered."""
-        roots = {self.find(key) for key in self._fixed}
-        for array, keys in self.known:
-            for root in {self.find(key) for key in keys.values()}:
-                axes = [axis for axis, key in keys.items() if self.find(key) == root]
-                if root not in roots and not _is_invariant(array, axes):
-                    roots.add(root)
-        return roots
-
-    def classes(self) -> dict[Key, list[Key]]:
+    def members(self) -> dict[Key, list[Key]]:
         members: dict[Key, list[Key]] = {}
         for key in self.parent:
             members.setdefault(self.find(key), []).append(key)
         return members
 
+    def told_apart(self, root: Key, size: int) -> tuple[npt.NDArray[np.int64], tuple[tuple[str, Monomial], ...]]:
+        """The classes of a set's labels, and the monomials that tell them apart."""
+        parts, telling = list[npt.NDArray[np.int64]](), dict[tuple[str, Monomial], None]()
+        for known in self.known:
+            axes = [axis for axis, key in known.keys.items() if self.find(key) == root]
+            if not axes:
+                continue
+            own = np.arange(size) if known.array is None else alike(known.array, axes)
+            if own.any():
+                telling[known.term, known.monomial] = None
+                parts.append(own)
+        return classes_of(size, parts), tuple(telling)
 
-def _link(plan: Plan, monomial: Monomial, sets: _Sets) -> None:
+
+def _link(plan: Plan, term: str, monomial: Monomial, sets: _Sets) -> None:
     at: dict[Label, Key] = {}
     for factor in (f for f in monomial.factors if not f.known):
         for key, axis in _axes(plan, factor):
             if isinstance(axis, Take):
-                sets.fix(key)  # the data say which element is meant
+                sets.find(key)
+                sets.known.append(_Known(None, {0: key}, term, monomial))  # the data say which element is meant
                 continue
             sets.join(at.setdefault(axis, key), key)
     for factor in (f for f in monomial.factors if f.known):
@@ -116,11 +134,11 @@ def _link(plan: Plan, monomial: Monomial, sets: _Sets) -> None:
             if isinstance(axis, Take):
                 for label in axis.labels:
                     if label in at:
-                        sets.fix(at[label])
+                        sets.known.append(_Known(None, {0: at[label]}, term, monomial))
             elif axis in at:
                 plain[position] = at[axis]
         if plain:
-            sets.known.append((plan.known[factor.source], plain))
+            sets.known.append(_Known(plan.known[factor.source], plain, term, monomial))
 
 
 def _axes(plan: Plan, factor: Factor) -> list[tuple[Key, Any]]:
@@ -131,22 +149,6 @@ def _axes(plan: Plan, factor: Factor) -> list[tuple[Key, Any]]:
         ((factor.source, position if position < len(plates) else EVENT), axis)
         for position, axis in enumerate(factor.axes)
     ]
-
-
-def _is_invariant(array: Array, axes: list[int]) -> bool:
-    """Whether renumbering elements along all these axes together changes nothing: an exchange and a rotation tell."""
-    size = array.shape[axes[0]]
-    if size < 2:
-        return True
-    exchange, rotation = np.arange(size), np.roll(np.arange(size), 1)
-    exchange[:2] = 1, 0
-    for order in (exchange, rotation):
-        other = array
-        for axis in axes:
-            other = np.take(other, order, axis)
-        if not np.array_equal(other, array):
-            return False
-    return True
 
 
 class Relabelling:
@@ -160,62 +162,78 @@ class Relabelling:
 
     def __init__(self, plan: Plan, moments: Mapping[str, Stats]) -> None:
         self.plan = plan
-        self.sets = exchangeable_axes(plan)
+        self.sets = [entry for entry in label_sets(plan) if len(np.unique(entry.classes)) < entry.size]
         self.wanted = {n: _rows(moments[n][0]) for s in self.sets for n in s.categories}
 
-    def in_question(self, stats: Mapping[str, Stats]) -> npt.NDArray[np.int64]:
-        """The chains in which some component agrees better with another one of q than with its own; others need no look."""
-        doubtful: Any = False
+    def orders(self, entry: LabelSet, stats: Mapping[str, Stats]) -> tuple[npt.NDArray[np.int64], Array]:
+        """The chains whose labels of a set have changed places, and in which order each has them (first, second, …)."""
+        agree: Any = 0.0
+        for n in entry.categories:
+            rows = stats[n][0].reshape(len(stats[n][0]), -1, entry.size)
+            agree = agree + np.swapaxes(np.swapaxes(rows, 1, 2) @ self.wanted[n], 1, 2)  # [chain, of q, of the chain]
+        may = entry.classes[:, None] == entry.classes
+        own = np.einsum("cii->ci", agree)
+        # Where every component agrees best with its own there is nothing to look for.
+        doubtful = np.flatnonzero((np.where(may, agree, -np.inf).max(2) > own).any(1))
+        chains, orders = [], []
+        for chain in doubtful:
+            order = best_order(agree[chain], entry.classes)
+            if order is not None:
+                chains.append(chain)
+                orders.append(order)
+        return np.array(chains, dtype=np.int64), np.array(orders, dtype=np.int64).reshape(-1, entry.size)
+
+    def put_back(self, stats: dict[str, Stats], values: dict[str, Array], *averaged: dict[str, Array]) -> Array:
+        """Labels of all sets in the order of q, in place of what was there; how often those of each chain were not [chain]."""
+        moved = np.zeros(len(next(iter(values.values()))), dtype=np.int64)
         for entry in self.sets:
-            agree: Any = 0.0
-            for n in entry.categories:
-                rows = stats[n][0].reshape(len(stats[n][0]), -1, entry.size)
-                agree = agree + np.swapaxes(rows, 1, 2) @ self.wanted[n]
-            own = np.einsum("cii->ci", agree)
-            doubtful = doubtful | (agree.max(1) > own).any(1)
-        return np.flatnonzero(doubtful)
+            chains, orders = self.orders(entry, stats)
+            if len(chains):
+                renumber(self.plan, entry, chains, orders, stats, values, *averaged)
+                moved[chains] = 1
+        return moved
 
-    def orders(self, stats: Mapping[str, Stats], chain: int) -> list[Array | None]:
-        """For each set, which element comes first, second, …; None where all are where they belong."""
-        orders: list[Array | None] = []
-        for entry in self.sets:
-            agree = np.sum([self.wanted[n].T @ _rows(stats[n][0][chain]) for n in entry.categories], axis=0)
-            _, order = linear_sum_assignment(agree, maximize=True)
-            gain = agree[np.arange(entry.size), order].sum() - np.trace(agree)
-            orders.append(order if gain > 1e-9 * (1.0 + np.trace(agree)) else None)
-        return orders
 
-    def apply(
-        self, order: Array, entry: Exchangeable, chain: int, stats: dict[str, Stats], values: dict[str, Array],
-        *averaged: dict[str, Array],
-    ) -> None:  # fmt: skip
-        """Renumber everything of one chain along one set of axes, in place of what was there.
+def renumber(
+    plan: Plan, entry: LabelSet, chains: npt.NDArray[np.int64], orders: Array, stats: dict[str, Stats],
+    values: dict[str, Array], *averaged: dict[str, Array],
+) -> None:  # fmt: skip
+    """Renumber everything of some chains along one set of axes, in place of what was there.
 
-        ``averaged`` have what is averaged of nodes, in the shape of their means.
-        """
-        back = np.argsort(order)
-        for name, axes in entry.axes.items():
-            node = self.plan.nodes[name]
-            n_plates = len(node.block_plates)
-            parts = []
-            for number, stat in enumerate(stats[name]):
-                plates = len(node.plates) if number == 0 else n_plates
-                parts.append(_renumbered(stat, chain, _places(axes, plates, stat.ndim - 1), order))
-            stats[name] = tuple(parts)
-            plain = [axis for axis in axes if axis != EVENT]
-            value = values[name]
-            category = _is_category(self.plan, name)
-            if category and EVENT in axes and value.dtype.kind in "iu":
-                new = value.copy()
-                new[chain] = back[value[chain]]
-                value = _renumbered(new, chain, plain, order) if plain else new
-            else:
-                value = _renumbered(value, chain, _places(axes, len(node.plates), value.ndim - 1), order)
-            values[name] = value
-            for sums in averaged:
-                if name in sums and sums[name].ndim > 1:
-                    places = _places(axes, len(node.plates), sums[name].ndim - 1)
-                    sums[name] = _renumbered(sums[name], chain, places, order)
+    ``orders`` [chain, label] say which label comes first, second, … in each. ``averaged`` have what is averaged of nodes, in the
+    shape of their means.
+    """
+    back = np.argsort(orders, axis=1)
+    for name, axes in entry.axes.items():
+        if name not in stats:
+            continue
+        node = plan.nodes[name]
+        stats[name] = renumbered_stats(plan, entry, name, stats[name], chains, orders)
+        value = values[name]
+        if _is_category(plan, name) and EVENT in axes and value.dtype.kind in "iu":
+            new = value.copy()
+            flat = value[chains].reshape(len(chains), -1)
+            new[chains] = np.take_along_axis(back, flat, 1).reshape(value[chains].shape)
+            values[name] = _renumbered(new, chains, [axis for axis in axes if axis != EVENT], orders)
+        else:
+            places = _places(axes, len(node.plates), value.ndim - 1)
+            values[name] = _renumbered(value, chains, places, orders)
+        for sums in averaged:
+            if name in sums and sums[name].ndim > 1:
+                places = _places(axes, len(node.plates), sums[name].ndim - 1)
+                sums[name] = _renumbered(sums[name], chains, places, orders)
+
+
+def renumbered_stats(
+    plan: Plan, entry: LabelSet, name: str, stats: Stats, chains: npt.NDArray[np.int64], orders: Array
+) -> Stats:
+    """The statistics of a node with the labels of some chains in other orders."""
+    node, axes = plan.nodes[name], entry.axes[name]
+    parts = []
+    for number, stat in enumerate(stats):
+        plates = len(node.plates if number == 0 else node.block_plates)
+        parts.append(_renumbered(stat, chains, _places(axes, plates, stat.ndim - 1), orders))
+    return tuple(parts)
 
 
 def _places(axes: tuple[int, ...], n_plates: int, ndim: int) -> list[int]:
@@ -224,12 +242,13 @@ def _places(axes: tuple[int, ...], n_plates: int, ndim: int) -> list[int]:
     return [*on_plates, *(range(n_plates, ndim) if EVENT in axes else ())]
 
 
-def _renumbered(array: Array, chain: int, axes: list[int], order: Array) -> Array:
-    part = array[chain]
+def _renumbered(array: Array, chains: npt.NDArray[np.int64], axes: list[int], orders: Array) -> Array:
+    part = array[chains]
     for axis in axes:
-        part = np.take(part, order, axis)
+        shape = [len(chains), *([1] * axis), orders.shape[1], *([1] * (part.ndim - 2 - axis))]
+        part = np.take_along_axis(part, orders.reshape(shape), 1 + axis)
     new = np.array(array)
-    new[chain] = part
+    new[chains] = part
     return new
 
 

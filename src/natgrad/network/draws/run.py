@@ -11,9 +11,10 @@ import numpy as np
 
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.gibbs import Schedule
+from natgrad.inference.steppers.gibbs import Schedule, moves_of
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.draws.chains import with_chains
+from natgrad.network.draws.exchange import exchanges_of
 from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.predictive import predictive_of_draws
@@ -46,8 +47,13 @@ def draw_posterior(
     callbacks: Sequence[Any] = (),
     verbose: bool | None = None,
     keep: CheckpointOptions | None = None,
+    begins: Sequence[Fit] = (),
+    notes: Sequence[str] = (),
 ) -> Draws:
-    """Gibbs sampling from the declaration of a fit; arguments are those of ``Fit.draws``."""
+    """Gibbs sampling from the declaration of a fit; arguments are those of ``Fit.draws``.
+
+    ``begins`` are fits at which chains begin in turn, this one by default; ``notes`` go into the message of the draws.
+    """
     schedule, settings = schedule_of(n, chains, warmup, thin, seed)
     plan = fit.problem.plan
     for name, block in plan.blocks.items():
@@ -65,15 +71,16 @@ def draw_posterior(
     asked = _checked_names(fit, names)
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
     gibbs = Gibbs(problem, schedule, {}, relabel)
+    gibbs.exchanges = exchanges_of(exact, chains, gibbs.afresh)
     if lost := sorted(asked & gibbs.afresh):
         raise ValueError(
             f"draws of {lost[0]!r} cannot be kept: it is drawn afresh for each class of a softmax, and not a part of a draw"
         )
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
-    start = gibbs.start(fit.state.lam, settings.seed)
+    start = gibbs.start([begin.state.lam for begin in begins or (fit,)], settings.seed)
     about = {"names": sorted(asked), "backend": problem.backend.name}
     return run_chains(
-        problem, gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings),
+        problem, gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings, notes),
         max_seconds=max_seconds, callbacks=callbacks, verbose=verbose, keep=keep,
     )  # fmt: skip
 
@@ -102,7 +109,7 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
     return strides
 
 
-def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) -> Draws:
+def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings, notes: Sequence[str]) -> Draws:
     """What the draws up to a state say."""
     memory, made = state.memory, draws_so_far(gibbs.schedule, settings, state.t)
     factors, done = {}, made.n
@@ -122,10 +129,11 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
     return Draws(
         factors,
         made,
-        memory["relabelled"],
+        *moves_of(memory),
         labels=fit._labels,
         predictive=partial(predictive_of_draws, fit.problem.plan),
         groups=partial(network_groups, fit.problem.plan),
+        notes=notes,
     )
 
 
@@ -146,6 +154,8 @@ def attached(network: Any, draws: Draws) -> Draws:
         draws.factors,
         draws.settings,
         draws.relabelled,
+        draws.exchanged,
         predictive=partial(predictive_of_draws, plan),
         groups=partial(network_groups, plan),
+        notes=draws.notes,
     )

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block
+from natgrad.inference.slicing import sliced
 from natgrad.network.draws.gaussian import GaussianDraw
 from natgrad.network.execute.problem import NetworkProblem
 
@@ -28,8 +29,6 @@ Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
 # A matrix is factorised at every look at the density: only small ones are.
 LARGEST = 40
-# The width of a slice in log t; how often its ends step out, and how often it shrinks before the old value is kept.
-WIDTH, MOST_STEPS, MOST_SHRINKS = 2.0, 8, 40
 
 
 def scales_of(problem: NetworkProblem, group: GaussianDraw, taken: Sequence[str]) -> list[ScaleDraw]:
@@ -73,7 +72,7 @@ class ScaleDraw:
                 rest[0] * np.exp(log_value) + (rest[1] + 1.0) * log_value + pencil.log_integral(log_value - old)
             )
 
-        new = _sliced(density, old, rng)
+        new = sliced(density, old, rng)
         return np.exp(new), partial(pencil.sample, new - old)
 
     def _pencil(self, stats: Mapping[str, Stats]) -> _Pencil | None:
@@ -115,33 +114,3 @@ class _Pencil(NamedTuple):
         size = np.maximum(1.0 + (r - 1.0) * self.d, 1e-300)
         at = (self.start + r * self.slope) / size + rng.standard_normal(size.shape) / np.sqrt(size)
         return np.asarray((self.basis @ at[..., None])[..., 0])
-
-
-def _sliced(density: Callable[[Array], Array], start: Array, rng: np.random.Generator) -> Array:
-    """One step of slice sampling for every chain: stepping out, then shrinking, all chains side by side."""
-    n = len(start)
-    height = density(start) + np.log(rng.random(n))
-    low = start - WIDTH * rng.random(n)
-    high = low + WIDTH
-    left = rng.integers(0, MOST_STEPS, n)  # steps are shared out at random, so that the way back has the same chance
-    right = MOST_STEPS - 1 - left
-    for sign, steps in ((-1.0, left), (1.0, right)):
-        end = low if sign < 0 else high
-        going = steps > 0
-        taken = np.zeros(n, dtype=np.int64)
-        while going.any():
-            going &= density(end) > height
-            end += np.where(going, sign * WIDTH, 0.0)
-            taken += going
-            going &= taken < steps
-    points, open_ = start.copy(), np.ones(n, dtype=bool)
-    for _ in range(MOST_SHRINKS):
-        point = low + (high - low) * rng.random(n)
-        inside = density(point) > height
-        points = np.where(open_ & inside, point, points)
-        open_ &= ~inside
-        if not open_.any():
-            break
-        low = np.where(open_ & (point < start), point, low)
-        high = np.where(open_ & (point >= start), point, high)
-    return points

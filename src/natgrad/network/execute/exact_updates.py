@@ -13,6 +13,7 @@ from natgrad.network.execute.updates import (
     choose,
     relative_change,
     settle,
+    shortened,
     take_column,
     write_column,
 )
@@ -30,7 +31,7 @@ def updated_at_once(
 
     What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
     """
-    on, name = program.backend, block.name
+    on, name, shared = program.backend, block.name, program.shared_plates(block)
     total: Array = on.xp.zeros(())
     last: list[Stats] = []
     other: list[Stats] = []
@@ -46,11 +47,14 @@ def updated_at_once(
     assert target is not None  # its own term is there
     target = block.family.project(target)
     if rho is None:
-        new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
+        new, fresh, entropy, info = settle(on, block, lam[name], target, shared)
     else:
         new, fresh, entropy, info = blended_block(on, block, lam[name], target, rho)
     if ended is not None:
-        total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
+        # Along the plates that a gradient is the same on, moments are added up first, as their children read them.
+        short = shortened(ended, shared)
+        sums = [f.sum(axes, keepdims=True) if axes else f for f, axes in zip(fresh, shared, strict=True)]
+        total = total + sum(on.inner(g, f) for g, f in zip(short, sums, strict=True))
     return new, fresh, info, total + program.entropy(block, entropy, known)
 
 

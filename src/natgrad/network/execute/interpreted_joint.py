@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -35,8 +35,7 @@ class InterpretedMeans:
 
     def __call__(self, lam: Mapping[str, Any], mu: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], int]:
         """λ and moments of the group after the solve, and how many gradients it took."""
-        # The second moment of a Gaussian with mean zero is its covariance.
-        spread = {n: f._moments((np.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n, f in self.families.items()}
+        spread = {n: self._spread(f, lam[n]) for n, f in self.families.items()}
         start = {n: mu[n][0] for n in self.names}
         solution, count = self._solved(self.quadratic(start, spread, mu), start)
         if not np.isfinite(solution).all():
@@ -45,15 +44,24 @@ class InterpretedMeans:
         stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
         return {n: f.centred(means[n], lam[n]) for n, f in self.families.items()}, stats, count
 
+    def _spread(self, family: Any, lam: Any) -> Array:
+        """The second moment of a Gaussian with mean zero, which is its covariance."""
+        if self.scalars and lam[0].shape == lam[1].shape:
+            return 1.0 / (-2.0 * lam[1])
+        return family._moments((np.zeros_like(lam[0]), lam[1]))[0][1]
+
+    def _inverse(self, precisions: Means, start: Means) -> Callable[[Array], Array]:
+        if self.scalars:
+            flat = self._joined(precisions)
+            factor = np.where(flat > 0, 1.0 / flat, 0.0)
+            return lambda vector: factor * vector
+        one_by_one = inverse_of(np, precisions, start)
+        return lambda vector: self._joined(one_by_one(self._apart(vector)))
+
     def _solved(self, function: Quadratic, start: Means) -> tuple[Array, int]:
         """As in `joint.py`: conjugate gradients with the precisions as preconditioner."""
         precisions = {n: -2.0 * second for n, second in function.by_second.items()}
-        flat = self._joined(precisions) if self.scalars else None
-        factor = None if flat is None else np.where(flat > 0, 1.0 / flat, 0.0)
-        one_by_one = inverse_of(np, precisions, start)
-
-        def inverse(vector: Array) -> Array:
-            return self._joined(one_by_one(self._apart(vector))) if factor is None else factor * vector
+        inverse = self._inverse(precisions, start)
 
         def curvature(vector: Array) -> Array:
             return self._joined(function.curvature(self._apart(vector)))
@@ -61,7 +69,11 @@ class InterpretedMeans:
         residual, means = self._joined(function.residual), self._joined(start)
         direction = inverse(residual)
         size = float(residual @ direction)
-        enough = max(SHRUNK * size, SMALL, -ROUNDING * float(means @ curvature(means)))
+        enough = max(SHRUNK * size, SMALL)
+        # A matrix without negative eigenvalues is at most as many times its diagonal as it has rows. Only a residual that is
+        # not above what that makes of the rounding needs to be compared with the rounding itself, which costs a gradient.
+        if not self.scalars or not size > ROUNDING * len(means) * float(means**2 @ self._joined(precisions)):
+            enough = max(enough, -ROUNDING * float(means @ curvature(means)))
         count = 1
         while size > enough and count < MOST:
             curved = curvature(direction)
@@ -96,7 +108,7 @@ class _Quadratic:
 
         def curvature(means: Means) -> Means:
             here = {**moments, **{n: (m, spread[n]) for n, m in means.items()}}
-            return {n: self.lines[n](here)[0] + _twice(second[n], m) for n, m in means.items()}
+            return {n: self.lines[n].first(here) + _twice(second[n], m) for n, m in means.items()}
 
         residual = {n: targets[n][0] + _twice(second[n], m) for n, m in start.items()}
         return Quadratic(second, residual, curvature)

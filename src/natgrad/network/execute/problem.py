@@ -49,7 +49,7 @@ from natgrad.network.execute.updates import (
 from natgrad.network.execute.written_out import Writer
 from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
-from natgrad.network.start.probes import PROBES
+from natgrad.network.start.probes import probes_of
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
@@ -69,8 +69,6 @@ class NetworkProblem(EdgeProblem):
     plan : Plan
     backend : "numpy" or "jax"; by default whichever is expected to be done first
     """
-
-    probes = PROBES
 
     def __init__(self, plan: Plan, backend: BackendName | None = None) -> None:
         self.plan = plan
@@ -113,6 +111,8 @@ class NetworkProblem(EdgeProblem):
         """The other blocks that share a term with a block."""
         terms = self.plan.terms_of(name)
         return {other for term in terms for other in (term.node, *term.readings) if other in self.blocks} - {name}
+
+    probes = cached_property(probes_of)
 
     @cached_property
     def grouping(self) -> NetworkGrouping:  # type: ignore[override]

@@ -74,6 +74,8 @@ class Program:
 
     def _split(self, term: PlannedTerm, dropped: frozenset[str]) -> list[Piece]:
         monomials = self._fold(term, dropped)
+        if math.prod(term.sizes.values()) <= 4 * CHUNK_NUMBERS:  # whatever they are wide
+            return [Piece(monomials, term.sizes, term.plates, symmetric=self.symmetric)]
         longest = max(term.plates, key=lambda label: term.sizes[label], default=None)
         long = tuple(m for m in monomials if longest in m.labels)
         width = max((_width(m, longest, term.sizes) for m in long), default=0)
@@ -89,6 +91,8 @@ class Program:
 
     def dropped(self, block: Block, term: PlannedTerm) -> frozenset[str]:
         """Weighted plates that the block shares element by element with the term: in its target they cancel."""
+        if not self.plan.weights:
+            return frozenset()
         if term.node == block.name:
             return frozenset(p for p in block.plates if p in self.plan.weights)
         axes = [reading.axes for reading in term.readings[block.name]]

@@ -7,7 +7,6 @@ which either backend can do. Nothing is approximated, and nothing of the size of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.addressing import Labelled, Piece, read_factor
 from natgrad.network.execute.program import Program
-from natgrad.network.execute.written_tangent import WrittenTangent
+from natgrad.network.execute.second_derivatives import MOST, SecondDerivatives
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -28,8 +27,6 @@ __all__ = ["Tangent"]
 Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
-# Products of a monomial up to which it is written out, and of all its copies where directions are side by side.
-MOST_WRITTEN, MOST_AT_ONCE = 2_000, 200_000
 
 
 class Tangent:
@@ -39,17 +36,19 @@ class Tangent:
         self.problem = problem
         self.program: Program = problem.program
         self._pieces: dict[int, tuple[Piece, Piece]] = {}
-        # Small, interpreted and without weights: written out, for one direction or for as many as λ has numbers. What is written
-        # out reads arrays for each block anew, which takes half as long again where gathers are long.
-        small = problem.interpreter is not None and not problem.plan.weights
-        self._is_written = small and _work(self.program) <= MOST_WRITTEN
-        self._written: dict[int, WrittenTangent] = {}
+        # Interpreted and without weights: H as a matrix, whose numbers are few.
+        interpreted = problem.interpreter is not None and not problem.plan.weights
+        self.has_matrix = interpreted and SecondDerivatives.count(problem) <= MOST
+        self._matrix: SecondDerivatives | None = None
+
+    def matrix(self, mu: Moments) -> Any:
+        """H itself, dense or sparse, over the statistics of all blocks one after the other."""
+        if self._matrix is None:
+            self._matrix = SecondDerivatives(self.problem)
+        return self._matrix(mu)
 
     def targets(self, mu: Moments, direction: Moments) -> dict[str, Stats]:
         """The change of every block's target when the moments move along the direction."""
-        if self._is_written:
-            wide = {name: tuple(np.asarray(part)[None] for part in stats) for name, stats in direction.items()}
-            return {n: tuple(part[0] for part in stats) for n, stats in self._along(1)(mu, wide).items()}
         blocks = self.problem.blocks
 
         def build() -> Callable[..., Any]:
@@ -59,15 +58,6 @@ class Tangent:
 
         changes: dict[str, Stats] = self.problem.compiled("tangent", build)(dict(mu), dict(direction))
         return {name: tuple(np.asarray(part) for part in stats) for name, stats in changes.items()}
-
-    def _along(self, n: int) -> WrittenTangent:
-        if n not in self._written:
-            self._written[n] = WrittenTangent(self.problem, n)
-        return self._written[n]
-
-    def all_targets(self, n: int) -> Callable[[Moments, Moments], dict[str, Stats]] | None:
-        """The same for ``n`` directions at once, along a first axis; None where one is made after the other."""
-        return self._along(n) if self._is_written and n * _work(self.program) <= MOST_AT_ONCE else None
 
     def _target(self, name: str, mu: Moments, moments: Moments, known: Any) -> Stats:
         program, block = self.program, self.problem.blocks[name]
@@ -116,17 +106,6 @@ class Tangent:
             spread = tuple(slice(None) if plate in there else None for plate in term.plates)
             total = total + monomial.coefficient * on.xp.asarray(value)[spread]
         return total
-
-
-def _work(program: Program) -> int:
-    """Products of the largest monomial, over the axes of what is hidden in it."""
-    work = 1
-    for term in program.plan.terms.values():
-        for piece in program.pieces(term):
-            for monomial in piece.monomials:
-                labels = {label for factor in monomial.factors if not factor.known for label in factor.labels}
-                work = max(work, math.prod(piece.sizes[label] for label in labels))
-    return work
 
 
 def _moved(monomial: Monomial, least: int = 1) -> list[Monomial]:

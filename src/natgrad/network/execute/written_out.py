@@ -34,9 +34,9 @@ Shapes = Callable[[str], Sequence[tuple[int, ...]]]  # of the statistics of a no
 class Reads:
     """The arrays that some products read: each once, gathers carried out."""
 
-    def __init__(self, known: Known, shapes: Shapes) -> None:
+    def __init__(self, known: Known, shapes: Shapes, readers: dict[Factor, Reader] | None = None) -> None:
         self.known, self.shapes = known, shapes
-        self._readers: dict[Factor, Reader] = {}
+        self._readers: dict[Factor, Reader] = {} if readers is None else readers
         self._places: dict[Factor, int] = {}
         self._shapes: dict[Factor, tuple[int, ...]] = {}
         self._found: list[tuple[str, int, Callable[[Array], Array] | None]] = []
@@ -153,9 +153,15 @@ class Parts:
     """What some pieces say to one node: a known part for each statistic, and products. ``stats`` are those that are wanted."""
 
     def __init__(
-        self, name: str, pieces: Iterable[Piece], known: Known, shapes: Shapes, stats: Sequence[int] | None = None
+        self,
+        name: str,
+        pieces: Iterable[Piece],
+        known: Known,
+        shapes: Shapes,
+        stats: Sequence[int] | None = None,
+        readers: dict[Factor, Reader] | None = None,
     ) -> None:
-        self.shapes, self.reads, self.stats = shapes(name), Reads(known, shapes), stats
+        self.shapes, self.reads, self.stats = shapes(name), Reads(known, shapes, readers), stats
         self.known: list[Array] = [0.0 for _ in self.shapes]
         self.spots: list[_Spot] = []
         spots: dict[Any, tuple[_Spot, list[Array]]] = {}
@@ -197,6 +203,12 @@ class Parts:
             total[stat] = np.zeros(self.shapes[stat]) + self.known[stat]
         _add_up(total, self.spots, self.reads(moments))
         return tuple(total)
+
+    def first(self, moments: Moments) -> Array:
+        """The derivative by the first statistic, which may lack axes along which it does not vary."""
+        total = [self.known[0]]
+        _add_up(total, self.spots, self.reads(moments))
+        return total[0]
 
 
 def _add_up(total: list[Array], spots: list[_Spot], operands: Operands) -> None:
@@ -261,10 +273,12 @@ def _evaluated(known: list[Array], groups: list[tuple[Reads, list[_Spot]]], mome
 class WrittenValue:
     """The sum of some monomials, each summed over all its axes."""
 
-    def __init__(self, pieces: Iterable[Piece], known: Known, shapes: Shapes) -> None:
+    def __init__(
+        self, pieces: Iterable[Piece], known: Known, shapes: Shapes, readers: dict[Factor, Reader] | None = None
+    ) -> None:
         self.known = 0.0
         self.functions: list[Callable[[Operands], Array]] = []
-        self.reads = reads = Reads(known, shapes)
+        self.reads = reads = Reads(known, shapes, readers)
         for piece in pieces:
             for monomial in piece.monomials:
                 scale = scale_of(monomial, [reads.reader(f) for f in monomial.factors], piece, ())
@@ -295,6 +309,7 @@ class Writer:
         self._parts: dict[tuple[str, str], Parts] = {}
         self._targets: dict[tuple[str, tuple[str, ...] | None], WrittenTarget] = {}
         self._apart: dict[tuple[str, str | None], WrittenValue] = {}
+        self._readers: dict[Factor, Reader] = {}
 
     def shapes(self, name: str) -> Sequence[tuple[int, ...]]:
         """The shapes of a node's statistics."""
@@ -308,7 +323,7 @@ class Writer:
         """What a term says to a block."""
         if (name, term) not in self._parts:
             pieces = self.program.pieces(self.program.plan.terms[term])
-            self._parts[name, term] = Parts(name, pieces, self.known, self.shapes)
+            self._parts[name, term] = Parts(name, pieces, self.known, self.shapes, readers=self._readers)
         return self._parts[name, term]
 
     def prior(self, block: Block, parents: Moments) -> Stats:
@@ -337,5 +352,5 @@ class Writer:
         if (term, apart) not in self._apart:
             pieces = self.program.pieces(self.program.plan.terms[term])
             pieces = pieces if apart is None else [self.program.apart(piece, apart) for piece in pieces]
-            self._apart[term, apart] = WrittenValue(pieces, self.known, self.shapes)
+            self._apart[term, apart] = WrittenValue(pieces, self.known, self.shapes, self._readers)
         return self._apart[term, apart]

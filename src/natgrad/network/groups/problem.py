@@ -341,6 +341,8 @@ class NetworkGrouping:
     def best(self, order: tuple[str, ...], observations: int) -> SVI | None:
         """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
         problem, best = self.problem, (0, 0, "")
+        if problem.plan.n_observed < LEAST_BATCHES * observations:  # whichever the plate
+            return None
         for plate in {plate for block in problem.blocks.values() for plate in block.plates}:
             try:
                 groups = Groups(problem, plate, order)

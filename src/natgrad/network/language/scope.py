@@ -33,6 +33,8 @@ class Reading:
 
 # Bytes of an array from which on it pays to ask whether the same memory was hashed before.
 LARGE = 2**16
+# Arrays of at most so many bytes are their own key.
+FEW_BYTES = 64
 
 
 class Numbered(dict[str, npt.NDArray[Any]]):
@@ -136,8 +138,10 @@ class Scope:
             for key, kept in self.known.items():
                 if kept.nbytes == contiguous.nbytes and kept.__array_interface__ == place:
                     return key
-        # Processors compute this hash by themselves; the array is not copied.
-        digest = hashlib.sha256(contiguous.data if contiguous.size else b"").hexdigest()[:24]
+        if contiguous.nbytes <= FEW_BYTES:
+            digest = contiguous.tobytes().hex()
+        else:  # processors compute this hash by themselves; the array is not copied
+            digest = hashlib.sha256(contiguous.data).hexdigest()[:24]
         key = f"{contiguous.dtype.str[1:]}{list(contiguous.shape)}:{digest}"
         self.known.setdefault(key, contiguous)
         return key

@@ -112,7 +112,5 @@ def in_order_of(fit: Fit, values: dict[str, Array]) -> dict[str, Array]:
     hidden = {name: np.asarray(values[name])[None] for name in plan.blocks if name in moving}
     stats = {name: point_stats(plan.blocks[name].family, hidden[name], plan.nodes[name].size) for name in hidden}
     averaged = {name: stats[name][0] for name in hidden}
-    for entry, order in zip(relabel.sets, relabel.orders(stats, 0), strict=True):
-        if order is not None:
-            relabel.apply(order, entry, 0, stats, hidden, averaged)
+    relabel.put_back(stats, hidden, averaged)
     return {**values, **{name: value[0] for name, value in hidden.items()}}

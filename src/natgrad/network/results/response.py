@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,6 @@ __all__ = ["linearised", "linearised_chunks"]
 Stats = tuple[Any, ...]
 
 
-# Numbers in λ up to which the matrix of second derivatives is made in one pass, with a copy of every product for each number.
-AT_ONCE = 100
-
-
 def linearised(
     problem: NetworkProblem, state: State, order: tuple[str, ...], tangent: Tangent | None = None
 ) -> Linearised:
@@ -32,8 +29,6 @@ def linearised(
     mu = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
     here = State(lam, mu, 1)
     along = Tangent(problem) if tangent is None else tangent
-    size = sum(part.size for stats in lam.values() for part in stats)
-    at_once = along.all_targets(size) if size <= AT_ONCE else None
 
     def sweep(lam: dict[str, Stats]) -> Mapping[str, Stats]:
         moments = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
@@ -49,7 +44,7 @@ def linearised(
         lambda direction: along.rows(mu, direction),
         lambda lam: linearised(problem, State(lam, {}, 1), order, along),
         {name: (member.joint, member.place) for name, member in problem.plan.members.items()},
-        None if at_once is None else lambda directions: at_once(mu, directions),
+        cache(lambda: along.matrix(mu)) if along.has_matrix else None,
     )
 
 

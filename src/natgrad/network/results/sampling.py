@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import NotConjugate
 from natgrad.posterior.fit_options import CheckpointOptions
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class SamplingMixin:
         thin: int = 1,
         seed: int = 0,
         names: Sequence[str] | None = None,
+        starts: Literal["q", "restarts"] | Sequence[Fit] | None = None,
         backend: BackendName | None = None,
         max_seconds: float | None = None,
         callbacks: Sequence[Any] = (),
@@ -59,12 +61,17 @@ class SamplingMixin:
         names : list of nodes, optional
             Nodes of which all draws are kept, however large. Of others, a large one keeps as many as fit into 32 MB; averages are
             always of all draws.
+        starts : "q", "restarts" or list of fits, optional
+            Where chains begin: "q" at this fit; "restarts" at this fit and at those that random starts end at, if these are not
+            far below, in turn; or at fits of the same network. By default at this fit, and where categories are hidden and draws
+            are at least 300 sweeps, a fit that ends elsewhere, and that chains do not leave, is told of.
         backend, max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
 
         Warns
         -----
         PoorMixing
-            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats).
+            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats), or if there is a place with a share of the
+            posterior that they do not reach.
 
         Examples
         --------
@@ -75,32 +82,29 @@ class SamplingMixin:
         >>> draws["mu"].values.shape
         (4, 200)
         """
+        from natgrad.network.draws.rivals import begins_of
         from natgrad.network.draws.run import draw_posterior
         from natgrad.network.results.joint import apart
+        from natgrad.posterior.drawing import schedule_of
 
         fit = cast("Fit", self)
         if fit.binding is not None and fit.binding.chunk_rows is not None:
             from natgrad.network.draws.chunked import draw_chunks
 
+            if starts not in (None, "q"):
+                raise NotConjugate(
+                    "starts= is for networks in memory: fit without chunk_rows= to begin chains elsewhere"
+                )
             limits = {"max_seconds": max_seconds, "callbacks": callbacks, "verbose": verbose, "keep": keep}
             draws = draw_chunks(fit, n, chains, warmup, thin, seed, names, **limits)
             draws.warn_if_poor()
             fit._drawn = draws
             return draws
+        begins, notes = begins_of(fit, starts, schedule_of(n, chains, warmup, thin, seed)[0].sweeps, seed)
+        begins = [apart(begin) if begin.problem.plan.members else begin for begin in begins]
         draws = draw_posterior(
-            apart(fit) if fit.problem.plan.members else fit,
-            n,
-            chains,
-            warmup,
-            thin,
-            seed,
-            names,
-            backend,
-            max_seconds,
-            callbacks,
-            verbose,
-            keep,
-        )
+            begins[0], n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep, begins, notes
+        )  # fmt: skip
         draws.warn_if_poor()
         fit._drawn = draws
         return draws

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.start.features import Rows, choices_of, rows_of
+from natgrad.network.start.features import Rows, rows_of
 from natgrad.network.start.kmeans import k_means, nearest, spread_out
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _exchanged(gate: str, values: Values, size: int, score: Score) -> Values:
 def _exchangeable(problem: NetworkProblem, gate: str, prior: State) -> bool:
     """Whether no prior tells the components of a category apart."""
     parts: list[tuple[Any, int]] = []
-    for _, name, axis in choices_of(problem)[gate]:
+    for _, name, axis in problem.plan.choices[gate]:
         node = problem.plan.nodes[name]
         stats: Iterable[Any] = prior.lam[name] if name in problem.blocks else (node.value,)
         parts += [(np.asarray(part), axis) for part in stats]

@@ -11,7 +11,7 @@ an observation, which is nothing for α = 1/K, and with sticks less than the nex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from natgrad.inference.moves import Birth, Components, Moves
 from natgrad.inference.problem import State
-from natgrad.network.start.features import choices_of, rows_of
+from natgrad.network.start.features import rows_of
 from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.meetings import meeting_rows
 from natgrad.random import Stream, generator
@@ -63,14 +63,18 @@ class NetworkComponents(Components):
         return total
 
     def merge(self, state: State, kept: int, emptied: int) -> State:
-        """Memberships added up."""
+        """Memberships added up, and what follows from them."""
+        return self._swept(self.added(state, kept, emptied))
+
+    def added(self, state: State, kept: int, emptied: int) -> State:
+        """Memberships added up, before any sweep: of parts that were `shared` out, what they were parts of."""
         mu = dict(state.mu)
         for gate in self.gates:
             mu[gate] = tuple(
                 _merged(np.array(part, np.float64), axes, kept, emptied)
                 for part, axes in zip(mu[gate], self._axes(gate), strict=True)
             )
-        return self._swept(state._replace(mu=mu))
+        return state._replace(mu=mu)
 
     def delete(self, state: State, k: int) -> State:
         """Memberships of the others, as likely as they are now to one another."""
@@ -112,6 +116,19 @@ class NetworkComponents(Components):
                 best = (*candidate, places)
         return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]), best[0])
 
+    def shared(self, state: State, k: int, places: Sequence[int], scores: Mapping[str, Floats]) -> State:
+        """What elements give to ``k`` shared out among some places, before any sweep; the rest is as it was.
+
+        Parameters
+        ----------
+        state : State
+        k : int, the component
+        places : the first of them is ``k``, the others are empty
+        scores : {category: array [*plates, places]}, how likely each part is, as logarithms up to a constant
+        """
+        lam = {gate: self._restricted(state, gate, k, list(places), scores[gate]) for gate in self.gates}
+        return self._chosen(state, lam)
+
     # -- parts --
 
     def _split_into(
@@ -126,9 +143,7 @@ class NetworkComponents(Components):
             scores[gate] = np.where(np.reshape(labels, shape)[..., None] == np.arange(len(places)), 0.0, -CERTAIN)
         bound = -np.inf
         for _ in range(ROUNDS):
-            here = self._chosen(
-                state, {gate: self._restricted(state, gate, k, places, scores[gate]) for gate in self.gates}
-            )
+            here = self.shared(state, k, places, scores)
             try:
                 result = self.problem.sweep(here, self.order)
             except ValueError:  # it rules out the data
@@ -144,10 +159,12 @@ class NetworkComponents(Components):
         return bound, result.state._replace(t=state.t, memory={})
 
     def _restricted(self, state: State, gate: str, k: int, places: list[int], scores: Floats) -> Stats:
-        """λ of a category whose elements share out what they give to ``k`` among some places; the rest is as it was."""
+        """λ of a category whose elements share out what they give to ``k``, and the little that empty places have."""
         lam = tuple(np.array(part, np.float64) for part in state.lam[gate])
-        for part, axes in zip(lam, self._axes(gate), strict=True):
-            for axis in axes:
+        if len(lam) == 1:
+            lam[0][..., places] = np.logaddexp.reduce(lam[0][..., places], -1)[..., None]
+        for part, axes in zip(lam, self._axes(gate) if len(lam) > 1 else ((),), strict=True):
+            for axis in axes:  # of a chain: parts go to and come from where the whole did
                 moved = np.moveaxis(part, axis, 0)
                 moved[places] = moved[k]
         total = np.log(np.exp(scores).sum(-1, keepdims=True))
@@ -261,7 +278,7 @@ def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
     nodes = problem.plan.nodes
     return {
         gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
-        for gate, choices in choices_of(problem).items()
+        for gate, choices in problem.plan.choices.items()
         if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
     }
 

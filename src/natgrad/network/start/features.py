@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.network.compile.polynomial import Take
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.discrete import Multinomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, REAL, VECTOR
@@ -22,7 +21,7 @@ from natgrad.network.language.nodes import Node
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["Centres", "Rows", "choices_of", "rows_of"]
+__all__ = ["Centres", "Rows", "rows_of"]
 
 Floats = npt.NDArray[np.float64]
 Values = dict[str, Any]
@@ -44,21 +43,9 @@ class Rows(NamedTuple):
     centres: list[Centres]
 
 
-def choices_of(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
-    """For every hidden category: (term, node it chooses from, axis of that node)."""
-    choices: dict[str, list[tuple[str, str, int]]] = {}
-    for term in problem.plan.terms.values():
-        for name, readings in term.readings.items() if term.gates else ():
-            for reading in readings:
-                for position, axis in enumerate(reading.axes):
-                    if not isinstance(axis, Take) and axis in term.gates:
-                        choices.setdefault(term.gates[axis], []).append((term.node, name, position))
-    return choices
-
-
 def rows_of(problem: NetworkProblem, gate: str, known: Values) -> Rows:
     """The rows of a category; ``known`` are starts of others, whose part of a sum is subtracted."""
-    nodes, choices = problem.plan.nodes, choices_of(problem)
+    nodes, choices = problem.plan.nodes, problem.plan.choices
     if gate not in choices:
         raise ValueError(f'init[{gate!r}] = "kmeans" is for a category that chooses components; {gate!r} chooses none')
     plates = nodes[gate].plates
@@ -132,7 +119,7 @@ def _columns(child: Node, value: npt.NDArray[Any], n_rows: int) -> tuple[Floats,
 def _explained(problem: NetworkProblem, term: str, gate: str, known: Values) -> Any:
     """What the components of other categories, as far as they have a start, add to the mean of a term."""
     nodes, total = problem.plan.nodes, 0.0
-    for other, choices in choices_of(problem).items():
+    for other, choices in problem.plan.choices.items():
         for child, name, axis in choices:
             if child != term or other == gate or other not in known or name not in known or axis != 0:
                 continue

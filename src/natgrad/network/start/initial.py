@@ -19,7 +19,6 @@ from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX,
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.slots import check_range, checked_categories
 from natgrad.network.start.clusters import cluster_starts
-from natgrad.network.start.features import choices_of
 from natgrad.network.start.improper import check_proper
 from natgrad.network.start.order import default_order, factors_of_products
 from natgrad.network.start.products import fitted_products, zero_products
@@ -89,7 +88,8 @@ def make_starts(
 
     def made(values: Values) -> State:
         state = _started(problem, values, given.drawn, seed, number)
-        _check_symmetry(problem, state)
+        if problem.plan.choices:
+            _check_symmetry(problem, state)
         if problem.plan.improper:
             check_proper(problem, state)
         return state
@@ -170,7 +170,7 @@ def started_nodes(problem: NetworkProblem, init: Init) -> set[str]:
     if not wanted:
         return set()
     drawn = {name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"}
-    chosen = {gate for gate, choices in choices_of(problem).items() if drawn & {name for _, name, _ in choices}}
+    chosen = {gate for gate, choices in problem.plan.choices.items() if drawn & {name for _, name, _ in choices}}
     return set(wanted) - (drawn & chosen)
 
 
@@ -181,7 +181,7 @@ def _by_node(problem: NetworkProblem, init: Init) -> dict[str, Any]:
         if init == "random":
             return {name: "random" for name in problem.blocks if problem.plan.nodes[name].kind in DRAWN_KINDS}
         if init == "kmeans":
-            gates = {gate: "kmeans" for gate in choices_of(problem)}
+            gates = {gate: "kmeans" for gate in problem.plan.choices}
             if not gates:
                 raise ValueError('init="kmeans" needs a mixture: no category chooses components in this network')
             return gates
@@ -279,7 +279,7 @@ def symmetry_watch(problem: NetworkProblem) -> Once:
 def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
     """For every category that chooses among more than one: the hidden nodes that it chooses from, and along which axis."""
     components, apart = {}, told_apart(problem.plan)
-    for gate, choices in choices_of(problem).items():
+    for gate, choices in problem.plan.choices.items():
         hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
         if hidden and gate not in apart and (problem.plan.nodes[gate].categories or 0) > 1:
             components[gate] = list(dict.fromkeys(hidden))

@@ -58,6 +58,8 @@ def checked_order(plan: Plan, order: Any, started: Collection[str] = ()) -> tupl
 
 
 def _found_order(plan: Plan, started: Collection[str]) -> tuple[str, ...]:
+    if len(plan.blocks) == 1:
+        return tuple(plan.blocks)
     depth, products = _depths(plan), set(factors_of_products(plan))
 
     def key(name: str) -> tuple[int, bool, bool, int, int, str]:
@@ -74,7 +76,7 @@ def factors_of_products(plan: Plan) -> dict[str, set[str]]:
     The square of a product has the second moments of both factors in one monomial; that of a sum has not.
     """
     partners: dict[str, set[str]] = {}
-    for term in plan.terms.values():
+    for term in plan.terms.values() if len(plan.blocks) > 1 else ():
         for monomial in term.monomials:
             squares = {f.source for f in monomial.factors if not f.known and f.stat == 1 and f.source != term.node}
             names = {name for name in squares if _is_mean(plan, name)}

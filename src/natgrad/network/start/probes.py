@@ -5,14 +5,13 @@ Components that have merged are shifted apart or split; shares of groups begin a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.compile.polynomial import Take
-from natgrad.network.start.features import choices_of
 from natgrad.network.start.revival import revived_factors
 from natgrad.network.start.shares import shares_anew
 from natgrad.random import Stream, generator
@@ -20,9 +19,10 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["PROBES", "merging", "moved_apart", "put_beside", "shifted_by_own", "shifted_components", "split_components"]
+__all__ = ["moved_apart", "probes_of", "put_beside", "shifted_by_own", "shifted_components", "split_components"]
 
 Stats = tuple[Any, ...]
+Probe = Callable[..., State | None]
 # How far simplices are moved towards a draw, and the logarithms of rates.
 SHARE, SPREAD = 0.5, 0.5
 # A component that holds less than this part of an equal share may be better used elsewhere.
@@ -37,9 +37,8 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
-    return _shifted_by(
-        problem, state, order, _chosen(problem, state), generator(seed, Stream.PROBE, state.t), even=True
-    )
+    chosen = _chosen(problem, state)
+    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, state.t), even=True)
 
 
 def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
@@ -56,7 +55,7 @@ def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...]
 
 def _chosen(problem: NetworkProblem, state: State) -> dict[str, npt.NDArray[np.float64]]:
     """Memberships by hidden category."""
-    return {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
+    return {gate: np.asarray(state.mu[gate][0]) for gate in problem.plan.merging if gate in state.mu}
 
 
 def _shifted_by(
@@ -89,7 +88,7 @@ def moved_apart(
 
     With ``even`` all are moved as if they had equally many elements.
     """
-    gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
+    gates, lam, mu, moved = problem.plan.merging, dict(state.lam), dict(state.mu), set[str]()
     for gate in sorted(chosen):
         for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in state.lam}):
             if name in moved:
@@ -101,20 +100,6 @@ def moved_apart(
                 lam[name], mu[name] = new, problem.moments(block, new)
                 moved.add(name)
     return state._replace(lam=lam, mu=mu) if moved else None
-
-
-def merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
-    """What hidden categories choose from (`choices_of`), but for what known indices read one by one: data tell these apart."""
-    told = {
-        (name, position)
-        for term in problem.plan.terms.values()
-        for name, readings in term.readings.items()
-        for reading in readings
-        for position, axis in enumerate(reading.axes)
-        if isinstance(axis, Take)
-    }
-    undecided = {gate: [c for c in choices if c[1:] not in told] for gate, choices in choices_of(problem).items()}
-    return {gate: choices for gate, choices in undecided.items() if choices}
 
 
 def split_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
@@ -142,7 +127,7 @@ def put_beside(
 
     Memberships by category stand for ``times`` as many.
     """
-    gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
+    gates, lam, mu, moved = problem.plan.merging, dict(state.lam), dict(state.mu), set[str]()
     pairs: dict[str, tuple[int, int]] = {}
     for gate in sorted(chosen):
         held = times * chosen[gate].reshape(-1, chosen[gate].shape[-1]).sum(0)
@@ -232,4 +217,7 @@ def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
     return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
 
 
-PROBES = (shifted_components, shifted_by_own, split_components, shares_anew, revived_factors)
+def probes_of(problem: NetworkProblem) -> tuple[Probe, ...]:
+    """The ways that there are in a network: of those that hidden categories choose from, and of factors of products."""
+    of_choices = (shifted_components, shifted_by_own, split_components, shares_anew) if problem.plan.choices else ()
+    return (*of_choices, revived_factors) if problem.products else of_choices

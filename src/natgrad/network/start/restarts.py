@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from natgrad.errors import SymmetricStart
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.starts import Starts
-from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
+from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
 from natgrad.network.start.components import start_of_one
-from natgrad.network.start.features import choices_of
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.order import default_order
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["find_start"]
+__all__ = ["find_start", "random_starts"]
 
 # Starts of a mixture of which nothing was said; of one that reads so many messages in a sweep that each of them counts, fewer.
 STARTS, FEWER, LARGE = 8, 3, 200_000
@@ -94,6 +93,12 @@ def find_start(
     )
 
 
+def random_starts(problem: NetworkProblem, seed: int, n: int) -> list[tuple[Callable[[], State], Stepper]]:
+    """States that are drawn, and what makes exact sweeps from each in an order in which it counts."""
+    candidates = [candidate for number in range(n) for candidate in _of(problem, "random", seed, number)]
+    return [(candidate.make, _Sweeps(problem, candidate.order)) for candidate in candidates]
+
+
 def _candidates(problem: NetworkProblem, init: Init, seed: int, n_init: int | None) -> list[_Candidate]:
     if init is None:
         try:
@@ -145,6 +150,6 @@ def _opened(problem: NetworkProblem, init: Init) -> Init:
     if isinstance(init, str):
         return init
     given = {str(getattr(key, "name", key)): value for key, value in (init or {}).items()}
-    chosen = {name for gate in given for _, name, _ in choices_of(problem).get(gate, ())}
+    chosen = {name for gate in given for _, name, _ in problem.plan.choices.get(gate, ())}
     free = [name for name in problem.blocks if problem.plan.nodes[name].kind in DRAWN_KINDS and name not in chosen]
     return {**dict.fromkeys(free, "random"), **given}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Take
-from natgrad.network.start.features import choices_of
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -36,7 +35,7 @@ def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], s
 def _shares(problem: NetworkProblem) -> list[tuple[str, str]]:
     """Hidden categories that choose a component, and the simplices of groups that their probabilities are read from."""
     pairs = []
-    for gate in sorted(set(choices_of(problem)) & set(problem.blocks)):
+    for gate in sorted(set(problem.plan.choices) & set(problem.blocks)):
         for name, readings in problem.plan.terms[gate].readings.items():
             through = any(isinstance(axis, Take) for reading in readings for axis in reading.axes)
             if through and name in problem.blocks and problem.blocks[name].family.name == "Dirichlet":

@@ -42,6 +42,10 @@ SIDE_BY_SIDE = (
 )
 
 
+# Numbers in λ up to which what is known as a matrix is used as one array.
+SMALL = 200
+
+
 class Linearised(NamedTuple):
     """A problem near one state: all that linear response has to know.
 
@@ -55,7 +59,8 @@ class Linearised(NamedTuple):
     rows : from a direction dμ to the change of the expected log density of each observation; None where it is not known
     elsewhere : the same at another λ; None where there is none
     views : for names that are a part of a block, the block, and the index of their numbers in its events
-    at_once : the curvature of as many directions as λ has numbers, along a first axis; None where that is not cheaper
+    matrix : makes the curvature as a matrix [P, P], an array or sparse, over all statistics one after the other, and without what
+        symmetric statistics have in common; None where there is none
     """
 
     blocks: Mapping[str, Block]
@@ -67,7 +72,7 @@ class Linearised(NamedTuple):
     rows: Callable[[dict[str, Stats]], Mapping[str, Floats]] | None = None
     elsewhere: Callable[[dict[str, Stats]], Linearised] | None = None
     views: Mapping[str, tuple[str, Any]] = {}
-    at_once: Callable[[dict[str, Stats]], Mapping[str, Stats]] | None = None
+    matrix: Callable[[], Any] | None = None
 
 
 class Operator:
@@ -135,22 +140,38 @@ class Operator:
 
     def curvature(self, direction: Floats) -> Floats:
         """J dμ."""
-        if self.at.at_once is not None:
+        if self.is_small:
             return self.jacobian @ direction
         self.n_products += 1
-        return self._centred(self.at.curvature(self.unpack(direction)))
+        if self.matrix is None:
+            return self._centred(self.at.curvature(self.unpack(direction)))
+        moved = self.unpack(self.matrix @ direction)
+        return self._centred({name: self.at.blocks[name].family.project(parts) for name, parts in moved.items()})
+
+    @property
+    def is_small(self) -> bool:
+        """Whether J is there as an array, and products need nothing else."""
+        return self.at.matrix is not None and self.size <= SMALL
+
+    @cached_property
+    def matrix(self) -> Any:
+        """H, an array or sparse; None where only its products are known."""
+        return None if self.at.matrix is None else self.at.matrix()
 
     @cached_property
     def jacobian(self) -> Floats:
-        """J as a matrix, a column for each number of μ: made where it is asked for, or comes at once."""
-        eye = np.eye(self.size)
-        if self.at.at_once is None:
-            return np.stack([self.curvature(row) for row in eye], axis=1)
+        """J as an array, a column for each number of μ."""
+        if self.matrix is None:
+            return np.stack([self.curvature(row) for row in np.eye(self.size)], axis=1)
         self.n_products += 1
-        moved = self.at.at_once({name: self._units(name, eye) for name in self.places})
-        return np.concatenate(
-            [self._rows(self.covariances[name].centred(moved[name])) for name in self.places], axis=1
-        ).T
+        whole = self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()
+        columns = []
+        for name, block in self.at.blocks.items():
+            # H is symmetric: its rows are changes along the unit directions.
+            parts = self._units(name, whole)
+            parts = block.family.project(parts) if any(block.family.symmetric) else parts
+            columns.append(self._rows(self.covariances[name].centred(parts)))
+        return np.concatenate(columns, axis=1).T
 
     def fisher_matrix(self, name: str) -> Floats:
         """V of one block."""

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class LinearResponse(ExportMixin):
     left : float, nats that Newton's step from here would gain: near 0 at an optimum
     """
 
-    _level: ClassVar[str] = "linear response"
+    _level = "linear response"
 
     def __init__(
         self,
@@ -57,13 +57,14 @@ class LinearResponse(ExportMixin):
         probes: int = 32,
         exact: bool | None = None,
         seed: int = 0,
+        left: float | None = None,
     ) -> None:
         whole = factors_of(at.blocks, State(dict(at.lam), {}, 0))
         self._factors = {**whole, **factors}
         self._names = [n for n, f in factors.items() if f.family.name not in DISCRETE] if names is None else list(names)
         for name in self._names:
             self._factor(name)
-        self._at, self.left = at_optimum(at)
+        self._at, self.left = at_optimum(at) if left is None else (at, left)
         # A function is differentiated where the bound is flat: beside it, predictions would change along a rotation.
         self._there = {
             name: replace(factor, lam=self._at.lam[name]) if name in self._at.lam else factor

@@ -27,20 +27,21 @@ NEARLY_FLAT, NOT_ALONG = 1e-4, 1e-5
 
 
 class Solution(NamedTuple):
-    """x, how many products by J it took, and what is left of b, as a part of it."""
+    """x, the products by J it took, what is left of b, as a part of it, and the dλ along which the bound rises, if one was met."""
 
     x: Floats
     iterations: int
     residual: float
+    rising: Floats | None = None
 
 
 def conjugate_gradients(
-    operator: Operator, b: Floats, tol: float, limit: int, *, truncate: float | None = None
+    operator: Operator, b: Floats, tol: float, limit: int, *, truncate: float | None = None, rising: bool = False
 ) -> Solution:
     """Find x with ‖b − (I − J V) x‖ ≤ tol ‖b‖ in the norm of W V.
 
     Raises `NotAtMaximum` where the operator is not positive. With ``truncate`` it ends where the curvature is within so much of
-    zero, with what it has.
+    zero, with what it has; with ``rising`` also where it is below, and says along what.
     """
     x, r = np.zeros_like(b), b.copy()
     v_r = operator.fisher(r)
@@ -59,6 +60,8 @@ def conjugate_gradients(
         noise = EPSILON * float(np.abs(operator.weighed(v_p)) @ (np.abs(p) + np.abs(p - bent)))
         if abs(along) <= noise or (truncate is not None and abs(curvature) <= truncate):
             break  # in the first case the rest is rounding, and no direction means anything
+        if rising and curvature < 0.0:
+            return Solution(x if iteration > 1 else b.copy(), iteration, float(np.sqrt(size / first)), p)
         if size < best[1]:
             best = x.copy(), size
         if abs(curvature) <= NEARLY_FLAT and best[1] <= NOT_ALONG**2 * first:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy.typing as npt
 from natgrad.errors import NotConverged
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.response.operator import Linearised, Operator
+from natgrad.posterior.response.probing import probed_diagonal
 from natgrad.posterior.response.quantities import Quantity
 from natgrad.posterior.response.solvers import FLAT, Dense, conjugate_gradients
+from natgrad.threads import ONE_BLAS_THREAD
 
 __all__ = ["LEFT", "Solver", "at_optimum"]
 
@@ -21,11 +24,15 @@ Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
 # Numbers in λ up to which a matrix of that size is made at once, or may be made; numbers of kept solutions.
 SMALL, MOST_DENSE, MOST_KEPT = 32, 1_000, 20_000_000
-# Nats that are left to gain: above the first the state does not count as an optimum, below the second it is one to rounding.
-LEFT, SETTLED = 1e-3, 1e-20
+# Nats that are left to gain: above the first the state does not count as an optimum, below the second it is one to rounding,
+# below the third for conjugate gradients, which see flat directions less sharply.
+LEFT, SETTLED, NEARLY = 1e-3, 1e-20, 1e-13
 STEPS, NEWTON_TOL = 4, 1e-2
-# What is probed has an error of percents anyway.
-PROBE_TOL = 1e-3
+# What is probed has an error of percents anyway; this one is counted tenfold beside it, since solutions are less exact than
+# residuals.
+PROBE_TOL = 1e-4
+# Relative standard errors of a standard deviation above which an element is solved for, if that are few, and is not known.
+DOUBT, LOST = 0.1, 0.5
 
 
 class Solver:
@@ -62,10 +69,12 @@ class Solver:
 
         Who does not know how often he will be asked makes it when he has paid its price: at most twice what was needed.
         """
-        n, made = self.operator.size, self.operator.at.at_once is not None
+        n, made = self.operator.size, self.operator.is_small
         pays = made or n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
         if self._dense is None and n <= MOST_DENSE and pays:
-            self._dense = Dense(self.operator)
+            # Threads of a matrix library gain nothing at this size, and lose much where others use the machine.
+            with nullcontext() if made else ONE_BLAS_THREAD:
+                self._dense = Dense(self.operator)
 
     # -- quantities --
 
@@ -147,47 +156,55 @@ class Solver:
         return out
 
     def probed(self, name: str, probes: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """The variance of each element, and its standard error: q's own, which is known, plus the diagonal of the rest.
+        """The variance of each element, and its standard error, by so many solves: q's own, which is known, plus the rest.
 
-        diag(C) = E[z ∘ C z] for random signs z (Bekas, Kokiopoulou and Saad, 2007). What all elements have in common, as biases
-        beside a level, would drown it: c cᵀ / 1ᵀc with c = C 1 is known by one more solve, and only the rest of C is probed.
+        The rest is probed in units of q's own standard deviations (`probing`). What stays uncertain is solved for, element by
+        element, as far as a few solves go.
         """
         own = np.asarray(self.factors[name].var(), np.float64)
         block, place = self.operator.at.views.get(name, (name, None))
-        covariance = self.operator.covariances[block]
-        self.expect(probes + 1)
+        covariance, unit = self.operator.covariances[block], np.sqrt(own)
+        inverse = np.asarray(self._unseen(name, np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)))
+        self.expect(probes)
 
         def rest(weights: Floats) -> Floats:
-            """C z."""
-            change = self.solve(self.operator.curvature(self.source({name: weights})), PROBE_TOL)
+            """C z, in units of q."""
+            source = self.source({name: inverse * weights.reshape(own.shape)})
+            change = self.solve(self.operator.curvature(source), PROBE_TOL)
             moved = covariance.value_by(self.operator.part(change, block))
-            return np.asarray(moved if place is None else moved[(..., *place)])
+            return np.asarray(inverse * (moved if place is None else moved[(..., *place)])).ravel()
 
-        ones = np.asarray(self._unseen(name, np.ones(own.shape)), np.float64)
-        whole = self._by_block({name: ones})[block]
-        # Probabilities sum to one: their sum does not vary, and has nothing in common with anything.
+        # What all elements have in common, as biases beside a level, is a direction that no probe has to find. Probabilities sum
+        # to one: their sum does not vary, and has nothing in common with anything.
+        whole = self._by_block({name: np.asarray(self._unseen(name, np.ones(own.shape)))})[block]
         varies = float(np.vdot(whole, covariance.own(whole))) > 1e-9 * float(own.sum())
-        common = rest(ones) if varies else np.zeros_like(own)
-        size = float(np.vdot(ones, common))
-        scale = 1.0 / size if size > 0 else 0.0
-        total, squares = np.zeros_like(own), np.zeros_like(own)
-        for _ in range(probes):
-            signs = np.asarray(self._unseen(name, rng.choice([-1.0, 1.0], size=own.shape)))
-            term = signs * (rest(signs) - scale * float(np.vdot(common, signs)) * common)
-            total += term
-            squares += term**2
-        mean = total / probes
-        error = np.sqrt(np.maximum(squares / probes - mean**2, 0.0) / max(probes - 1, 1))
-        variance = own + scale * common**2 + mean
-        if np.any(bad := (variance <= 0) & (own > 0)):
-            warnings.warn(
-                f"{int(bad.sum())} variances of {name!r} are not positive after {probes} probes, and are NaN: raise "
-                "probes=, or ask for single elements by a function",
-                NotConverged,
-                stacklevel=5,
-            )
-            variance = np.where(bad, np.nan, variance)
+        found = probed_diagonal(rest, own.size, probes, rng, unit.ravel() if varies else None)
+        ratio, error = (part.reshape(own.shape) for part in found)
+        variance, error = own * (1.0 + ratio), own * np.hypot(error, 10.0 * PROBE_TOL * ratio)
+        self._refine(name, variance, error, own, probes)
         return variance, error
+
+    def _refine(self, name: str, variance: Floats, error: Floats, own: Floats, most: int) -> None:
+        """Solve for the elements that are known worst, in place; say how many are not known at all."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            doubt = np.where(variance > 0, 0.5 * error / variance, np.inf)
+        doubt[own <= 0] = 0.0
+        for flat in np.argsort(-doubt, axis=None, kind="stable")[:most]:
+            place = np.unravel_index(flat, doubt.shape)
+            if doubt[place] <= DOUBT:
+                break
+            unit = np.zeros(own.shape)
+            unit[place] = 1.0
+            change = self.solve(self.operator.curvature(self.source({name: unit})), PROBE_TOL)
+            variance[place], error[place], doubt[place] = self._read({name: unit}, {name: unit}, change), 0.0, 0.0
+        if (lost := doubt > LOST).any():
+            variance[lost] = error[lost] = np.nan
+            warnings.warn(
+                f"{int(lost.sum())} of {own.size} variances of {name!r} are not known to better than {LOST:.0%} after {most} "
+                "probes, and are NaN: raise probes=, or ask for single elements by a function",
+                NotConverged,
+                stacklevel=6,
+            )
 
     def _left_out(self, name: str, place: tuple[int, ...]) -> bool:
         weight = self.operator.at.weights.get(self.operator.at.views.get(name, (name,))[0])
@@ -201,18 +218,21 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
     that way would look like curvature.
     """
     first_gain, near = float("nan"), None
+    curvature = Operator(at).matrix if at.matrix is not None else None
     for turn in range(STEPS):
         operator = Operator(at)
+        if curvature is not None:
+            operator.matrix = curvature  # that of the first step: later ones are short
         residual = operator.residual()
         flat = FLAT + 10.0 * operator.inner(residual, operator.fisher(residual)) ** 0.5
-        if at.at_once is not None:
-            near = Dense(operator) if near is None else near  # later steps are short: the curvature of the first serves
+        if operator.is_small:
+            near = Dense(operator) if near is None else near
             step = near.step(residual, flat)
         else:
             step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=flat).x
         gain = 0.5 * operator.inner(residual, operator.fisher(step))
         first_gain = gain if turn == 0 else first_gain
-        if at.elsewhere is None or not SETTLED < gain <= LEFT:
+        if at.elsewhere is None or not (SETTLED if operator.is_small else NEARLY) < gain <= LEFT:
             break
         new = {
             name: block.family.project(
