@@ -78,6 +78,12 @@ def clusters(**settings: Any) -> Callable[..., Any]:
     ).fit(data, sample_weight=np.arange(200) % 3, **keep)
 
 
+def documents(kind: Any, **settings: Any) -> Callable[..., Any]:
+    counts = np.random.default_rng(1).poisson(0.4, size=(40, 20))
+    known = {"DynamicTopics": [np.arange(40) % 2], "CorrelatedTopics": []}[kind.__name__]
+    return lambda **keep: kind(2, **{"max_steps": STEPS, "tol": 0, **settings}).fit(counts, *known, **keep)
+
+
 KNOWN = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True}
 SUM = covariance.RBF() + covariance.Linear()
 CASES: dict[str, Callable[..., Any]] = {
@@ -98,6 +104,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "LDA, learned priors": topics(learn_priors=True, tol=1e-3),
     "LDA, learned priors, SVI": topics(learn_priors=True, method=ng.SVI({"doc": 20}), step=MONRO, local="map"),
     "LDA, Gibbs": topics(finish="gibbs", finish_sweeps=4),
+    "topics, dynamic": documents(ng.topics.DynamicTopics),
     "MF, default": factors(),
     "MF, Gibbs": factors(finish="gibbs", finish_sweeps=4, tol=1e-9, max_steps=20),
     "MF, noise by user": factors(noise_per="user"),
@@ -117,6 +124,7 @@ CASES: dict[str, Callable[..., Any]] = {
         ng.HMM, "real", emissions=hmm.Autoregressive(), method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0
     ),
     "HMM, durations": chains(ng.HMM, "codes", emissions=hmm.Categorical(), durations=hmm.NegativeBinomial(2)),
+    "HMM, inputs": chains(ng.HMM, "both", inputs=1),
     "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_passes=3),
     "mixture, full": clusters(),
     "mixture, tied, memoised": clusters(covariance="tied", method=ng.SVI({"row": 30}), max_passes=3),

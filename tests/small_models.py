@@ -84,6 +84,9 @@ def fit():
     return ng.Network(y).fit(verbose=False)
 
 
+REVIEWS = ("apple pear plum apple", "bolt nut screw bolt", "pear plum apple", "nut screw nut")
+
+
 @pytest.fixture
 def workspace(tmp_path, monkeypatch) -> Path:
     """A folder with a corpus and ratings in it, as the working directory."""
@@ -96,6 +99,10 @@ def workspace(tmp_path, monkeypatch) -> Path:
     people = ["ann", "bob", "cat", "dan"]
     pairs = [(p, i) for p in people for i in range(8) if (p, i) != ("ann", 3) and rng.random() < 0.8]
     lines = [f"{p},{i},{rng.integers(1, 6)}" for p, i in pairs]
+    rows = [
+        f"{REVIEWS[d % 4]},{2 + 7 * (d % 2)},{2020 + d // 20},{('ann;eve', 'bob')[d % 2]},{d % 3}" for d in range(40)
+    ]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,price,year,author,shop", *rows, ""]))
     (tmp_path / "ratings.csv").write_text("\n".join(["user,item,rating", *lines, ""]))
     levels = np.repeat([0, 1, 0, 1], 30)
     rows = [f"{level + 0.2 * rng.normal():.3f},{rng.random() < 0.2 + 0.6 * level:d}" for level in levels]

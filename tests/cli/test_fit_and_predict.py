@@ -231,6 +231,52 @@ def test_advice_names_options(workspace):
     assert "name one with --column" in call("fit", "lda", "two.csv", "-o", "x").output
 
 
+def test_inputs_of_transitions(workspace):
+    rows = [f"{3 * (t // 7 % 2) + t % 3 / 2},{'ab'[t % 7 == 0]}" for t in range(60)]
+    (workspace / "pushed.csv").write_text("\n".join(["level,push", *rows]) + "\n")
+    options = ("--n-states", 2, "--n-init", 1, "--emissions", '{"level": Gaussian()}', "--inputs", "push")
+    right("fit", "hmm-tracks", "pushed.csv", "-o", "m", *options, "--report", "p.html")
+    model = ng.load(workspace / "m")
+    assert model.inputs_.tolist() == ["a", "b"]
+    assert np.diagonal(model.transmat_[0]).min() > 0.9
+    assert np.diagonal(model.transmat_[1]).max() < 0.4
+    found = list(csv.DictReader(right("decode", "m", "pushed.csv").stdout.splitlines()))
+    assert len({row["state"] for row in found[:7]}) == 1
+    assert "Transitions with the input b" in (workspace / "p.html").read_text()
+
+
+REVIEWED = {
+    "supervised": ("--target", "price"),
+    "author": ("--authors", "author"),
+    "dynamic": ("--times", "year"),
+    "correlated": (),
+}
+
+
+@pytest.mark.parametrize("kind", REVIEWED)
+def test_topics_of_documents_with_columns_besides(workspace, kind):
+    options = ("--column", "text", *REVIEWED[kind], "--n-topics", 2, "--seed", 1)
+    said = right("fit", kind, "reviews.csv", "-o", "m", *options, "--report", "p.html", "--held-out", 0.2, "--json")
+    assert np.isfinite(json.loads(said.stdout)["held_out"])
+    assert 'id="topics-data"' in (workspace / "p.html").read_text()
+    found = json.loads(right("topics", "m", "-n", 3, "--json").stdout)["topics"]
+    assert sorted(sorted(entry["words"])[0] for entry in found) == ["apple", "bolt"]
+    shares = list(csv.reader(right("transform", "m", "reviews.csv").stdout.splitlines()))
+    assert (len(shares), len(shares[0])) == (41, 3)
+    # The columns are remembered.
+    assert json.loads(right("score", "m", "reviews.csv", "--json").stdout)["perplexity"] < 7
+    right("update", "m", "reviews.csv", "-o", "n")
+    assert ng.load(workspace / "n").n_documents_seen_ == 32 + 40
+    right("report", "n", "-o", "q.html", "--data", "reviews.csv", "--held-out", "reviews.csv")
+    if kind == "supervised":
+        guesses = list(csv.DictReader(right("predict", "m", "reviews.csv").stdout.splitlines()))
+        assert [round(float(row["mean"])) for row in guesses[:2]] == [2, 9]
+    if kind == "author":
+        assert "--authors says which column it is" in one_line(
+            call("fit", kind, "reviews.csv", "-o", "x", "--column", "text")
+        )
+
+
 def test_several_kinds_of_columns_and_durations(workspace):
     rows = [f"{3 * (t // 10 % 2) + t % 3 / 2},{t % 4},{'xy'[t // 10 % 2]}" for t in range(60)]
     (workspace / "kinds.csv").write_text("\n".join(["level,n,word", *rows]) + "\n")

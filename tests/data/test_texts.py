@@ -67,3 +67,20 @@ def test_what_is_wrong_is_named():
         count_texts(["text here"], phrases=0)
     with pytest.raises(ValueError, match="texts is empty"):
         count_texts([])
+
+
+def test_a_phrase_may_hold_a_word_that_alone_is_spread_by_chance():
+    """ "new" is everywhere, "new york" is not: the pair is asked, and of "new" what the phrases leave of it."""
+    rng = np.random.default_rng(0)
+    texts = []
+    for number in range(200):
+        city, words = number % 3 == 0, []
+        for word in rng.integers(0, 30, 20):
+            words += [f"{'w' if city else 'v'}{word}", *(["new", "york"] if city and rng.random() < 0.25 else [])]
+            words += (
+                ["new"] * (rng.random() < 0.08) + ["the"] * (rng.random() < 0.3) + ["et", "al"] * (rng.random() < 0.08)
+            )
+        texts.append(" ".join(words))
+    one, two = (count_texts(texts, phrases=n, stop_words="corpus").vocabulary for n in (1, 2))
+    assert {word for word in one if not word[1:].isdigit()} == {"york"}
+    assert {word for word in two if not word[1:].isdigit()} == {"new york"}

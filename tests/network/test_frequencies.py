@@ -61,6 +61,52 @@ def test_the_bound_never_falls(link) -> None:
     assert network.problem.bound(fit.state) == pytest.approx(fit.elbo, abs=1e-9)
 
 
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("link", ["mean", "logit"])
+def test_turns_are_updates_of_one_column_after_the_other(link, backend) -> None:
+    network = declared(np.random.default_rng(4), link)
+    problem = network.problem_on(backend)
+    state = network.fit(max_steps=2, tol=0, seed=2, backend=backend).state
+    kept = {name: [np.array(part) for part in parts] for name, parts in state.mu.items()}
+    swept = problem.sweep(state, ("z",)).state
+    block, slow = problem.blocks["z"], state
+    for column in range(3):
+        # From all columns: nothing is asked once, cut or merged.
+        whole = problem.target(block, slow)
+        target = tuple(np.asarray(part)[:, column] for part in whole)
+        slow, _ = problem.step_block(block, slow, target, 1.0, column)
+    np.testing.assert_allclose(swept.lam["z"][0], slow.lam["z"][0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(swept.mu["z"][0], slow.mu["z"][0], rtol=1e-10, atol=1e-12)
+    # What came in is as it was.
+    for name, parts in state.mu.items():
+        assert all(np.array_equal(a, b) for a, b in zip(parts, kept[name], strict=True))
+
+
+def test_factors_that_cannot_change_places_count_for_themselves() -> None:
+    """A quadratic form with a known matrix that is not symmetric: the target is the slope of the bound's polynomial."""
+    rng = np.random.default_rng(0)
+    item, other = ng.Plate("item", 4), ng.Plate("other", 4)
+    z = ng.Categorical("z", [0.3, 0.7], plate=item)
+    weights = rng.normal(size=4)
+    eta, psi = (ng.MultivariateNormal(name, np.zeros(2), np.eye(2)) for name in ("eta", "psi"))
+    a, b = ng.dot(ng.frequencies(z, item, weights), eta), ng.dot(ng.frequencies(z, item, weights[::-1]), psi)
+    assert other.size == 4
+    network = ng.Network(ng.Normal("y", a + b, 2.0, observed=1.5))
+    fits = [network.fit(max_steps=4, tol=0, seed=1, backend=name) for name in ("numpy",)]
+    bounds = fits[0].trace["elbo"]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+    state, problem = fits[0].state, network.problem_on("numpy")
+    target = np.asarray(problem.target(problem.blocks["z"], state)[0])
+    for place, k in itertools.product(range(4), range(2)):
+        moved = np.array(state.mu["z"][0])
+        moved[place, k] += 1e-5
+        slopes = [
+            sum(float(problem.program.log_joint(t, {**state.mu, "z": (mu,)}, problem.known_arrays)) for t in ("z", "y"))
+            for mu in (moved, state.mu["z"][0])
+        ]
+        assert (slopes[0] - slopes[1]) / 1e-5 == pytest.approx(target[place, k], abs=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("link", ["mean", "logit"])
 def test_batches_of_groups_end_where_sweeps_do(link) -> None:

@@ -135,7 +135,8 @@ def load_model(path: Path) -> Any:
 def require_model(model: Any, kinds: tuple[str, ...], what: str) -> None:
     """Refuse a model that cannot do what was asked."""
     if type(model).__name__ not in kinds:
-        raise UserError(f"{what} is for {' and '.join(kinds)} models, and this is {type(model).__name__}")
+        named = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
+        raise UserError(f"{what} is for {named} models, and this is {type(model).__name__}")
 
 
 def _plain(value: Any) -> Any:

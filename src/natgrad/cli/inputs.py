@@ -204,14 +204,14 @@ MODELS = {
     "supervised": Model(
         "SupervisedLDA",
         "Topics of documents that predict a column of their table: a number, or 0 and 1 with --response bernoulli.",
-        "natgrad fit supervised reviews.csv -o reviews.natgrad --column text --target price --n-topics 2",
+        "natgrad fit supervised reviews.csv -o priced.natgrad --column text --target price --n-topics 2",
         options_with("target"),
         reader_with("target"),
     ),
     "correlated": Model(
         "CorrelatedTopics",
         "Topics of documents, and which of them occur together.",
-        "natgrad fit correlated letters/ -o both.natgrad --n-topics 3",
+        "natgrad fit correlated letters/ -o together.natgrad --n-topics 3",
         counting_options,
         read_texts,
     ),

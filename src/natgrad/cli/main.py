@@ -27,7 +27,7 @@ COMMANDS = {
     "score": ("predict:score", "How well a model predicts data it has not seen; higher is better."),
     "predict": (
         "predict:predict",
-        "Predict ratings of pairs, the target of rows, or what a table lacks, with standard deviations.",
+        "Predict ratings of pairs, the target of rows or documents, or what a table lacks, with standard deviations.",
     ),
     "update": (
         "networks:update",

@@ -69,8 +69,10 @@ def count_texts(
         raise ValueError("texts is empty: there are no documents")
     left_out = _stop_words(documents, stop_words)
     for _ in range(whole_number(phrases, "phrases") - 1):
-        pairs = _phrases(documents, phrases, left_out)
+        pairs = _phrases(documents, phrases, left_out, isinstance(stop_words, str))
         documents = [joined(document, pairs) for document in documents] if pairs else documents
+    if isinstance(stop_words, str) and phrases > 1:  # of words, what phrases have left of them
+        left_out = _stop_words(documents, stop_words)
     seen = Counter(word for document in documents for word in set(document))
     least = whole_number(least_documents, "least_documents")
     kept = {word for word, count in seen.items() if count >= least and word not in left_out}
@@ -81,16 +83,26 @@ def count_texts(
     return as_corpus([[word for word in document if word in kept] for document in documents])
 
 
-def _phrases(documents: list[list[str]], longest: int, left_out: set[str]) -> set[tuple[str, ...]]:
-    """Pairs of neighbours that are one word, each of whose parts may be a phrase already; none with a stop word."""
+def _phrases(documents: list[list[str]], longest: int, left_out: set[str], by_chance: bool) -> set[tuple[str, ...]]:
+    """Pairs of neighbours that are one word, each of whose parts may be a phrase already; none with a stop word.
+
+    Of words that are stop words because they are spread ``by_chance``, the pair itself is asked: "new" may be, "new york" not.
+    """
     single = Counter(word for document in documents for word in document)
     pairs: Counter[tuple[str, str]] = Counter()
+    inside: Counter[tuple[str, str]] = Counter()
     for document in documents:
         pairs.update(pairwise(document))
+        inside.update(set(pairwise(document)) if by_chance else ())
+    n = len(documents)
     n_words, n_pairs = sum(single.values()), max(1, sum(pairs.values()))
     phrases = set[tuple[str, ...]]()
     for (first, second), count in pairs.items():
-        if count < LEAST_PAIRS or first == second or first in left_out or second in left_out:
+        if count < LEAST_PAIRS or first == second:
+            continue
+        if (first in left_out or second in left_out) and not (
+            by_chance and _is_uneven(count, inside[first, second], n)
+        ):
             continue
         if first.count(" ") + second.count(" ") + 2 > longest:
             continue
@@ -111,6 +123,9 @@ def _stop_words(documents: list[list[str]], given: Any) -> set[str]:
     total = Counter(word for document in documents for word in document)
     inside = Counter(word for document in documents for word in set(document))
     n = len(documents)
-    # log₂ of how many documents the word would be in if it were dealt out at random, over those that it is in.
-    surplus = {word: math.log2(n * -math.expm1(-total[word] / n) / count) for word, count in inside.items()}
-    return {word for word, count in inside.items() if count >= MANY * n and surplus[word] < EVEN}
+    return {word for word, count in inside.items() if count >= MANY * n and not _is_uneven(total[word], count, n)}
+
+
+def _is_uneven(total: int, inside: int, n_documents: int) -> bool:
+    """Whether what occurs so often is in fewer documents than it would be in if it were dealt out at random."""
+    return math.log2(n_documents * -math.expm1(-total / n_documents) / inside) >= EVEN

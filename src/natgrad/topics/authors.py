@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 from natgrad.models.lda.coherence import How, coherence
-from natgrad.models.lda.topics import By
+from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
@@ -44,12 +44,7 @@ class AuthorTopics(TopicNetwork):
     n_topics : int
     author_prior, topic_prior : float
         α and β, the concentrations of an author's shares and of a topic's words.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------
@@ -102,10 +97,16 @@ class AuthorTopics(TopicNetwork):
         corpus = self._new_documents(X)
         if authors is not None:
             return self._chances(_checked_authors(authors, len(corpus))) @ self.author_shares_
+        return self._of_words(corpus)
+
+    def _of_words(self, corpus: Corpus) -> Floats:
         return as_shares(read_documents(corpus, self.topics_, np.full(self.n_topics, float(self.author_prior))))
 
-    def score(self, X: Any, authors: Any) -> float:
-        """The mean log probability of a word, given the authors of its document."""
+    def score(self, X: Any, authors: Any = None) -> float:
+        """The mean log probability of a word, given the authors of its document; without, given half of its words."""
+        if authors is None:
+            rng = np.random.default_rng([int(self.seed), 1])
+            return completion(self._of_words, self.topics_, self._new_documents(X), rng)
         shares = self.transform(X, authors)
         docs, words, counts = cells_of(self._new_documents(X))
         if not counts.sum():
@@ -113,7 +114,7 @@ class AuthorTopics(TopicNetwork):
         chance = np.einsum("nk,kn->n", shares[docs], self.topics_[:, words])
         return float(counts @ np.log(chance) / counts.sum())
 
-    def perplexity(self, X: Any, authors: Any) -> float:
+    def perplexity(self, X: Any, authors: Any = None) -> float:
         """The exponential of minus `score`; lower is better."""
         return float(np.exp(-self.score(X, authors)))
 
@@ -196,10 +197,10 @@ class AuthorTopics(TopicNetwork):
 
 def _checked_authors(authors: Any, n_documents: int) -> list[list[Any]]:
     """The different authors of each document."""
-    listed = list(authors)
+    listed = list(authors if hasattr(authors, "__iter__") else np.asarray(authors))
     if len(listed) != n_documents:
         raise ValueError(f"authors must have a list for each of {n_documents} documents, got {len(listed)}")
-    lists = [[entry] if isinstance(entry, (str, int, np.integer)) else list(dict.fromkeys(entry)) for entry in listed]
+    lists = [[entry] if np.isscalar(entry) else list(dict.fromkeys(entry)) for entry in listed]
     if [] in lists:
         raise ValueError(f"authors[{lists.index([])}] is empty: every document has at least one author")
     return lists

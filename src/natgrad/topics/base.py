@@ -25,6 +25,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.problem import LDAProblem, Local
+from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
@@ -68,7 +69,7 @@ class First(NamedTuple):
 
 
 @dataclass(repr=False, eq=False)
-class TopicNetwork(Estimator, ABC):
+class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator, ABC):
     """A topic model that is a declared network; abstract.
 
     A fit sets ``network_``, the declaration, and ``fit_``, its `Fit`, with everything that fits of networks have: factors, linear
@@ -97,6 +98,7 @@ class TopicNetwork(Estimator, ABC):
     verbose: bool | None = None
 
     _keeps_data = False
+    _asks_for_side = True  # whether documents alone are not enough
 
     # -- what a model says --
 
@@ -136,6 +138,12 @@ class TopicNetwork(Estimator, ABC):
         if not anew and vocabulary is not None:
             raise ValueError("vocabulary is for the first documents: later ones are read with the words of the model")
         corpus = self._documents(X, vocabulary) if anew else self._new_documents(X)
+        if corpus.n_words < 2:
+            raise ValueError("X has n_features = 1: topics are told apart by two words at least")
+        if known is None and self._asks_for_side:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: y, authors or times come second"
+            )
         self._told: Told = {} if anew else self._told
         side = self._side(known, len(corpus), anew)
         n_tokens = float(corpus.counts.sum())
@@ -143,6 +151,7 @@ class TopicNetwork(Estimator, ABC):
             raise ValueError("X has no words to fit to")
         first = self._first_topics(corpus) if anew else First(self._mean_topics(), self._by_words(corpus))
         self._names, self._n_words = corpus.vocabulary, corpus.n_words
+        self.n_features_in_, self._n_features_out = corpus.n_words, self.n_topics
         self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
         self.network_ = reminded(self._network(corpus, side), self._told)
         callbacks, kept = split_options(keep)
@@ -206,6 +215,12 @@ class TopicNetwork(Estimator, ABC):
         self._check_fitted()
         return as_corpus(X, self._names, self._n_words)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        tags.target_tags.required = self._asks_for_side
+        return tags
+
     def __getstate__(self) -> Any:
         """For pickles: the model, without the network and its data."""
         state = super().__getstate__()
@@ -250,6 +265,7 @@ class TopicNetwork(Estimator, ABC):
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         self._names, self._n_words = saved["vocabulary"], saved["n_words"]
+        self.n_features_in_, self._n_features_out = self._n_words, self.n_topics
         self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
         self.n_documents_seen_, self._told = saved["n_documents"], saved["told"]
         for name, value in saved["own"].items():

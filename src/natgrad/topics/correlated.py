@@ -8,6 +8,7 @@ Blei and Lafferty (2007), with the logistic normal by stick-breaking and Pólya�
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, Unpack, final
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.errors import NotConverged
+from natgrad.inference.methods import VB
 from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal, Plate, Wishart, table
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
@@ -31,8 +34,8 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 200
 # Shares below it start as this: their logarithms say little.
 LEAST_SHARE = 1e-3
-# Sweeps over new documents, and the nats a document below which they have settled.
-READ_SWEEPS, READ_TOL = 200, 1e-3
+# Sweeps over new documents.
+READ_SWEEPS = 60
 
 
 @final
@@ -45,12 +48,7 @@ class CorrelatedTopics(FixedTopics):
     n_topics : int ≥ 2
     topic_prior : float
         β, the concentration of a topic's words.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------
@@ -101,6 +99,8 @@ class CorrelatedTopics(FixedTopics):
 
     # -- what the base asks --
 
+    _asks_for_side = False
+
     def _side(self, known: None, n_documents: int, anew: bool) -> None:
         return None
 
@@ -136,9 +136,12 @@ class CorrelatedTopics(FixedTopics):
     def _shares(self, corpus: Corpus) -> Floats:
         """Each document's q(ψ), given the mean topics and the mean prior; the mean of the shares over draws of it."""
         topics = self._topics_now()
-        fit = self._read(corpus, lambda z: table(topics)[z], self.mean_, np.linalg.inv(self.covariance_)).fit(
-            max_steps=READ_SWEEPS, tol=READ_TOL * len(corpus), verbose=False
-        )
+        # As many plain sweeps for all: what is said of a document depends on no other.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)
+            fit = self._read(corpus, lambda z: table(topics)[z], self.mean_, np.linalg.inv(self.covariance_)).fit(
+                VB(), max_steps=READ_SWEEPS, tol=0, verbose=False
+            )
         psi = fit["psi"]
         drawn = self._drawn(np.asarray(psi.mean()), np.linalg.inv(psi.parameters["precision"]), DRAWS)
         return np.asarray(stick_probabilities(drawn).mean(0))
@@ -146,9 +149,9 @@ class CorrelatedTopics(FixedTopics):
     def _drawn(self, mean: Floats, covariance: Floats, n: int) -> Floats:
         """Draws of ψ [n, D, K − 1]."""
         rng = np.random.default_rng([int(self.seed), 2])
-        half = rng.standard_normal((n // 2, *mean.shape))
-        noise = np.concatenate([half, -half])  # so that their mean is exact
-        return np.asarray(mean + np.einsum("dij,ndj->ndi", np.linalg.cholesky(covariance), noise))
+        half = rng.standard_normal((n // 2, 1, mean.shape[-1]))  # the same for all documents
+        noise = np.concatenate([half, -half])[:, 0]  # so that their mean is exact
+        return np.asarray(mean + np.einsum("dij,nj->ndi", np.linalg.cholesky(covariance), noise))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:

@@ -45,12 +45,7 @@ class DynamicTopics(TopicNetwork):
         By how much the logarithm of a word's weight moves from one time to the next, as a standard deviation; 2/drift² is a.
     doc_prior, topic_prior : float
         α and β, the concentrations of a document's shares and of a topic's words at the first time.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------
@@ -101,27 +96,32 @@ class DynamicTopics(TopicNetwork):
         """
         return self._learn(X, times, vocabulary, {}, anew=False)
 
-    def transform(self, X: Any, times: Any) -> Floats:
-        """The expected topic shares of documents of some times [D, K]."""
+    def transform(self, X: Any, times: Any = None) -> Floats:
+        """The expected topic shares of documents [D, K], by the topics of their times; without, by their mean over all times."""
         corpus = self._new_documents(X)
+        if times is None:
+            return self._read(corpus, self._mean_topics())
         return self._shares_at(corpus, self._slices(times, len(corpus)))
 
-    def score(self, X: Any, times: Any) -> float:
+    def score(self, X: Any, times: Any = None) -> float:
         """The mean log probability of a word of a random half of each document, given the shares of its other half."""
         corpus = self._new_documents(X)
-        slices, total, tokens = self._slices(times, len(corpus)), 0.0, 0.0
         rng = np.random.default_rng([int(self.seed), 1])
+        if times is None:
+            topics = self._mean_topics()
+            return completion(partial(self._read, topics=topics), topics, corpus, rng)
+        slices, total, tokens = self._slices(times, len(corpus)), 0.0, 0.0
         for t in np.unique(slices):
             part = corpus.documents(np.flatnonzero(slices == t))
             weight = float(part.counts.sum())
             if weight > 1:
-                total += weight * completion(partial(self._read, t=int(t)), self.topics_[t], part, rng)
+                total += weight * completion(partial(self._read, topics=self.topics_[t]), self.topics_[t], part, rng)
                 tokens += weight
         if not tokens:
             raise ValueError("X has too few words to predict any")
         return total / tokens
 
-    def perplexity(self, X: Any, times: Any) -> float:
+    def perplexity(self, X: Any, times: Any = None) -> float:
         """The exponential of minus `score`; lower is better."""
         return float(np.exp(-self.score(X, times)))
 
@@ -209,11 +209,11 @@ class DynamicTopics(TopicNetwork):
         shares = np.empty((len(corpus), self.n_topics))
         for t in np.unique(slices):
             own = np.flatnonzero(slices == t)
-            shares[own] = self._read(corpus.documents(own), t)
+            shares[own] = self._read(corpus.documents(own), self.topics_[t])
         return shares
 
-    def _read(self, corpus: Corpus, t: int) -> Floats:
-        return as_shares(read_documents(corpus, self.topics_[t], np.full(self.n_topics, float(self.doc_prior))))
+    def _read(self, corpus: Corpus, topics: Floats) -> Floats:
+        return as_shares(read_documents(corpus, topics, np.full(self.n_topics, float(self.doc_prior))))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
+from natgrad.models.scikit import OnlyWhere
 from natgrad.network.language import (
     Bernoulli,
     Categorical,
@@ -56,12 +57,7 @@ class SupervisedLDA(FixedTopics):
         α and β, the concentrations of a document's shares and of a topic's words.
     coefficient_prior : float
         λ, the precision of η a priori, in units of standardised responses.
-    max_steps, max_seconds : limits
-        Most sweeps, most time.
-    tol : float
-        Nats a word left to gain below which the fit has converged.
-    seed : int
-    verbose : bool, optional
+    Further settings are those of every model here, see `TopicNetwork`.
 
     Attributes
     ----------
@@ -121,10 +117,11 @@ class SupervisedLDA(FixedTopics):
             return (label, np.sqrt(chance * (1.0 - chance))) if return_std else label
         return (mean, np.sqrt(variance + self.noise_**2)) if return_std else mean
 
+    @OnlyWhere(
+        lambda model: model.response == "bernoulli", 'is for response="bernoulli"; numbers are predicted by predict'
+    )
     def predict_proba(self, X: Any) -> Floats:
         """The probabilities of no and yes [D, 2]."""
-        if self.response != "bernoulli":
-            raise AttributeError('predict_proba is for response="bernoulli"; numbers are predicted by predict')
         chance = _chance(*self._predictor(X))
         return np.stack([1.0 - chance, chance], axis=1)
 

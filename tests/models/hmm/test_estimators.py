@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
 from natgrad.data.sequences import Sequences
+from natgrad.models.hmm.plan import plan_of
 from natgrad.models.hmm.start import rows_at
 
 
@@ -99,7 +100,8 @@ def test_subchains_come_close_to_exact_sweeps(buffer, rng):
 
 
 def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
-    monkeypatch.setattr("natgrad.models.hmm.plan.EXACT_TIMES", 1000)
+    monkeypatch.setattr("natgrad.models.hmm.plan.FEW_TIMES", 1000)
+    monkeypatch.setattr("natgrad.models.hmm.plan.MOST_SECONDS", 0.0)
     _, X = generated(rng, n_times=2000)
     assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.strategy
     many = ng.GaussianHMM(3, n_init=1, max_passes=3).fit(X, lengths=[20] * 100)
@@ -108,6 +110,22 @@ def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
     assert many.elbo_ > alone.elbo_ - 0.002 * abs(alone.elbo_)
     some = ng.GaussianHMM(3, n_init=1, method=ng.SVI({"sequence": 10}), max_passes=3).fit(X, lengths=[20] * 100)
     assert np.isfinite(some.elbo_)
+
+
+def test_the_more_states_and_columns_the_sooner_subchains_are_taken():
+    def chosen(n_states, n_times, n_columns=2):
+        model, X = ng.GaussianHMM(n_states), np.resize(np.arange(7.0), (n_times, n_columns))
+        columns, lengths = model._columns(X, None, None, fresh=True)
+        made = model._model(X[:100])
+        return plan_of(model, model._sequences(columns, lengths, None, made.emission), made).words
+
+    assert "exact sweeps are cheap" in chosen(2, 600_000)
+    assert "subchains of 64" in chosen(8, 600_000)
+    assert "exact sweeps are cheap" in chosen(8, 60_000)
+    assert "subchains of 64" in chosen(32, 60_000)
+    assert "subchains of 64" in chosen(8, 60_000, 20)
+    # The start reads so few anyway.
+    assert "exact sweeps are cheap" in chosen(64, 20_000)
 
 
 def test_a_stream_of_parts(rng):

@@ -9,11 +9,24 @@ A small network is fitted in the time that its hundreds of factors take to be ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Axis", "Delta", "Factor", "Label", "Mark", "Monomial", "Polynomial", "Take", "number", "ordered_labels"]
+__all__ = [
+    "Axis",
+    "Delta",
+    "Factor",
+    "Label",
+    "Mark",
+    "Monomial",
+    "Polynomial",
+    "Take",
+    "number",
+    "ordered_labels",
+    "readings",
+]
 
 
 class Mark(NamedTuple):
@@ -139,6 +152,42 @@ class Polynomial:
 def ordered_labels(factors: Iterable[Factor]) -> dict[Label, None]:
     """The labels of some factors in order of appearance, which no name of a plate can change."""
     return dict.fromkeys(label for factor in factors for label in factor.labels)
+
+
+def readings(
+    monomial: Monomial, name: str, occurrence: int | None, symmetric: Collection[tuple[str, int]]
+) -> list[tuple[int, float]]:
+    """Where a node stands among the factors of a monomial, and how often: two that can change places say the same."""
+    places = [
+        place
+        for place, factor in enumerate(monomial.factors)
+        if factor.source == name and not factor.known and occurrence in (None, factor.occurrence)
+    ]
+    if len(places) == 2 and _change_places(monomial, places[0], places[1], symmetric):
+        return [(places[0], 2.0)]
+    return [(place, 1.0) for place in places]
+
+
+def _change_places(monomial: Monomial, first: int, second: int, symmetric: Collection[tuple[str, int]]) -> bool:
+    """Whether the monomial stays as it is when the labels of two of its factors are exchanged; no statistic is symmetric else."""
+    a, b = monomial.factors[first], monomial.factors[second]
+    if a.stat != b.stat or any(isinstance(axis, Take) for factor in monomial.factors for axis in factor.axes):
+        return False
+    names: dict[Label, Label] = {}
+    for one, other in zip(a.labels, b.labels, strict=True):
+        if names.setdefault(one, other) != other or names.setdefault(other, one) != one:
+            return False
+
+    def plain(factor: Factor) -> Factor:
+        """The last two axes of a symmetric matrix in one order."""
+        if factor.known or (factor.source, factor.stat) not in symmetric:
+            return factor._replace(occurrence=0)
+        last = tuple(sorted(factor.axes[-2:], key=str))
+        return factor._replace(axes=(*factor.axes[:-2], *last), occurrence=0)
+
+    rest = [factor for place, factor in enumerate(monomial.factors) if place not in (first, second)]
+    before = Counter(plain(factor) for factor in rest)
+    return before == Counter(plain(factor.relabelled(names)) for factor in rest)
 
 
 def number(value: float) -> Polynomial:

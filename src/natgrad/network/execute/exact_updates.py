@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from natgrad.inference.problem import Block, BlockInfo
+from natgrad.network.execute.addressing import FULL
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.updates import (
     all_valid,
@@ -78,24 +79,30 @@ def updated_in_turn(
 def _turns(program: Program, block: Block, mu: Any, rho: Array, known: Any) -> Any:
     """One turn: its number, λ and μ in, both after it out."""
     on, name = program.backend, block.name
+    by_column = block.column_axis is not None
     still = program.target(block, mu, known, part=program.once) if block.n_columns > 1 else None
+    meeting = program.meeting(block) if by_column and still is not None else []
     exact = isinstance(rho, float) and rho == 1.0
 
     def moved(old: Stats, target: Stats) -> tuple[Stats, Stats]:
         if exact:
-            return target, block.family.moments_entropy(target)[0]
+            return target, block.family.expected_stats(target)
         return blended_block(on, block, old, target, rho)[:2]
 
     def turn(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
         old, stats = carry
         here = {**mu, name: stats}
-        column = number if block.column_axis is not None else None
+        column = number if by_column else None
         if still is None:
             target = program.target(block, here, known, column=column)
+        elif column is None:
+            rest = program.target(block, here, known, part=program.often)
+            target = tuple(a + b for a, b in zip(still, rest, strict=True))
         else:
-            own = still if column is None else take_column(on, block, still, column)
-            rest = program.target(block, here, known, column=column, part=program.often)
-            target = tuple(a + b for a, b in zip(own, rest, strict=True))
+            target = take_column(on, block, still, column)
+            for piece in meeting:
+                rest = on.gradient(piece, name, here, known, FULL, (block.column_axis, column))  # type: ignore[arg-type]
+                target = tuple(a + b for a, b in zip(target, block.family.project(rest), strict=True))
         if column is not None:
             new, fresh = moved(take_column(on, block, old, column), target)
             return write_column(on, block, old, new, column), write_column(on, block, stats, fresh, column)

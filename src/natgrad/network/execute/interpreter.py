@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take, readings
 from natgrad.network.execute.addressing import FULL, SAMPLE, Piece, View, index_factor
 from natgrad.network.execute.numpy_contraction import Contraction
 
@@ -345,10 +345,11 @@ class Slopes(_Reading):
         self.piece, self.name, self.axis = piece, name, axis
         self._cut_readers: dict[Factor, Reader] = {}
         self.slopes = [
-            self._slope(factor, readers[place], [*readers[:place], *readers[place + 1 :]], scale)
+            self._slope(
+                monomial.factors[place], readers[place], [*readers[:place], *readers[place + 1 :]], scale * times
+            )
             for monomial, readers, scale in self.monomials
-            for place, factor in enumerate(monomial.factors)
-            if factor.source == name and not factor.known and occurrence in (None, factor.occurrence)
+            for place, times in readings(monomial, name, occurrence, piece.symmetric)
         ]
         self.used = dict.fromkeys(reader for slope in self.slopes for reader in slope.others.random)
 

@@ -48,14 +48,13 @@ class Program:
         self.plan, self.backend = plan, backend
         self.known: dict[str, npt.NDArray[Any]] = dict(plan.known)
         self._monomials = {name: term.monomials for name, term in plan.terms.items()}
-        self.symmetric: frozenset[tuple[str, int]] = frozenset()
+        self.symmetric = frozenset(
+            (name, stat)
+            for name, block in plan.blocks.items()
+            for stat, is_symmetric in enumerate(block.family.symmetric)
+            if is_symmetric
+        )
         if backend.name == "jax":
-            self.symmetric = frozenset(
-                (name, stat)
-                for name, block in plan.blocks.items()
-                for stat, is_symmetric in enumerate(block.family.symmetric)
-                if is_symmetric
-            )
             self._monomials, self.known[COEFFICIENTS] = _with_places(self._monomials)
         self._recipes: dict[str, tuple[list[Factor], tuple[Label, ...]]] = {}
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
@@ -181,6 +180,12 @@ class Program:
     def often(self, piece: Piece, name: str) -> Piece:
         """The monomials in which they meet one another."""
         return self._parts_of(piece, name)[3]
+
+    def meeting(self, block: Block) -> list[Piece]:
+        """All monomials in which elements of a block with columns meet; weights of its own plates cancel in its target."""
+        terms = [(term, self.dropped(block, term)) for term in self.plan.terms_of(block.name)]
+        parts = [self.often(piece, block.name) for term, gone in terms for piece in self.pieces(term, gone)]
+        return [part for part in parts if part.monomials]
 
     def _parts_of(self, piece: Piece, name: str) -> tuple[Piece, Piece, Piece, Piece]:
         # By its place in memory, and thus kept: a piece is long, and comparing it would take longer than a sweep.
