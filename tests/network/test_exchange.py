@@ -198,6 +198,18 @@ def test_labels_that_data_tell_stay():
     same(draws["mu"].values, [chance @ [evidence(Y[m == k], 0.0, 0.2)[1] for m in memberships] for k in range(2)])
 
 
+def test_an_index_tells_components_apart():
+    """Components whose means have different parents were taken for exchangeable, and put back into an order of another density."""
+    row, part = ng.Plate("row", 4), ng.Plate("part", 3)
+    parent = ng.Normal("parent", 0.0, 1.0, plate=ng.Plate("group", 2))
+    mu = ng.Normal("mu", parent[[0, 1, 0]], 1.0, plate=part)
+    z = ng.Categorical("z", np.full(3, 1 / 3), plate=row)
+    plan = ng.Network(ng.Normal("y", mu[z], 1.0, plate=row, observed=np.arange(4.0))).problem.plan
+    (entry,) = label_sets(plan)
+    assert entry.classes.tolist() == [0, 1, 0]
+    assert len(exchanges_of(plan, 2)) == 1
+
+
 def test_nodes_whose_elements_have_ranges_of_their_own_do_not_move():
     row, part = ng.Plate("row", 4), ng.Plate("part", 2)
     mu = ng.Normal("mu", [0.0, 1.0], 1.0, plate=part, observed=np.array([0.5, np.nan]))

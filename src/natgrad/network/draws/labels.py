@@ -128,17 +128,14 @@ def _link(plan: Plan, term: str, monomial: Monomial, sets: _Sets) -> None:
                 sets.known.append(_Known(None, {0: key}, term, monomial))  # the data say which element is meant
                 continue
             sets.join(at.setdefault(axis, key), key)
-    for factor in (f for f in monomial.factors if f.known):
-        plain: dict[int, Key] = {}
-        for position, axis in enumerate(factor.axes):
-            if isinstance(axis, Take):
-                for label in axis.labels:
-                    if label in at:
-                        sets.known.append(_Known(None, {0: at[label]}, term, monomial))
-            elif axis in at:
-                plain[position] = at[axis]
-        if plain:
-            sets.known.append(_Known(plan.known[factor.source], plain, term, monomial))
+    for factor in monomial.factors:
+        arrays = [(plan.known[factor.source], factor.axes)] if factor.known else []
+        # What is read through an index tells elements along the index apart, where it differs.
+        arrays += [(plan.known[axis.index], axis.labels) for axis in factor.axes if isinstance(axis, Take)]
+        for array, axes in arrays:
+            plain = {n: at[axis] for n, axis in enumerate(axes) if not isinstance(axis, Take) and axis in at}
+            if plain:
+                sets.known.append(_Known(array, plain, term, monomial))
 
 
 def _axes(plan: Plan, factor: Factor) -> list[tuple[Key, Any]]:
