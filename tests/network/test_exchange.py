@@ -10,7 +10,7 @@ from random_generator import draw
 from scipy.special import gammaln, logsumexp
 
 import natgrad as ng
-from natgrad.network.draws.exchange import Exchange, exchanges_of
+from natgrad.network.draws.exchange import Exchange, exchanges_of, may_move
 from natgrad.network.draws.labels import label_sets, renumber
 
 # Sixty draws are few for R̂; what they say is compared with what is exact instead.
@@ -31,6 +31,9 @@ def check_moves(drawn, rng):
     checked = []
     plan, everyone = drawn.plan, np.arange(CHAINS)
     for entry in label_sets(plan):
+        if not may_move(plan, entry):
+            assert len(set(entry.classes)) == entry.size or not entry.telling
+            continue
         stats, values = dict(drawn.state.mu), dict(drawn.state.memory["values"])
         orders = np.array([rng.permutation(entry.size) for _ in everyone])
         renumber(plan, entry, everyone, orders, stats, values)
@@ -208,6 +211,18 @@ def test_an_index_tells_components_apart():
     (entry,) = label_sets(plan)
     assert entry.classes.tolist() == [0, 1, 0]
     assert len(exchanges_of(plan, 2)) == 1
+
+
+def test_times_of_a_chain_are_in_an_order():
+    """A category that chooses among the times of a chain: these were taken for exchangeable."""
+    time, row = ng.Plate("time", 3), ng.Plate("row", 4)
+    chain = ng.MarkovChain("chain", [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], plate=time)
+    when = ng.Categorical("when", np.full(3, 1 / 3), plate=row)
+    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("state", 2))
+    plan = ng.Network(ng.Normal("y", mu[chain[when]], 1.0, plate=row, observed=np.arange(4.0))).problem.plan
+    times = next(entry for entry in label_sets(plan) if "when" in entry.categories)
+    assert times.classes.tolist() == [0, 1, 2]
+    assert [move.entry.categories for move in exchanges_of(plan, 2)] == []
 
 
 def test_nodes_whose_elements_have_ranges_of_their_own_do_not_move():

@@ -23,7 +23,7 @@ from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.markov_chain import MarkovChain
 
-__all__ = ["LabelSet", "Relabelling", "label_sets", "renumber"]
+__all__ = ["LabelSet", "Relabelling", "along_time", "label_sets", "renumber", "renumbered_stats"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
@@ -66,8 +66,17 @@ def label_sets(plan: Plan) -> list[LabelSet]:
         axes: dict[str, tuple[int, ...]] = {}
         for name, axis in keys:
             axes[name] = (*axes.get(name, ()), axis)
-        found.append(LabelSet(size, categories, axes, *sets.told_apart(root, size)))
+        classes, telling = sets.told_apart(root, size)
+        if any(along_time(plan, name, axis) for name, axis in keys):
+            classes = np.arange(size)  # times are in an order, and none is like another
+        found.append(LabelSet(size, categories, axes, classes, telling))
     return found
+
+
+def along_time(plan: Plan, name: str, axis: int) -> bool:
+    """Whether an axis is the time of a chain."""
+    node = plan.nodes[name]
+    return axis >= 0 and axis == len(node.plates) - 1 and len(node.block_plates) < len(node.plates)
 
 
 def _is_category(plan: Plan, name: str) -> bool:
