@@ -202,7 +202,7 @@ def test_labels_that_data_tell_stay():
 
 
 def test_an_index_tells_components_apart():
-    """Components whose means have different parents were taken for exchangeable, and put back into an order of another density."""
+    """Components whose means have different parents were taken for exchangeable, and put back at another density."""
     row, part = ng.Plate("row", 4), ng.Plate("part", 3)
     parent = ng.Normal("parent", 0.0, 1.0, plate=ng.Plate("group", 2))
     mu = ng.Normal("mu", parent[[0, 1, 0]], 1.0, plate=part)
