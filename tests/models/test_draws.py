@@ -246,11 +246,6 @@ def test_a_mode_that_chains_do_not_reach_is_said() -> None:
     assert quiet.notes == []
     with pytest.raises(ValueError, match='starts must be "q" or None'):
         model.draws(x, starts="restarts")
-    # Groups that are told apart have no other place.
-    two = x[np.abs(x[:, 0]) > 2.0]
-    assert (
-        ng.GaussianMixture(2, covariance="tied", **prior).fit(two).draws(two, 200, chains=2, verbose=False).notes == []
-    )
 
 
 def test_draws_of_a_model_know_no_network_and_one_chain_has_no_other() -> None:
