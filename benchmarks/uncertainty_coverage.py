@@ -240,7 +240,7 @@ def held(case: Case | Corpus, draws: int) -> dict[str, tuple[int, ...]]:
     return found
 
 
-DEAR = 20  # simulations with a linear response that takes longer than all the rest
+DEAR = 10  # simulations with a linear response that takes longer than all the rest
 LEVELS = ("q", "linear_response", "draws")
 HEAD = (
     "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
