@@ -10,6 +10,7 @@ from random_generator import draw
 from scipy.special import gammaln, logsumexp
 
 import natgrad as ng
+from natgrad.inference.sampler import alike
 from natgrad.network.draws.exchange import Exchange, exchanges_of, may_move
 from natgrad.network.draws.labels import label_sets, renumber
 
@@ -55,6 +56,18 @@ def test_moves_change_the_log_joint_by_what_they_say():
         if (case := accepted(seed, draw(seed))) is not None:
             told += check_moves(case, np.random.default_rng(seed))
     assert sum(told) > 5
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_labels_are_alike_if_exchanging_them_changes_nothing(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 6))
+    array = rng.integers(0, 2, (size, size)).astype(float)
+    classes = alike(array, [0, 1])
+    for i, j in itertools.combinations(range(size), 2):
+        order = np.arange(size)
+        order[[i, j]] = j, i
+        assert np.array_equal(array[order][:, order], array) == (classes[i] == classes[j])
 
 
 @pytest.mark.slow
