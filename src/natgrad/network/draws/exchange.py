@@ -24,11 +24,11 @@ from natgrad.inference.sampler import pairs_apart
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.draws.chains import CHAIN, with_chain
-from natgrad.network.draws.labels import LabelSet, label_sets, renumber, renumbered_stats
+from natgrad.network.draws.labels import LabelSet, along_time, label_sets, renumber, renumbered_stats
 from natgrad.network.execute.written_out import Reads, written_product
 from natgrad.random import Stream, generator
 
-__all__ = ["Exchange", "exchange_labels", "exchanges_of"]
+__all__ = ["Exchange", "exchange_labels", "exchanges_of", "may_move"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
@@ -98,7 +98,7 @@ def exchanges_of(plan: Plan, chains: int, apart: Collection[str] = (), local: Se
     """
     moves = []
     for entry in label_sets(plan):
-        if not entry.telling or any(name in apart or not _may_move(plan, entry, name) for name in entry.axes):
+        if not entry.telling or any(name in apart for name in entry.axes) or not may_move(plan, entry):
             continue
         if any(f.source in local for _, m in entry.telling for f in m.factors if not f.known):
             continue
@@ -107,11 +107,15 @@ def exchanges_of(plan: Plan, chains: int, apart: Collection[str] = (), local: Se
     return moves
 
 
-def _may_move(plan: Plan, entry: LabelSet, name: str) -> bool:
-    """Whether elements of a node have the same range and measure: nothing is known of some, and no auxiliary has its own law."""
-    node = plan.nodes[name]
-    on_plates = any(axis >= 0 for axis in entry.axes[name])
-    return not (node.is_auxiliary or getattr(node.family, "settings", None) or (on_plates and node.is_observed))
+def may_move(plan: Plan, entry: LabelSet) -> bool:
+    """Whether elements have the same range and measure: none is known, or has a law of its own, and none is a time of a chain."""
+    for name, axes in entry.axes.items():
+        node, on_plates = plan.nodes[name], any(axis >= 0 for axis in axes)
+        if node.is_auxiliary or getattr(node.family, "settings", None) or (on_plates and node.is_observed):
+            return False
+        if any(along_time(plan, name, axis) for axis in axes):
+            return False
+    return True
 
 
 def _chained(monomial: Monomial) -> list[Any]:

@@ -233,6 +233,9 @@ class Gibbs:
         """Values of a block, of all chains, and their statistics."""
         if block.name in self.copies:
             copies, size = self.copies[block.name], self.sizes[block.name]
+            if block.family.name == "Categorical":  # all chains at once
+                stats = copies.drawn(block.family, lam, rng, size)
+                return stats[0], stats
             parts = [tuple(part[chain] for part in lam) for chain in range(self.chains)]
             by_chain = [copies.drawn(block.family, own, rng, size) for own in parts]
             stats = tuple(np.stack(entries) for entries in zip(*by_chain, strict=True))

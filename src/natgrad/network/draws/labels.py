@@ -23,7 +23,7 @@ from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.markov_chain import MarkovChain
 
-__all__ = ["LabelSet", "Relabelling", "label_sets", "renumber"]
+__all__ = ["LabelSet", "Relabelling", "along_time", "label_sets", "renumber", "renumbered_stats"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
@@ -66,8 +66,17 @@ def label_sets(plan: Plan) -> list[LabelSet]:
         axes: dict[str, tuple[int, ...]] = {}
         for name, axis in keys:
             axes[name] = (*axes.get(name, ()), axis)
-        found.append(LabelSet(size, categories, axes, *sets.told_apart(root, size)))
+        classes, telling = sets.told_apart(root, size)
+        if any(along_time(plan, name, axis) for name, axis in keys):
+            classes = np.arange(size)  # times are in an order, and none is like another
+        found.append(LabelSet(size, categories, axes, classes, telling))
     return found
+
+
+def along_time(plan: Plan, name: str, axis: int) -> bool:
+    """Whether an axis is the time of a chain."""
+    node = plan.nodes[name]
+    return axis >= 0 and axis == len(node.plates) - 1 and len(node.block_plates) < len(node.plates)
 
 
 def _is_category(plan: Plan, name: str) -> bool:
@@ -128,17 +137,14 @@ def _link(plan: Plan, term: str, monomial: Monomial, sets: _Sets) -> None:
                 sets.known.append(_Known(None, {0: key}, term, monomial))  # the data say which element is meant
                 continue
             sets.join(at.setdefault(axis, key), key)
-    for factor in (f for f in monomial.factors if f.known):
-        plain: dict[int, Key] = {}
-        for position, axis in enumerate(factor.axes):
-            if isinstance(axis, Take):
-                for label in axis.labels:
-                    if label in at:
-                        sets.known.append(_Known(None, {0: at[label]}, term, monomial))
-            elif axis in at:
-                plain[position] = at[axis]
-        if plain:
-            sets.known.append(_Known(plan.known[factor.source], plain, term, monomial))
+    for factor in monomial.factors:
+        arrays = [(plan.known[factor.source], factor.axes)] if factor.known else []
+        # What is read through an index tells elements along the index apart, where it differs.
+        arrays += [(plan.known[axis.index], axis.labels) for axis in factor.axes if isinstance(axis, Take)]
+        for array, axes in arrays:
+            plain = {n: at[axis] for n, axis in enumerate(axes) if not isinstance(axis, Take) and axis in at}
+            if plain:
+                sets.known.append(_Known(array, plain, term, monomial))
 
 
 def _axes(plan: Plan, factor: Factor) -> list[tuple[Key, Any]]:

@@ -38,7 +38,7 @@ Stats = tuple[Any, ...]
 # Fits from random starts, and the sweeps that each may take: together at most a fifth of the sweeps of the draws.
 STARTS, FEWEST_SWEEPS, MOST_SWEEPS, SHARE = 6, 10, 200, 0.2
 # Messages of a sweep beyond which nobody looks unasked.
-LARGE = 2_000_000
+LARGE = 500_000
 # Numbers of a node that are compared.
 MOST_COMPARED = 2000
 
@@ -70,9 +70,9 @@ def begins_of(
 
 def rivals_of(fit: Fit, sweeps: int, seed: int) -> list[Rival]:
     """Fits from random starts that ended elsewhere and not far below, the highest first; for so many sweeps of draws."""
-    problem = fit.problem
     if not _may_have_rivals(fit):
         return []
+    problem = fit.problem.interpreted()  # few sweeps in an order of their own: compiling them would take longer
     steps = min(MOST_SWEEPS, int(SHARE * sweeps / STARTS))
     if steps < FEWEST_SWEEPS:
         return []
