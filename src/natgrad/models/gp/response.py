@@ -76,7 +76,7 @@ class HyperResponse(Mapping[str, HyperFactor]):
     covariance: Floats
     left: float
     _places: Mapping[str, slice] = field(repr=False)
-    _told: Callable[[Floats], Floats] = field(repr=False)
+    _told: Callable[[Floats], Floats] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> HyperFactor:
         if name not in self.factors:
@@ -123,6 +123,10 @@ class HyperResponse(Mapping[str, HyperFactor]):
 
         The infinitesimal jackknife: −influence is, to first order, the change if the row were left out.
         """
+        if self._told is None:
+            raise ValueError(
+                "influence is not known of rows along time: leave rows out and fit again, or use SparseGPRegressor"
+            )
         value, slopes = self._asked(quantity)
         rows = np.array([self._told(self.covariance @ slope) for slope in slopes])
         return {"row": rows.reshape(*value.shape, -1)}
@@ -220,15 +224,12 @@ class _Collapsed:
         state, _ = self._at(h)
         settings, q, values = state.hyper["settings"], self.problem.posterior(state.lam["v"]), []
         for batch in self.problem._pieces(settings):
-            value = np.zeros(len(batch.x))
-            for p, (m, s) in enumerate(zip(q.mean, q.covariance, strict=True)):
-                spread = batch.k_nn + np.einsum("mn,mn->n", batch.a, s @ batch.a - batch.a)
-                mean = batch.a.T @ m + self.problem.offset[p]
-                said = self.problem.likelihood.expected(
-                    float(np.ravel(settings.psi)[p]), batch.y[:, p], mean, np.maximum(spread, 0.0)
-                )
-                value += said.value
-            values.append(value)
+            mean = np.array([batch.a.T @ m for m in q.mean]) + self.problem.offset[:, None]
+            spread = np.array(
+                [batch.k_nn + np.einsum("mn,mn->n", batch.a, c @ batch.a - batch.a) for c in q.covariance]
+            )
+            said = self.problem.likelihood.expected_rows(np.ravel(settings.psi), batch.y, mean, np.maximum(spread, 0.0))
+            values.append(np.reshape(said.value, (-1, len(batch.x))).sum(0))
         return np.concatenate(values)
 
     def _at(self, h: Floats) -> tuple[State, float]:
