@@ -67,6 +67,7 @@ def twins() -> Iterator[Callable[[], object]]:
         yield inner(lda.test_documents_equal_their_twin, seed, 5, 30)
         yield inner(lda.test_sparse_documents_equal_their_twin, 17, (4, 70)[seed], 300)  # topics drop out one by one
         yield inner(lda.test_single_precision_and_skipped_topics_stay_near_and_below, seed, 3)
+        yield inner(lda.test_tangents_equal_their_twin_and_the_derivative_of_solutions, seed, 2)
     rng = np.random.default_rng(0)
     yield lambda: hmm.test_log_weights_a_thousand_apart("codes", 6, 0.2, rng)
     yield lambda: hmm.test_an_outlier_that_only_a_forbidden_state_could_explain(rng)
@@ -84,7 +85,7 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lda.test_digamma_and_lgamma
     yield lambda: gibbs.check_sampler(2, n_samples=1000, within=0.3)
     yield lambda: gibbs.test_counts_are_those_of_the_tokens(3)
-    yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng)
+    yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng, False)
     yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
     for biases in (True, False):
         yield lambda biases=biases: full_ratings.test_kernels_are_their_definitions(biases)
@@ -193,6 +194,7 @@ def compile_half(half: int) -> None:
             model, counts = ng.LDA(3, max_passes=2, **quiet), rng.poisson(0.7, (8, 9))
             model.fit(counts).transform(counts)
             model.infer(counts[0])
+            model.linear_response(counts)
             return
         fits_of_sequences()
         series = rng.normal(size=(300, 1))

@@ -206,8 +206,11 @@ def test_components_of_a_mixture(backend):
     np.testing.assert_allclose(other["tau"].mean()[::-1], fit["tau"].mean(), rtol=1e-5)
     assert fit["mu"].std().shape == (2,)
     drawn = fit.draws(n=1500, chains=8, verbose=False)
-    # What is left are memberships, which nearly all points know.
-    np.testing.assert_allclose(fit["mu"].std(), drawn["mu"].std(), rtol=0.12)
+    # What is left are memberships, which nearly all points know, and the other labelling, of which priors leave a little.
+    values = drawn["mu"].values.reshape(-1, 2)
+    own = values[:, 0] < values[:, 1]
+    assert 0.9 < own.mean() < 1.0
+    np.testing.assert_allclose(fit["mu"].std(), values[own].std(0), rtol=0.12)
     svi = components([("mu", "tau")]).fit(ng.SVI({"n": 9}), init=init, max_steps=200, seed=1, backend=backend)
     assert svi.elbo > fit.elbo - 0.2
 

@@ -289,7 +289,7 @@ MODELS = {
     "gp-time": Model(
         "StateSpaceGP",
         "An exact Gaussian process along one column, such as time, for millions of rows.",
-        "natgrad fit gp-time rows.csv -o rows.natgrad --columns x --target y",
+        "natgrad fit gp-time rows.csv -o waves.natgrad --columns x --target y",
         _row_options,
         _read_rows,
     ),

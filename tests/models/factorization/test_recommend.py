@@ -89,18 +89,28 @@ def test_recommendations_are_the_best_of_all_unseen_predictions():
     assert few[held[0].sum() :].tolist() == [None] * int((~held[0]).sum())
 
 
-def test_the_kernel_of_the_best_is_its_definition(rng):
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_kernel_of_the_best_is_its_definition(rng, plain):
     scores = rng.integers(0, 9, (50, 30)).astype(np.float32)
     seen = [np.flatnonzero(rng.random(30) < 0.4).astype(np.int32) for _ in range(50)]
     start = np.concatenate([[0], np.cumsum([len(part) for part in seen])])
     items, best = np.empty((50, 7), np.int64), np.empty((50, 7), np.float32)
     wanted = [naive_top(row, set(part.tolist()), 7) for row, part in zip(scores.copy(), seen, strict=True)]
     original = scores.copy()
-    top_items(scores, 0, start, np.concatenate(seen), True, items, best)
+    top_items.run(plain, scores, 0, start, np.concatenate(seen), True, items, best)
     for row in range(50):
         np.testing.assert_array_equal(best[row], original[row][wanted[row]])
         assert len(set(items[row].tolist())) == 7
         assert not set(items[row].tolist()) & set(seen[row].tolist())
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_fewer_items_than_are_asked_for(plain):
+    items, best = np.empty((2, 4), np.int64), np.empty((2, 4), np.float32)
+    scores = np.array([[1.0, -np.inf, 2.0], [0.0, 1.0, 1.0]], np.float32)
+    top_items.run(plain, scores, 0, np.array([0, 0, 1]), np.array([0], np.int32), True, items, best)
+    np.testing.assert_array_equal(items, [[2, 0, -1, -1], [1, 2, -1, -1]])
+    np.testing.assert_array_equal(best, [[2, 1, -np.inf, -np.inf], [1, 1, -np.inf, -np.inf]])
 
 
 def test_similar_items_go_along_in_what_users_think_of_them():

@@ -9,7 +9,18 @@ from natgrad.kernels._njit import of_rows, parallel_kernel, serial_kernel
 __all__ = ["top_items"]
 
 
-@parallel_kernel(of_rows)
+def _plain_top_items(scores, first, seen_start, seen, exclude, out_items, out_scores):
+    if exclude:
+        for row in range(len(scores)):
+            scores[row, seen[seen_start[first + row] : seen_start[first + row + 1]]] = -np.inf
+    n = min(out_items.shape[1], scores.shape[1])
+    out_items[:, :n] = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    out_scores[:, :n] = np.take_along_axis(scores, out_items[:, :n], 1)
+    out_items[:, n:], out_scores[:, n:] = -1, -np.inf
+    out_items[out_scores == -np.inf] = -1
+
+
+@parallel_kernel(of_rows, plain=_plain_top_items)
 def top_items(low, high, scores, first, seen_start, seen, exclude, out_items, out_scores):
     """The ``out_items.shape[1]`` best items of every row of ``scores`` [batch, items]; −1 where there are no more.
 

@@ -30,6 +30,7 @@ from natgrad.models.scikit import RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["StateSpaceGP"]
@@ -44,6 +45,7 @@ KINDS = (Matern32, Matern52, Matern12)
 
 
 @final
+@says_new_names
 class StateSpaceGP(RegressorMixin, Estimator):
     """Exact Gaussian process regression along one input, such as time, for millions of rows.
 
