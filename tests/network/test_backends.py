@@ -188,6 +188,12 @@ def test_the_choice_is_the_problem_s_alone_and_says_why():
     assert chosen.name == "jax"
     assert "compiled by JAX: 60 sweeps" in chosen.words
     assert choose_backend(large.problem_on("numpy").plan) == chosen
+    # What is read through two indices, b[who][when], is one number of a row.
+    who, when, effects = np.arange(6000) % 50, np.arange(6000) % 7, (ng.Plate("user", 50), ng.Plate("bin", 7))
+    crossed = ng.Normal(
+        "y", ng.Normal("b", 0.0, 1.0, plate=effects)[who, when], 1.0, plate=ng.Plate("n", 6000), observed=1.0 * who
+    )
+    assert choose_backend(ng.Network(crossed).problem_on("numpy").plan).name == "numpy"
     with pytest.raises(ValueError, match='backend must be "numpy", "jax" or None, got \'torch\''):
         small.fit(backend="torch")
     case = CASES["scalar_mixture"]()

@@ -77,6 +77,7 @@ def test_a_sum_is_taken_where_it_gains():
     assert model.elbo_ > single.elbo_
 
 
+@pytest.mark.slow
 def test_units_seeds_files_and_time(tmp_path):
     x, y = smooth()
     settings = {"n_inducing": "auto", "max_steps": 60, "verbose": False}

@@ -122,6 +122,7 @@ def test_messages_are_derivatives_of_log_z(kind, rng):
         )
 
 
+@pytest.mark.slow
 def test_durations_are_found_and_every_answer_is_one_of_states(rng, tmp_path):
     states, X = runs_of(rng, 600)
     model = hmm.HMM(3, durations=hmm.Explicit(10), n_init=3, seed=0).fit(X)

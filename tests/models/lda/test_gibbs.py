@@ -143,6 +143,7 @@ def finished():
     return ng.LDA(5, seed=0, topic_prior=0.1, finish="gibbs", finish_sweeps=60).fit(drawn().counts)
 
 
+@pytest.mark.slow
 def test_means_of_variational_inference_and_of_samples_agree():
     plain = plain_fit()
     match = aligned(plain.topics_, finished().topics_)

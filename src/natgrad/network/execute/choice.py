@@ -94,7 +94,7 @@ def _work(plan: Plan) -> _Work:
             if term.node not in reads:
                 reads[term.node] = _reads(term, columns)
             products, numbers, gathered, again = reads[term.node].get(name, _Reads(0, 0, set()))
-            read = sum(math.prod(term.sizes[label] for label in factor.labels) for factor in gathered)
+            read = sum(math.prod(term.sizes[label] for label in set(factor.labels)) for factor in gathered)
             count += products
             times = turns if block.column_axis is None or again[0] else 1
             if block.column_axis is None:
