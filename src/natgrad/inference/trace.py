@@ -175,7 +175,7 @@ class Reason(enum.Enum):
 
 
 @says_new_attributes(words="message")
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, early releases of Python 3.11 would replace __getstate__
 class Stop:
     """The reason a run ended, and in words what happened and what to do about it.
 
