@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from natgrad.inference.auto import Auto, Control
@@ -176,6 +176,13 @@ class RunMonitor:
             last = self.trace.pop()
             now = time.perf_counter() - self.started
             self.trace.append(last._replace(messages_read=self.messages_read, seconds=now))
+
+    def left(self) -> Limits:
+        """The limits of a run within this one: as many steps, and what is left of the time and of the messages."""
+        seconds = None if self.until is None else max(1e-9, self.until - time.perf_counter())
+        read = self.messages_read - self.messages_before
+        messages = None if self.limits.max_messages is None else max(1, self.limits.max_messages - read)
+        return replace(self.limits, max_seconds=seconds, max_messages=messages)
 
     def bound_diverged(self) -> Stop | None:
         """A bound that is not finite, or has left for minus infinity."""

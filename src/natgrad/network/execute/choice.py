@@ -32,10 +32,11 @@ WORDS: dict[BackendName, str] = {"numpy": "interpreted by NumPy", "jax": "compil
 
 
 class BackendChoice(NamedTuple):
-    """The name of a backend, and why it is this one."""
+    """The name of a backend, why it is this one, and the seconds that the sweeps of a fit would take NumPy."""
 
     name: BackendName
     words: str
+    seconds: float
 
 
 def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 1) -> BackendChoice:
@@ -47,11 +48,12 @@ def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 
     compiled = STARTING + COMPILING * work.products + SWEEPS * work.compiled * repeats
     cheaper: BackendName = "numpy" if interpreted <= compiled else "jax"
     if asked is not None and asked != cheaper:
-        return BackendChoice(asked, f"{WORDS[asked]}, as asked")
+        return BackendChoice(asked, f"{WORDS[asked]}, as asked", interpreted)
     if cheaper == "jax" and not has_jax():
-        return BackendChoice("numpy", f"{WORDS['numpy']}: JAX, which would be faster here, is not installed")
+        words = f"{WORDS['numpy']}: JAX, which would be faster here, is not installed"
+        return BackendChoice("numpy", words, interpreted)
     words = f"{SWEEPS} sweeps of {work.products:,} products take about {interpreted:.1g} s, compiled {compiled:.1g} s"
-    return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}")
+    return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}", interpreted)
 
 
 def sweeps_in_a_call(plan: Plan) -> int:
