@@ -258,7 +258,8 @@ class Network(SimulationMixin):
         init : mapping, "random", "kmeans", optional
             Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters of the data. The
             others start at their priors. By default components of a mixture that would all start equal start from the best of
-            some clusters and draws, and a small one is fitted from both. Nodes that are multiplied with one another and would both start at zero are drawn.
+            some clusters and draws, and a small one is fitted from both. Nodes that are multiplied with one another and would
+            both start at zero are drawn.
         n_init : int, optional
             How many starts are compared, after a few exact sweeps of each, before the best goes on; ``trace.starts`` lists them.
             What ``init`` leaves open differs between them: draws and clusters.
@@ -327,8 +328,7 @@ class Network(SimulationMixin):
         watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
-        about |= {} if n_init is None else {"n_init": n_init}
-        about |= {} if moves is None else {"moves": moves}
+        about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
         moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
         kept_as = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)

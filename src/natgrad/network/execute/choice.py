@@ -25,6 +25,8 @@ PER_PRODUCT, PER_NUMBER, PER_GATHERED, PER_HELD, PER_TIME = 6e-5, 1e-9, 7e-9, 3e
 # Seconds that JAX takes to begin, and to compile a product; what a compiled sweep takes for a row that is read through an index,
 # and the part of NumPy's seconds that it takes for the other numbers.
 STARTING, COMPILING, PER_ROW, COMPILED_PART = 1.5, 0.15, 1e-8, 0.25
+# Numbers that take no time beside that of calling NumPy for their product: which of them are read is not looked at.
+FEW_NUMBERS = 1_000
 # Most sweeps that are made in one call, of a network whose compiled sweep is expected to take at most so many seconds: no longer
 # than calling it.
 MOST_AHEAD, SHORT_SWEEP = 32, 1e-3
@@ -114,9 +116,12 @@ def _work(plan: Plan) -> _Work:
 def _reads(term: PlannedTerm, columns: Mapping[str, int | None]) -> dict[str, _Reads]:
     """By the node that is updated; of a sum of many terms the monomials are many, and gone through once."""
     reads: dict[str, _Reads] = {}
+    everything = math.prod(term.sizes.values())
     for monomial in term.monomials:
         random = [factor for factor in monomial.factors if not factor.known]
-        volume = _volume(monomial, [set(factor.labels) for factor in random], term.sizes)
+        volume = everything
+        if everything > FEW_NUMBERS:
+            volume = _volume(monomial, [set(factor.labels) for factor in random], term.sizes)
         taken = [factor for factor in random if any(isinstance(axis, Take) for axis in factor.axes)]
         for factor in random:
             products, numbers, gathered, again = reads.get(factor.source, _Reads(0, 0, set()))
