@@ -289,6 +289,8 @@ class RunMonitor:
             "",
             "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()",
         )
+        if self.stepper.monotone:
+            advice = "Exact sweeps fail where numbers of very different sizes meet: centre the columns of data, and scale them"
         if isinstance(self.method, Children):
             sampled = f", C = {self.method.C}"
         elif isinstance(self.method, GlobalBatch):
@@ -302,6 +304,7 @@ class RunMonitor:
         return Stop(
             Reason.DIVERGED,
             f"diverged at step {t} (ρ = {rho:.3g}{sampled}): {what}. The state is the last good one. {advice}.",
+            self._may_converge,
         )
 
 
