@@ -7,7 +7,9 @@ import pytest
 
 import natgrad as ng
 from natgrad.errors import LostDigits
+from natgrad.families import MultivariateNormal
 from natgrad.network.compile.offsets import offsets_of
+from natgrad.network.results.joint import _covariance
 
 SIZE = 60
 X = np.random.default_rng(0).normal(size=SIZE)
@@ -77,3 +79,8 @@ def test_a_prediction_of_rows_that_are_close_together_is_silent():
     fit = network.fit({"one": np.ones(SIZE), "year": year, "y": Y})
     close = {"one": np.ones(4), "year": 2020.0 + 1e-3 * np.arange(4)}
     assert fit.predict(close)["y"].mean().shape == (4,)
+
+
+def test_a_precision_without_an_inverse_says_what_to_do():
+    with pytest.raises(FloatingPointError, match="singular in double precision. Centre the columns"):
+        _covariance(MultivariateNormal(), (np.ones(2), -0.5 * np.ones((2, 2))))
