@@ -82,5 +82,5 @@ def test_a_prediction_of_rows_that_are_close_together_is_silent():
 
 
 def test_a_precision_without_an_inverse_says_what_to_do():
-    with pytest.raises(FloatingPointError, match="singular in double precision. Centre the columns"):
+    with pytest.raises(FloatingPointError, match=r"singular in double precision\. Centre the columns"):
         _covariance(MultivariateNormal(), (np.ones(2), -0.5 * np.ones((2, 2))))
