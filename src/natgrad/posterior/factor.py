@@ -106,8 +106,8 @@ class Factor:
             generator = np.random.default_rng(rng)
         except (TypeError, ValueError):
             raise TypeError(
-                f"{self.name!r}: rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got {rng!r}; n= says "
-                "how many draws"
+                f"{self.name!r}: rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got {rng!r}; n= "
+                "says how many draws"
             ) from None
         return self._known(self._own("sample", generator, n) + self._start, self.values)
 
