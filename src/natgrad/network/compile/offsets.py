@@ -51,6 +51,8 @@ def warn_of_offsets(plan: Plan) -> None:
 
 def offsets_of(plan: Plan) -> list[Offset]:
     """Known numbers of that kind that are squared in the term of an observed node, beside something else that may cancel them."""
+    if not any(plan.nodes[name].kind in (REAL, VECTOR) for name in plan.blocks):
+        return []
     far = [name for name, array in plan.known.items() if _is_far(array)]
     terms = [term for term in plan.terms.values() if plan.nodes[term.node].is_observed] if far else []
     return [
@@ -65,7 +67,8 @@ def _is_far(array: object) -> bool:
 def _far(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which columns lie far away, and the ends of all; the rows of an array are the elements of a plate."""
     if array.ndim == 0 or len(array) < FEWEST:
-        return np.zeros(1, dtype=bool), np.zeros(1), np.zeros(1)
+        nothing = np.zeros(1)
+        return nothing > 0, nothing, nothing
     low, high = np.atleast_1d(array.min(axis=0)), np.atleast_1d(array.max(axis=0))
     nearest = np.where(low > 0, low, np.where(high < 0, -high, 0.0))
     return (high > low) & (nearest > FAR * (high - low)), low, high
