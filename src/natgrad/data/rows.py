@@ -16,7 +16,7 @@ import numpy.typing as npt
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.spill import spill
 from natgrad.data.numbers import refuse_masked
-from natgrad.validation import check_unit
+from natgrad.validation import check_unit, require
 
 __all__ = ["Rows", "Scaling", "checked_arrays", "open_rows", "rows_of_arrays", "validated"]
 
@@ -154,7 +154,23 @@ def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
         return plain if targets else plain[0]
     from sklearn.utils.validation import validate_data
 
-    return validate_data(estimator, X, *targets, **checks)
+    try:
+        return validate_data(estimator, X, *targets, **checks)
+    except ValueError as error:
+        said = error
+    for values, argument in zip((X, *targets), ("X", "y"), strict=False):
+        _refuse_not_finite(values, argument)
+    raise said
+
+
+def _refuse_not_finite(values: Any, argument: str) -> None:
+    """An error with the first entry that is NaN or infinite, if these are numbers: scikit-learn does not say where it is."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return
+    hint = "; a row must be whole: leave out rows with NaN (missing entries) or infinity"
+    require(np.isfinite(array), array, argument, "a finite number", hint)
 
 
 def _plain_arrays(
