@@ -166,7 +166,10 @@ def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
 def _refuse_not_finite(values: Any, argument: str) -> None:
     """An error with the first entry that is NaN or infinite, if these are numbers: scikit-learn does not say where it is."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = np.asarray(values)
+        if array.dtype.kind not in "fO":
+            return
+        array = array.astype(np.float64)
     except (TypeError, ValueError):
         return
     hint = "; a row must be whole: leave out rows with NaN (missing entries) or infinity"
