@@ -167,7 +167,7 @@ def _refuse_not_finite(values: Any, argument: str) -> None:
     """An error with the first entry that is NaN or infinite, if these are numbers: scikit-learn does not say where it is."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "fO":
+        if array.dtype.kind not in "fO" or array.ndim == 0:
             return
         array = array.astype(np.float64)
     except (TypeError, ValueError):
