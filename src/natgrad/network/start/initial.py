@@ -270,7 +270,10 @@ def symmetry_watch(problem: NetworkProblem) -> Once:
     def look(seen: Progress) -> None:
         for gate, names in _components(problem).items():
             if all(_alike(seen.state, name, axis) for name, axis in names):
-                words = "are all equal after the first sweep: the start did not tell them apart"
+                words = (
+                    "are all equal after the first sweep: the start did not tell them apart, or their priors lie so far from "
+                    "the data that nothing does"
+                )
                 raise SymmetricStart(_symmetric_words(gate, names, words))
 
     return Once(look)
