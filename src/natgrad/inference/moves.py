@@ -195,7 +195,9 @@ def _merges(part: Components, state: State, held: Floats, alike: Floats, own: li
     for kept, emptied in _pairs(alike, held)[:MOST_MERGES]:
         total = held[kept] + held[emptied]
         if not _refused(own, "merge", (kept, emptied), total):
-            yield Proposal("merge", part, (kept, emptied), total, part.merge(state, kept, emptied))
+            yield Proposal(
+                "merge", part, (kept, emptied), total, _emptied(part, part.merge(state, kept, emptied), emptied)
+            )
 
 
 def _deletes(
@@ -209,7 +211,12 @@ def _deletes(
         order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
     for k in order[:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):
-            yield Proposal("delete", part, (k,), held[k], part.delete(state, k))
+            yield Proposal("delete", part, (k,), held[k], _emptied(part, part.delete(state, k), k))
+
+
+def _emptied(part: Components, state: State, k: int) -> State | None:
+    """The state, if the component is empty in it: one that holds known labels never is."""
+    return None if part.active(state)[k] else state
 
 
 def _shared_anew(
