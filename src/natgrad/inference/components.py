@@ -104,6 +104,10 @@ class Components(ABC):
         """Nats that each one's delete gains before the others follow [size]; None where likeness to one other says enough."""
         return None
 
+    def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
+        """The same components in the places that priors expect to hold as much, and which of them is in each; None if they are."""
+        return None
+
     def alike(self, state: State, other: State) -> bool:
         """Whether both states are known to have the same components, in whatever order."""
         return False

@@ -6,6 +6,7 @@
     delete    a component is emptied; the next sweep gives its data to others
     exchange  a merge and a birth in the place that it left, of another component or of the same, so that K stays
     anew      more components from a start of their own, where those that births lead to are poor (topics)
+    order     the same components in other places, where priors tell places apart (sticks)
     explore   as many components, where sweeps of a sampler lead from those there are (topics)
 
 A plate has room for as many components as there may be, and the empty ones keep their prior: they are part of the model, and
@@ -101,6 +102,7 @@ def proposals(
         if climbing:
             yield from _anew(part, state, held, active, own, seed)
             yield from _explored(part, state, held, active, own, seed)
+        yield from _ordered(part, state, held, own)
         if len(empty):
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
         if active.sum() < 2:
@@ -117,6 +119,13 @@ def proposals(
         if moves.keep and not len(empty):
             yield from _shared_anew(part, state, held, alike, own, seed, goal)
             yield from _exchanges(part, state, held, alike, own, seed, goal)
+
+
+def _ordered(part: Components, state: State, held: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
+    """Other places for the same components, where priors tell places apart."""
+    found = part.ordered(state)
+    if found is not None and not _refused(own, "order", found[1], float(held.sum())):
+        yield Proposal("order", part, found[1], float(held.sum()), found[0])
 
 
 def _births(

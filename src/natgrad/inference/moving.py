@@ -19,7 +19,7 @@ LITTLE, ENOUGH = 1.0, 10
 # Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
 BIRTH = 1.0
 # Moves that must gain so much: those that make more components, and those that may lead to the same ones in another order.
-COSTLY = ("birth", "births", "anew", "exchange", "explore")
+COSTLY = ("birth", "births", "anew", "exchange", "explore", "order")
 # Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
 NOT_FAR = 1.0
 # Nats above the run up to which the same components in another order are no more than the same.

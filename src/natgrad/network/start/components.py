@@ -101,17 +101,31 @@ class NetworkComponents(Components):
             likeness += flat.T @ flat / np.outer(length, length)
         return likeness
 
+    def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
+        """Those that hold most where weights are expected to be largest; not where known labels say what is where."""
+        weights, held = self._expected, self.held(state)
+        if weights is None:
+            return None
+        held[held <= EMPTY] = 0.0
+        places = np.argsort(-weights, kind="stable")
+        if (np.diff(held[places]) <= EMPTY).all():
+            return None
+        moved = np.empty(self.size, np.int64)
+        moved[places] = places[np.argsort(-held[places], kind="stable")]
+        lam = {gate: tuple(np.asarray(part)[..., moved] for part in state.lam[gate]) for gate in self.gates}
+        return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
+
     def alike(self, state: State, other: State) -> bool:
         """Whether memberships differ by less than what an empty component may hold, each component matched with one."""
-        flat = [
-            np.concatenate([self._members(s, gate).reshape(-1, self.size) for gate in self.gates])
+        one, two = (
+            np.concatenate([self._members(s, gate).reshape(-1, self.size) for gate in self.gates])[:, self.active(s)]
             for s in (state, other)
-        ]
-        place = (flat[0].T @ flat[1]).argmax(1)
-        if len(set(place.tolist())) < self.size:
+        )
+        place = (one.T @ two).argmax(1)
+        if sorted(place.tolist()) != list(range(two.shape[1])):
             return False
         counted = np.concatenate([np.ravel(self._weights(gate)) for gate in self.gates])
-        return float(counted @ np.abs(flat[0] - flat[1][:, place]).sum(1)) < EMPTY
+        return float(counted @ np.abs(one - two[:, place]).sum(1)) < EMPTY
 
     def split(
         self, state: State, k: int, empty: Sequence[int], number: int, seed: int, *, goal: float = -np.inf
@@ -226,6 +240,16 @@ class NetworkComponents(Components):
         return ((-1,), (-1,), (-2, -1)) if chain else ((-1,),)
 
     @cached_property
+    def _expected(self) -> Floats | None:
+        """The logarithm of the weight of each place before there are data; None where it is the same, or labels are known."""
+        nodes, prior = self.problem.plan.nodes, self.problem.prior({})
+        if any(nodes[gate].mask is not None or len(self._axes(gate)) > 1 for gate in self.gates):
+            return None
+        each = [np.asarray(prior.lam[gate][0], np.float64).reshape(-1, self.size).mean(0) for gate in self.gates]
+        weights: Floats = np.sum(each, axis=0)
+        return None if np.ptp(weights) <= 1e-9 * np.abs(weights).max() else weights
+
+    @cached_property
     def _features(self) -> Floats | None:
         """What an element of the category explains, as a row: data on its own plates, or data in which it meets others."""
         try:
@@ -287,8 +311,8 @@ def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Mov
     plates, grown = _chosen_plates(problem), problem.plan.grown
     if unchosen := grown - set[str]().union(*plates.values()):
         raise ValueError(
-            f"plate {min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on "
-            "it with a category, as in Normal(mu[z], …)"
+            f"{min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on a "
+            "plate with a category, as in Normal(mu[z], …)"
         )
     if asked is False or (asked is None and not grown):
         return None
