@@ -218,21 +218,21 @@ class _Loop:
             return kept.state, stop
         if kept.stop is None:
             return kept.state, None
-        stop, state = self._after(None, kept.state)  # which the limit left out
+        stop, state = self._after(None, kept.state, self._just_moved(kept.state))  # which the limit left out
         return state, stop
 
     def step(self, state: State) -> tuple[Stop | None, State]:
         """One step, and what comes after it."""
         return self._after(*self._one_step(state))
 
-    def _after(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
-        """Probes and moves, if they are due, the next phase if this one has ended, and a checkpoint."""
+    def _after(self, stop: Stop | None, state: State, moved: bool = False) -> tuple[Stop | None, State]:
+        """Probes and moves, if they are due and were not made, the next phase if this one has ended, and a checkpoint."""
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
-        if settled and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
+        if settled and not moved and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
             stop, state = self._probed(stop, state)
-        if self.phase.rivals is not None and stop is not None and stop is self.monitor.settled:
+        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
             stop, state = self._overtaken(self.phase.rivals, stop, state)
-        if self.phase.moves is not None and (stop is None or stop is self.monitor.settled):
+        if self.phase.moves is not None and not moved and (stop is None or stop is self.monitor.settled):
             stop, state = self._moved(stop, state)
         self.bar(self.monitor.trace)
         if stop is None and self.phase.until is not None and state.t >= self.phase.until:
@@ -367,6 +367,11 @@ class _Loop:
             return stop, state
         monitor.record(*found)
         return self.tell(found[0]) or monitor.ended(found[0]), found[0]
+
+    def _just_moved(self, state: State) -> bool:
+        """Whether a move led to this state: the next one is not before another step."""
+        last = self.monitor.trace.moves[-1:]
+        return any(m.accepted and m.kind != "start" and m.t + self.stepper.steps_per_pass == state.t for m in last)
 
     def _moved(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where the first move that raises the bound leads; what is read is counted."""
