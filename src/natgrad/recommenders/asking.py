@@ -16,7 +16,7 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
 
-__all__ = ["Best", "ContextQueries"]
+__all__ = ["Best", "ContextQueries", "width_of"]
 
 Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -147,7 +147,7 @@ class ContextQueries:
     def _read(self, X: Any, y: Any, time: Any, context: Any, *, rated: bool = True) -> Columns:
         """What a call names, or the settings."""
         time, context = (self.time if time is None else time), (self.context if context is None else context)
-        width = _width(X)
+        width = width_of(X)
         if width is not None and width != getattr(self, "n_features_in_", width):
             raise ValueError(
                 f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
@@ -182,7 +182,7 @@ class ContextQueries:
         return Codes(rows, columns, bins, contexts)
 
 
-def _width(X: Any) -> int | None:
+def width_of(X: Any) -> int | None:
     """The columns of an array of rows; None of anything whose columns have names."""
     return np.shape(X)[1] if isinstance(X, (list, np.ndarray)) and np.ndim(X) == 2 else None
 

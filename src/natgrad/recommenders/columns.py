@@ -45,10 +45,16 @@ class TimeBins(NamedTuple):
     last: float
     n: int
 
+    @classmethod
+    def over(cls, times: Floats, n: int) -> TimeBins:
+        """From the first time to the last; one bin of length 1 where these are the same."""
+        first, last = float(times.min()), float(times.max())
+        return cls(first, last, n) if last > first else cls(first, first + 1.0, 1)
+
     @property
     def width(self) -> float:
         """Of a bin."""
-        return (self.last - self.first) / self.n if self.last > self.first else 1.0
+        return (self.last - self.first) / self.n
 
     def of(self, times: Floats) -> Ints:
         """The bin of each time: 0 … n − 1 within, and further out beyond."""

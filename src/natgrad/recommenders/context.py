@@ -24,7 +24,7 @@ from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, seeing, split_options
-from natgrad.recommenders.asking import ContextQueries
+from natgrad.recommenders.asking import ContextQueries, width_of
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, label_codes
 from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table
 from natgrad.validation import whole_number
@@ -135,10 +135,9 @@ class ContextFactorization(ContextQueries, Estimator):
         if hasattr(self, "n_features_in_"):
             del self.n_features_in_
         columns = self._read(X, y, time, context)
-        if np.ndim(X) == 2 and isinstance(X, (list, np.ndarray)):
-            self.n_features_in_: int = np.shape(X)[1]
-        times = columns.time
-        bins = None if times is None else TimeBins(float(times.min()), float(times.max()), int(self.n_bins))
+        if (width := width_of(X)) is not None:
+            self.n_features_in_: int = width
+        bins = None if columns.time is None else TimeBins.over(columns.time, int(self.n_bins))
         self._learn(columns, bins, None, keep)
         return self
 
@@ -297,7 +296,7 @@ class ContextFactorization(ContextQueries, Estimator):
             check(value, table, sizes, where)
             if timed:
                 bins, times = TimeBins(*value["bins"]), np.asarray(value["times"])
-                places = bins.of(times) if bins.last >= bins.first else np.array([-1])
+                places = bins.of(times) if bins.last > bins.first else np.array([-1])
                 if places.min() < 0 or places.max() >= bins.n:
                     refuse(where, "has times that are in none of its bins")
 
