@@ -11,6 +11,7 @@ from natgrad.errors import NotAtMaximum, NotConverged
 from natgrad.inference.problem import State
 from natgrad.posterior.response.eliminated import Eliminated, to_eliminate
 from natgrad.posterior.response.operator import Operator
+from natgrad.posterior.response.solvers import Dense
 
 TIGHT = {"tol": 1e-13, "max_steps": 300}
 
@@ -162,6 +163,62 @@ def test_what_is_left_without_some_blocks_has_the_same_solutions(case):
     assert "z" in chosen
     places = np.concatenate([np.arange(operator.size)[operator.places[name]] for name in chosen])
     assert np.abs(operator.jacobian[np.ix_(places, places)]).max() == 0.0
+
+
+def vector() -> ng.Network:
+    """A regression with one vector: all but its noise can be taken out."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)) + 1.0
+    b, tau = ng.MultivariateNormal("b", np.zeros(6), 0.1 * np.eye(6)), ng.Gamma("tau", 1.0, 1.0)
+    plate, y = ng.Plate("n", 40), x.sum(1) + rng.normal(size=40)
+    return ng.Network(ng.Normal("y", ng.dot(x, b), tau, plate=plate, observed=y))
+
+
+@pytest.mark.parametrize("case", ["vector", "hmm"])
+def test_all_covariances_at_once_are_those_of_one_question_after_the_other(case):
+    """A small system answers with products of matrices: of what is left without some blocks, or of the whole."""
+    fit = vector().fit(tol=1e-9) if case == "vector" else converged(case)
+    names = ["b", "tau"] if case == "vector" else ["mu", "tau", "A"]
+    at_once, one_by_one, whole = (fit.linear_response() for _ in range(3))
+    one_by_one._solver.__dict__["_values"] = None
+    whole._solver.__dict__["_values"], whole._solver._looked = None, True
+    whole._solver._dense = Dense(whole._solver.operator)
+    for first in names:
+        np.testing.assert_allclose(at_once[first].std(), one_by_one[first].std(), rtol=1e-10)
+        np.testing.assert_allclose(at_once[first].std(), whole[first].std(), rtol=1e-9)
+        for second in names:
+            unit = np.multiply.outer(whole[first].std(), whole[second].std())
+            found = [lr.cov(first, second) / unit for lr in (at_once, one_by_one, whole)]
+            np.testing.assert_allclose(found[0], found[1], atol=1e-10)
+            np.testing.assert_allclose(found[0], found[2], atol=1e-9)
+    assert isinstance(at_once._solver._dense, Eliminated)
+    assert at_once._solver._values is not None
+    contrast = [lr.std(lambda m: m[names[0]][..., 0] ** 2 * m["tau"].sum()) for lr in (at_once, one_by_one, whole)]
+    np.testing.assert_allclose(contrast[:2], [contrast[2]] * 2, rtol=1e-9)
+
+
+def test_newton_steps_that_are_left_out_would_have_changed_nothing(monkeypatch):
+    """Where the next gain is foreseen to be rounding, the state is the optimum."""
+    from natgrad.posterior.response import solving
+
+    steps: list[int] = []
+    monkeypatch.setattr(Dense, "step", lambda *args, step=Dense.step: steps.append(1) or step(*args))
+    made = []
+    for sweeps in (3, 4, 5, 6):
+        fit = vector().fit(max_steps=sweeps, tol=0.0)
+        found = []
+        for ahead in ((100.0, 10.0), (np.inf, np.inf)):
+            monkeypatch.setattr(solving, "FIRST_AHEAD", ahead[0])
+            monkeypatch.setattr(solving, "AHEAD", ahead[1])
+            steps.clear()
+            lr = fit.linear_response()
+            found.append((lr["b"].std(), lr["tau"].std(), lr.left, len(steps)))
+        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-10)
+        np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-10)
+        assert found[0][2] == found[1][2]
+        made.append((found[0][3], found[1][3]))
+    assert any(few < many for few, many in made), made  # some were left out
+    assert max(few for few, _ in made) > 1, made  # and some were not
 
 
 def test_an_element_of_weight_w_is_w_elements():

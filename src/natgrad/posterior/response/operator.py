@@ -168,14 +168,17 @@ class Operator:
         if self.matrix is None:
             return np.stack([self.curvature(row) for row in np.eye(self.size)], axis=1)
         self.n_products += 1
-        whole = self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()
+        # H is symmetric: its rows are changes along the unit directions.
+        return self.changes(self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()).T
+
+    def changes(self, rows: Floats) -> Floats:
+        """Rows of H as changes of λ [n, size]: what symmetric statistics have in common told to both, and centred."""
         columns = []
         for name, block in self.at.blocks.items():
-            # H is symmetric: its rows are changes along the unit directions.
-            parts = self._units(name, whole)
+            parts = self._units(name, rows)
             parts = block.family.project(parts) if any(block.family.symmetric) else parts
             columns.append(self._rows(self.covariances[name].centred(parts)))
-        return np.concatenate(columns, axis=1).T
+        return np.concatenate(columns, axis=1)
 
     def fisher_matrix(self, name: str) -> Floats:
         """V of one block."""
@@ -188,6 +191,20 @@ class Operator:
         return np.stack(
             [np.concatenate([_full(part, s).ravel() for part, s in zip(times(u), shapes, strict=True)]) for u in units]
         )
+
+    def sources(self, name: str, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Cov_q(x, φ) [n, size of the block] and Cov_q(x, x) [n, n] of the n values of a block; ``shape`` is theirs."""
+        n, stats, covariance = math.prod(shape), self.shapes[name], self.covariances[name]
+        units = np.eye(n).reshape(n, *shape)
+        if self.side_by_side(name):
+            wide = tuple(_full(p, (n, *s)) for p, s in zip(covariance.stats_by(units), stats, strict=True))
+            own = wide[0] if covariance.is_statistic else covariance.own(units)
+            return self._rows(wide), _full(own, (n, *shape)).reshape(n, n)
+        each = [
+            np.concatenate([_full(p, s).ravel() for p, s in zip(covariance.stats_by(u), stats, strict=True)])
+            for u in units
+        ]
+        return np.stack(each), np.stack([np.ravel(covariance.own(unit)) for unit in units])
 
     def side_by_side(self, name: str) -> bool:
         """Whether V of a block takes several changes of λ, along a first axis."""

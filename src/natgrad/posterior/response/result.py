@@ -64,14 +64,14 @@ class LinearResponse(ExportMixin):
         self._names = [n for n, f in factors.items() if f.family.name not in DISCRETE] if names is None else list(names)
         for name in self._names:
             self._factor(name)
-        self._at, self.left = at_optimum(at) if left is None else (at, left)
+        self._at, self.left, known = at_optimum(at) if left is None else (at, left, None)
         # A function is differentiated where the bound is flat: beside it, predictions would change along a rotation.
         self._there = {
             name: replace(factor, lam=self._at.lam[name]) if name in self._at.lam else factor
             for name, factor in self._factors.items()
         }
         self._moments: dict[str, tuple[Floats, Floats]] = {}
-        self._solver = Solver(self._at, self._factors, tol, max_iterations)
+        self._solver = Solver(self._at, self._factors, tol, max_iterations, known)
         self._probes, self._exact, self._seed = probes, exact, seed
         self._variances: dict[str, tuple[Floats, Floats]] = {}
         if self.left > LEFT:
@@ -115,7 +115,7 @@ class LinearResponse(ExportMixin):
         if not callable(quantity) or hasattr(quantity, "family"):
             return self._variance(self._factor(quantity).name)[0]
         asked = as_quantities(quantity, self._there, self._moments)
-        values = [self._solver.cov(q, q) for q in asked.quantities]
+        values = [self._solver.var(q) for q in asked.quantities]
         return np.reshape(np.array(values, np.float64), asked.value.shape)
 
     def std(self, quantity: str | Callable[..., Any]) -> Floats:

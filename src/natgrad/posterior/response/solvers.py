@@ -116,13 +116,14 @@ class Dense:
         self.operator, n = operator, operator.size
         self.jacobian = operator.jacobian
         weights = np.ones(n) if operator.weights is None else operator.weights
-        inverse = np.sqrt(np.divide(1.0, weights, out=np.zeros(n), where=weights > 0))
         roots = []
         for name, place in operator.places.items():
             fisher = operator.fisher_matrix(name)
             fisher = 0.5 * (fisher + fisher.T)
             if operator.weights is not None:
-                fisher = fisher * inverse[place, None] * inverse[place]
+                mine = weights[place]
+                inverse = np.sqrt(np.divide(1.0, mine, out=np.zeros_like(mine), where=mine > 0))
+                fisher = fisher * inverse[:, None] * inverse
             roots.append(_root(fisher, operator.free_directions(name), place, n))
         self.root = np.concatenate(roots, axis=1)
         hessian = self.jacobian if operator.weights is None else weights[:, None] * self.jacobian
@@ -150,6 +151,24 @@ class Dense:
             check_curvature(self.operator, float(curvatures[worst]), self.root @ self._modes[1][:, worst])
         return Solution(self._solved(b, parts, ~flat), 0, 0.0)
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether no direction is flat, or rises."""
+        return self._whole is not None
+
+    def responses(self, sources: Floats) -> Floats:
+        """The solutions for J c of many c [n, size], of a system that is clear."""
+        return self.solved(sources @ self.jacobian.T)
+
+    def solved(self, right: Floats) -> Floats:
+        """The solutions for many right-hand sides [n, size], of a system that is clear."""
+        assert self._whole is not None
+        return np.asarray(right + (right * self.weights) @ self._whole.T)
+
+    def fisher(self, changes: Floats) -> Floats:
+        """V dλ of many dλ [n, size], where nothing is weighted."""
+        return np.asarray((changes @ self.root) @ self.root.T)
+
     def step(self, b: Floats, flat: float) -> Floats:
         """The same without directions whose curvature is within so much of zero: Newton's step, from beside the optimum."""
         if self._whole is not None and flat < CLEARLY:
@@ -174,10 +193,10 @@ class Dense:
 def _is_clearly_positive(matrix: Floats) -> bool:
     """Whether all curvatures are well above zero, as far as Cholesky's pivots tell: none of them is below the least curvature."""
     try:
-        pivots = np.diagonal(np.linalg.cholesky(matrix))
+        pivots = np.linalg.cholesky(matrix).diagonal()
     except np.linalg.LinAlgError:
         return False
-    return bool(np.all(pivots**2 > CLEARLY))
+    return bool(pivots.min(initial=1.0) ** 2 > CLEARLY)
 
 
 def _root(part: Floats, free: Floats | None, place: slice, n: int) -> Floats:
@@ -187,12 +206,12 @@ def _root(part: Floats, free: Floats | None, place: slice, n: int) -> Floats:
     """
     whole = part
     part = part if free is None else free.T @ part @ free
-    scale = np.sqrt(np.maximum(np.diagonal(part), 0.0))
+    scale = np.sqrt(np.maximum(part.diagonal(), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     scaled = part / (safe[:, None] * safe)
     try:
         half = np.linalg.cholesky(scaled)
-        if not np.diagonal(half).min(initial=1.0) > 1e-6:
+        if not half.diagonal().min(initial=1.0) > 1e-6:
             raise np.linalg.LinAlgError
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(scaled)
