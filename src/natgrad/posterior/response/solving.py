@@ -181,9 +181,9 @@ class Solver:
         """The variance of each element of a node, by one solve for each."""
         mean = np.asarray(self.factors[name].mean())
         self.expect(mean.size)
-        if self._values is not None and self.factors[name].seen is None:
-            if (known := self._values.variances(name)) is not None:
-                return known.reshape(mean.shape)
+        known = None if self._values is None or self.factors[name].seen is not None else self._values.variances(name)
+        if known is not None:
+            return known.reshape(mean.shape)
         out = np.empty(mean.shape)
         for place in np.ndindex(mean.shape):
             unit = np.zeros(mean.shape)

@@ -1,7 +1,7 @@
 """A small system as a matrix in; covariances of the values of its blocks out, all of them at once.
 
-With S the sources Cov_q(x, φ) of all values x, Cov_LR = Cov_q(x, x) + S dλ, dλ the solutions for J Sᵀ: three products of matrices,
-where one question after the other would take as many calls for each.
+With S the sources Cov_q(x, φ) of all values x, Cov_LR = Cov_q(x, x) + S dλ, dλ the solutions for J Sᵀ: three products of
+matrices, where one question after the other would take as many calls for each.
 """
 
 from __future__ import annotations
