@@ -40,7 +40,6 @@ class Covariances(NamedTuple):
 
     ``times(dλ)`` is V dλ, ``value_by(dλ)`` is Cov(x, φ) dλ, ``stats_by(a)`` is Cov(φ, x) a and ``own(a)`` is Cov(x, x) a, for
     weights a of the shape of the mean. ``centred(dλ)`` is dλ without a part that V does not see: a constant added to all logits.
-    ``is_statistic`` says whether x is the first of φ, so that Cov(x, x) a is the first part of Cov(φ, x) a.
     """
 
     times: Times
@@ -48,7 +47,6 @@ class Covariances(NamedTuple):
     stats_by: Callable[[Array], Stats]
     own: Callable[[Array], Array]
     centred: Times = lambda change: change
-    is_statistic: bool = False
 
 
 def covariances(family: Family, lam: Stats) -> Covariances:
@@ -82,11 +80,7 @@ def covariances(family: Family, lam: Stats) -> Covariances:
         return (np.asarray(weights, np.float64), *(np.zeros_like(part) for part in lam[1:]))
 
     products = Covariances(
-        times,
-        lambda change: times(change)[0],
-        lambda weights: times(first(weights)),
-        lambda a: times(first(a))[0],
-        is_statistic=True,
+        times, lambda change: times(change)[0], lambda weights: times(first(weights)), lambda a: times(first(a))[0]
     )
     return (
         products

@@ -82,15 +82,18 @@ class Eliminated:
     @property
     def is_clear(self) -> bool:
         """Whether no direction is flat, or rises."""
+        self.reduced.flat = self.operator.flat
         return self.dense.is_clear
 
     def solve(self, b: Floats) -> Solution:
         """Find x with (I − J V) x = b."""
+        self.reduced.flat = self.operator.flat
         return Solution(self._whole(b, self.dense.solve(self._told(b)).x), 0, 0.0)
 
-    def step(self, b: Floats, flat: float) -> Floats:
+    def step(self, b: Floats, flat: float, rising: float) -> tuple[Floats, float]:
         """Newton's step, as of `Dense`."""
-        return self._whole(b, self.dense.step(self._told(b), flat))
+        inside, unresolved = self.dense.step(self._told(b), flat, rising)
+        return self._whole(b, inside), unresolved
 
     def responses(self, sources: Floats) -> Floats:
         """The solutions for J c of many c [n, size], of a system that is clear."""

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from natgrad.families.fisher import LONGEST_CHAIN, Covariances, covariances
 from natgrad.inference.problem import Block
 
-__all__ = ["Linearised", "Operator", "difference"]
+__all__ = ["FLAT", "Linearised", "Operator", "difference"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -44,6 +44,8 @@ SIDE_BY_SIDE = (
 
 # Numbers in λ up to which what is known as a matrix is used as one array.
 SMALL = 200
+# The curvature of the bound along a direction, 1 for independent factors: below −FLAT it goes up, within FLAT it is flat.
+FLAT = 1e-10
 
 
 class Linearised(NamedTuple):
@@ -91,6 +93,7 @@ class Operator:
             end += size
         self.size = end
         self.n_products = 0
+        self.flat = FLAT  # what a curvature must be above to be told from none, at this state
 
     @cached_property
     def covariances(self) -> dict[str, Covariances]:
@@ -198,8 +201,7 @@ class Operator:
         units = np.eye(n).reshape(n, *shape)
         if self.side_by_side(name):
             wide = tuple(_full(p, (n, *s)) for p, s in zip(covariance.stats_by(units), stats, strict=True))
-            own = wide[0] if covariance.is_statistic else covariance.own(units)
-            return self._rows(wide), _full(own, (n, *shape)).reshape(n, n)
+            return self._rows(wide), _full(covariance.own(units), (n, *shape)).reshape(n, n)
         each = [
             np.concatenate([_full(p, s).ravel() for p, s in zip(covariance.stats_by(u), stats, strict=True)])
             for u in units

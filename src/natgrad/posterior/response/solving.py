@@ -13,29 +13,21 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConverged
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.response.eliminated import Eliminated, to_eliminate
-from natgrad.posterior.response.operator import Linearised, Operator
+from natgrad.posterior.response.operator import Operator
 from natgrad.posterior.response.probing import probed_diagonal
 from natgrad.posterior.response.quantities import Quantity
-from natgrad.posterior.response.solvers import FLAT, Dense, conjugate_gradients
+from natgrad.posterior.response.settling import Settled, matrix_of
+from natgrad.posterior.response.solvers import Dense, conjugate_gradients
 from natgrad.posterior.response.values import Values
 from natgrad.threads import ONE_BLAS_THREAD
 
-__all__ = ["LEFT", "Solver", "at_optimum"]
+__all__ = ["Solver"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
-Matrix = Dense | Eliminated
 # Numbers in λ up to which a matrix of that size is made at once, or may be made; numbers of kept solutions; values of which all
 # covariances are found at once, and numbers in their solutions.
 SMALL, MOST_DENSE, MOST_KEPT, MOST_VALUES, MOST_SOLVED = 32, 1_000, 20_000_000, 64, 100_000
-# Nats that are left to gain: above the first the state does not count as an optimum, below the second it is one to rounding,
-# below the third for conjugate gradients, which see flat directions less sharply.
-LEFT, SETTLED, NEARLY = 1e-3, 1e-20, 1e-13
-STEPS, NEWTON_TOL = 4, 1e-2
-# Newton's step leaves about the square of what it gains, where no direction is flat (0.006 to 16 times as much was met); steps
-# with its curvature leave the same part each. What is expected to be left is so many times that.
-FIRST_AHEAD, AHEAD = 100.0, 10.0
 # What is probed has an error of percents anyway; this one is counted tenfold beside it, since solutions are less exact than
 # residuals.
 PROBE_TOL = 1e-4
@@ -46,13 +38,12 @@ DOUBT, LOST = 0.1, 0.5
 class Solver:
     """Covariances of linear response at one state."""
 
-    def __init__(
-        self, at: Linearised, factors: Mapping[str, Factor], tol: float, limit: int, known: Matrix | None = None
-    ) -> None:
-        self.operator, self.factors = Operator(at) if known is None else known.operator, factors
+    def __init__(self, settled: Settled, factors: Mapping[str, Factor], tol: float, limit: int) -> None:
+        self._dense = settled.matrix
+        self.operator = Operator(settled.at) if self._dense is None else self._dense.operator
+        self.operator.flat, self.factors = settled.flat, factors
         self._tol, self._limit = tol, limit
-        self._dense = known
-        self._looked = known is not None  # whether it is a matrix by itself
+        self._looked = self._dense is not None  # whether it is a matrix by itself
         self._iterations = 10.0  # of a solve, as the last ones took
         self._kept: dict[Any, Floats] = {}
 
@@ -81,7 +72,7 @@ class Solver:
         Who does not know how often he will be asked makes it when he has paid its price: at most twice what was needed.
         """
         if self._dense is None and not self._looked:
-            self._dense, self._looked = _matrix_of(self.operator), True
+            self._dense, self._looked = matrix_of(self.operator), True
         n = self.operator.size
         pays = n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
         if self._dense is None and n <= MOST_DENSE and pays:
@@ -245,56 +236,6 @@ class Solver:
     def _left_out(self, name: str, place: tuple[int, ...]) -> bool:
         weight = self.operator.at.weights.get(self.operator.at.views.get(name, (name,))[0])
         return weight is not None and weight[place[: weight.ndim]] == 0
-
-
-def at_optimum(at: Linearised) -> tuple[Linearised, float, Matrix | None]:
-    """The state after Newton's steps, the nats that the first of them gains, and the matrix there, if it was made.
-
-    A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
-    that way would look like curvature. The state stays as it was where there is more to gain than `LEFT`.
-    """
-    operator = Operator(at)
-    near = _matrix_of(operator)
-    first_gain, last, moved = float("nan"), float("nan"), False
-    curvature = operator.matrix if at.matrix is not None else None
-    for turn in range(STEPS):
-        if turn > 0:
-            operator = Operator(at)
-            operator.matrix = curvature  # that of the first step: later ones are short
-        residual = operator.residual()
-        told = operator.fisher(residual)
-        flat = FLAT + 10.0 * operator.inner(residual, told) ** 0.5
-        if near is not None:
-            step = near.step(residual, flat)
-        else:
-            step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=flat).x
-        gain = 0.5 * operator.inner(told, step)
-        expected = FIRST_AHEAD * gain**2 if turn == 0 else AHEAD * gain**2 / last
-        first_gain, last = gain if turn == 0 else first_gain, gain
-        at = at._replace(covariances=operator.covariances)
-        if at.elsewhere is None or not (NEARLY if near is None else SETTLED) < gain <= LEFT:
-            break
-        new = {
-            name: block.family.project(
-                tuple(g + s for g, s in zip(at.lam[name], operator.part(step, name), strict=True))
-            )
-            for name, block in at.blocks.items()
-        }
-        if not all(np.all(block.family.valid(new[name])) for name, block in at.blocks.items()):
-            break
-        at, moved = at.elsewhere(new), True
-        if near is not None and near.is_clear and expected < SETTLED:
-            break
-    return at, first_gain, None if moved else near
-
-
-def _matrix_of(operator: Operator) -> Matrix | None:
-    """The system as a matrix, where it is small by itself, or without some blocks."""
-    if without := to_eliminate(operator):
-        rest = Eliminated(operator, without)
-        if rest.is_clear or not operator.is_small:
-            return rest
-    return Dense(operator) if operator.is_small else None
 
 
 def _key(quantity: Quantity) -> Any:
