@@ -22,26 +22,21 @@ TINY, HUGE = 1e-300, 1e150
 
 
 @serial_kernel
-def _form(tables, form, stats, out):
-    """The numbers of A and b."""
-    starts, coefs, factors, begin = tables.starts, tables.coefs, tables.factors, tables.forms[form, 0]
-    for i in range(tables.forms[form, 1]):
-        out[i] = _row(starts, coefs, factors, begin + i, stats)
+def factorise(constant, slope, value, envelope, table, size, root, half):
+    """L with LLᵀ = A in ``root`` and L⁻¹b in ``half``; ½ bᵀA⁻¹b − ½ log|A|, or −∞ where A is not positive definite.
 
-
-@serial_kernel
-def factorise(held, envelope, root, half):
-    """L with LLᵀ = A in ``root`` and L⁻¹b in ``half``; ½ bᵀA⁻¹b − ½ log|A|, or −∞ where A is not positive definite."""
-    n = envelope.shape[0]
-    b = envelope[n - 1, 1] + n - envelope[n - 1, 0]
+    A and b are affine in a value: ``constant`` + value · ``slope``.
+    """
+    b = _n_held(envelope, table, size)
     log_root, product, square = 0.0, 1.0, 0.0
-    for i in range(n):
-        start = envelope[i, 0]
-        at = envelope[i, 1] - start
-        rest, left = held[at + i], held[b + i]
+    for i in range(size):
+        start = envelope[table + i, 0]
+        at = envelope[table + i, 1] - start
+        rest, left = constant[at + i] + value * slope[at + i], constant[b + i] + value * slope[b + i]
         for j in range(start, i):
-            other, total = envelope[j, 1] - envelope[j, 0], held[at + j]
-            for k in range(max(start, envelope[j, 0]), j):
+            from_, total = envelope[table + j, 0], constant[at + j] + value * slope[at + j]
+            other = envelope[table + j, 1] - from_
+            for k in range(max(start, from_), j):
                 total -= root[at + k] * root[other + k]
             total /= root[other + j]
             root[at + j] = total
@@ -61,97 +56,99 @@ def factorise(held, envelope, root, half):
 
 
 @serial_kernel
-def _drawn(envelope, root, half, x, random, spare):
+def _n_held(envelope, table, size):
+    """Numbers of A; those of b come after them."""
+    return envelope[table + size - 1, 1] + size - envelope[table + size - 1, 0]
+
+
+@serial_kernel
+def _form(starts, coefs, factors, first_row, count, stats, out):
+    """The numbers of A and b."""
+    for i in range(count):
+        out[i] = _row(starts, coefs, factors, first_row + i, stats)
+
+
+@serial_kernel
+def _drawn(envelope, table, size, root, half, x, random, spare):
     """L⁻ᵀ(L⁻¹b + ε); ``half`` is used up."""
-    for i in range(envelope.shape[0]):
+    for i in range(size):
         half[i] += _normal(random, spare)
-    for i in range(envelope.shape[0] - 1, -1, -1):
-        at = envelope[i, 1] - envelope[i, 0]
+    for i in range(size - 1, -1, -1):
+        start = envelope[table + i, 0]
+        at = envelope[table + i, 1] - start
         x[i] = half[i] / root[at + i]
-        for j in range(envelope[i, 0], i):
+        for j in range(start, i):
             half[j] -= root[at + j] * x[i]
 
 
 @serial_kernel
-def _placed(tables, table, outer, last, x, stats, values, first, second):
+def _placed(variables, products, table, size, begin, end, x, stats, values, first, second):
     """Numbers of a group where they belong; whether they are finite."""
     good = True
-    for i in range(x.shape[0]):
-        stat, value, at = tables.variables[table + i]
-        stats[stat] = values[value] = first[at] = x[i]
+    for i in range(size):
+        at = variables[table + i, 2]
+        stats[variables[table + i, 0]] = values[variables[table + i, 1]] = first[at] = x[i]
         second[at] = x[i] * x[i]
         good = good and math.isfinite(x[i])
-    for o in range(outer, last):
-        slot, i, j = tables.outer[o]
-        stats[slot] = x[i] * x[j]
+    for o in range(begin, end):
+        stats[products[o, 0]] = x[products[o, 1]] * x[products[o, 2]]
     return good
 
 
 @serial_kernel
-def _draw_gaussian(tables, form, size, table, outer, last, stats, values, first, second, scratch, random, spare):
-    """A group of Gaussian numbers; whether their conditional is a distribution."""
-    envelope = tables.envelope[table : table + size]
-    count = envelope[size - 1, 1] + 2 * size - envelope[size - 1, 0]
-    held, root, half, x = scratch[0][0][:count], scratch[0][2], scratch[1][1][:size], scratch[1][2][:size]
-    _form(tables, form, stats, held)
-    if factorise(held, envelope, root, half) == -np.inf:
+def _draw_gaussian(
+    starts, coefs, factors, first_row, envelope, table, size, stats, constant, root, half, x, random, spare
+):
+    """A group of Gaussian numbers in ``x``; whether their conditional is a distribution."""
+    _form(starts, coefs, factors, first_row, _n_held(envelope, table, size) + size, stats, constant)
+    if factorise(constant, constant, 0.0, envelope, table, size, root, half) == -np.inf:
         return False
-    _drawn(envelope, root, half, x, random, spare)
-    return _placed(tables, table, outer, last, x, stats, values, first, second)
+    _drawn(envelope, table, size, root, half, x, random, spare)
+    return True
 
 
 @serial_kernel
-def _log_density(log_value, linear, power, constant, slope, envelope, held, root, half):
+def _log_density(log_value, linear, power, constant, slope, envelope, table, size, root, half):
     """That of log t, with the Gaussian numbers integrated out; factorises A₀ + t A₁."""
     value = math.exp(log_value)
-    for i in range(held.shape[0]):
-        held[i] = constant[i] + value * slope[i]
-    return linear * value + (power + 1.0) * log_value + factorise(held, envelope, root, half)
+    density = linear * value + (power + 1.0) * log_value
+    return density + factorise(constant, slope, value, envelope, table, size, root, half)
 
 
 @serial_kernel
 def _draw_scale(
-    tables, form, one, two, value, at, size, table, outer, last, whole, stats, values, first, second, scratch, random, spare,
+    starts, coefs, factors, first_row, one, two, envelope, table, size, stats, old, constant, slope, root, half,
+    random,
 ):  # fmt: skip
-    """A precision, and with ``whole`` the Gaussian numbers at it; whether their conditionals are distributions."""
-    envelope = tables.envelope[table : table + size]
-    count = envelope[size - 1, 1] + 2 * size - envelope[size - 1, 0]
-    a, s, held, root = scratch[0][0][:count], scratch[0][1][:count], scratch[0][3][:count], scratch[0][2]
-    half, x = scratch[1][1][:size], scratch[1][2][:size]
-    _form(tables, form, stats, a)
-    _form(tables, form + 1, stats, s)
-    linear = _row(tables.starts, tables.coefs, tables.factors, one, stats)
-    power = _row(tables.starts, tables.coefs, tables.factors, two, stats)
-    start = math.log(max(values[value], TINY))
-    height = _log_density(start, linear, power, a, s, envelope, held, root, half)
+    """The logarithm of a precision, with A at it factorised; NaN where the conditional is no distribution."""
+    count = _n_held(envelope, table, size) + size
+    _form(starts, coefs, factors, first_row, count, stats, constant)
+    _form(starts, coefs, factors, first_row + count, count, stats, slope)
+    linear, power = _row(starts, coefs, factors, one, stats), _row(starts, coefs, factors, two, stats)
+    start = math.log(max(old, TINY))
+    height = _log_density(start, linear, power, constant, slope, envelope, table, size, root, half)
     if not math.isfinite(height):
-        return False
+        return np.nan
     height += math.log(_uniform(random))
     low = start - WIDTH * _uniform(random)
     high = low + WIDTH
     left = int(MOST_STEPS * _uniform(random))  # steps are shared out at random, so that the way back has the same chance
     right = MOST_STEPS - 1 - left
-    while left > 0 and _log_density(low, linear, power, a, s, envelope, held, root, half) > height:
+    while left > 0 and (
+        _log_density(low, linear, power, constant, slope, envelope, table, size, root, half) > height
+    ):
         low, left = low - WIDTH, left - 1
-    while right > 0 and _log_density(high, linear, power, a, s, envelope, held, root, half) > height:
+    while right > 0 and (
+        _log_density(high, linear, power, constant, slope, envelope, table, size, root, half) > height
+    ):
         high, right = high + WIDTH, right - 1
-    point, found = start, False
     for _ in range(MOST_SHRINKS):
         point = low + (high - low) * _uniform(random)
-        if _log_density(point, linear, power, a, s, envelope, held, root, half) > height:
-            found = True
-            break
+        if _log_density(point, linear, power, constant, slope, envelope, table, size, root, half) > height:
+            return point
         if point < start:
             low = point
         else:
             high = point
-    if not found:
-        point = start
-        _log_density(point, linear, power, a, s, envelope, held, root, half)
-    t = math.exp(point)
-    values[value], stats[one], stats[two] = t, max(t, TINY), math.log(max(t, TINY))
-    first[at], second[at] = t, t * t
-    if not whole:
-        return math.isfinite(t)
-    _drawn(envelope, root, half, x, random, spare)
-    return math.isfinite(t) and _placed(tables, table, outer, last, x, stats, values, first, second)
+    _log_density(start, linear, power, constant, slope, envelope, table, size, root, half)
+    return start

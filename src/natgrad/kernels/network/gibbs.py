@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natgrad.kernels._njit import of_rows, parallel_kernel, serial_kernel
-from natgrad.kernels.network.gaussian import _draw_gaussian, _draw_scale
+from natgrad.kernels.network.gaussian import _draw_gaussian, _draw_scale, _drawn, _placed
 from natgrad.kernels.network.relabel import _put_back
 from natgrad.kernels.network.rows import _row
 from natgrad.kernels.network.variates import _begin, _gamma, _log_gamma, _normal, _uniform
@@ -33,10 +33,9 @@ class Tables(NamedTuple):
     Attributes
     ----------
     ops : ints [operation, 12]: kind; places of the first and the second statistic, which are their rows, of the value, and of
-        what is averaged; size and number of elements; then of Gaussian ones the form of A and b (its slope is the next one), where
-        their tables begin and end, and whether the group is drawn
+        what is averaged; size and number of elements; then of Gaussian ones the first row of A and b (those of
+        their slope come after them), where their tables begin and end, and whether the group is drawn
     starts [rows + 1], coefs [products], factors [products, F] : coefficients, and the statistics that they multiply
-    forms [form, 2] : the first row of A and b, and how many there are
     envelope [number, 2] : of each row of A its first column, and where that is held
     variables [number, 3] : places of the statistic, of the value, and of what is averaged
     outer [product, 3] : the place of a product of two numbers of a group, and which
@@ -47,7 +46,6 @@ class Tables(NamedTuple):
     starts: Any
     coefs: Any
     factors: Any
-    forms: Any
     envelope: Any
     variables: Any
     outer: Any
@@ -72,48 +70,74 @@ def run_sweeps(low, high, stats, values, sums, kept, moved, failed, tables, key,
     """
     size = max(1, tables.ops[:, 5].max())
     width = 2 * size + (tables.envelope[:, 1].max() if tables.envelope.shape[0] else 0)
+    random, spare = np.empty(1, np.uint64), np.empty(2)
+    first, second = np.empty(sums.shape[2]), np.empty(sums.shape[2])
+    lam, half, drawn = np.empty(size), np.empty(size), np.empty(size)
+    constant, slope, root = np.empty(width), np.empty(width), np.empty(width)
+    ops, starts, coefs, factors = tables.ops, tables.starts, tables.coefs, tables.factors
+    envelope, variables, products, n_sets = tables.envelope, tables.variables, tables.outer, tables.sets.shape[0]
     for chain in range(low, high):
-        random, spare = np.empty(1, np.uint64), np.empty(2)
-        first, second = np.zeros(sums.shape[2]), np.zeros(sums.shape[2])
-        scratch = np.empty((4, width)), np.empty((3, size))
+        x, y = stats[chain], values[chain]
         failed[chain] = -1
         for t in range(begin, end):
             _begin(key, chain, t, random, spare)
-            bad = _sweep(tables, stats[chain], values[chain], first, second, scratch, random, spare)
+            bad = _sweep(
+                ops, starts, coefs, factors, envelope, variables, products, x, y, first, second, lam, half, drawn, constant,
+                slope, root, random, spare,
+            )  # fmt: skip
             if bad >= 0:
                 failed[chain] = bad
                 break
-            if tables.sets.shape[0]:
-                moved[chain] += _put_back(tables, stats[chain], values[chain], first, second)
+            if n_sets:
+                moved[chain] += _put_back(tables, x, y, first, second)
             if t >= warmup and (t - warmup) % thin == thin - 1:
-                kept[chain, (t - warmup) // thin - max(0, begin - warmup) // thin] = values[chain]
-                sums[chain, 0] += first
-                sums[chain, 1] += second
+                draw = (t - warmup) // thin - max(0, begin - warmup) // thin
+                for i in range(values.shape[1]):
+                    kept[chain, draw, i] = values[chain, i]
+                for i in range(first.shape[0]):
+                    sums[chain, 0, i] += first[i]
+                    sums[chain, 1, i] += second[i]
 
 
 @serial_kernel
-def _sweep(tables, stats, values, first, second, scratch, random, spare):
+def _sweep(
+    ops, starts, coefs, factors, envelope, variables, products, stats, values, first, second, lam, half, x, constant,
+    slope, root, random, spare,
+):  # fmt: skip
     """Every operation once; the number of the first that met no distribution, or −1."""
-    starts, coefs, factors = tables.starts, tables.coefs, tables.factors
-    for number in range(tables.ops.shape[0]):
-        kind, one, two, value, at, size, count, form, table, outer, last, whole = tables.ops[number]
+    for number in range(ops.shape[0]):
+        kind, one, two, value, at, size, count = (
+            ops[number, 0], ops[number, 1], ops[number, 2], ops[number, 3], ops[number, 4], ops[number, 5], ops[number, 6]
+        )  # fmt: skip
         if kind == CATEGORICAL:
             good = _draw_categories(
-                starts, coefs, factors, one, value, at, size, count, stats, values, first, scratch[1][0], random
+                starts, coefs, factors, one, value, at, size, count, stats, values, first, lam, random
             )
         elif kind == DIRICHLET:
             good = _draw_shares(
-                starts, coefs, factors, one, value, at, size, count, stats, values, first, second, scratch[1][0], random, spare
+                starts, coefs, factors, one, value, at, size, count, stats, values, first, second, lam, random, spare
             )
-        elif kind == GAUSSIAN:
-            good = _draw_gaussian(
-                tables, form, size, table, outer, last, stats, values, first, second, scratch, random, spare
-            )
-        elif kind == SCALE:
-            good = _draw_scale(
-                tables, form, one, two, value, at, size, table, outer, last, whole, stats, values, first, second, scratch,
-                random, spare,
-            )  # fmt: skip
+        elif kind == GAUSSIAN or kind == SCALE:
+            row, table = ops[number, 7], ops[number, 8]
+            if kind == GAUSSIAN:
+                good = _draw_gaussian(
+                    starts, coefs, factors, row, envelope, table, size, stats, constant, root, half, x, random, spare
+                )
+            else:
+                log_value = _draw_scale(
+                    starts, coefs, factors, row, one, two, envelope, table, size, stats, values[value], constant, slope,
+                    root, half, random,
+                )  # fmt: skip
+                t = math.exp(log_value)
+                good = math.isfinite(t)
+                values[value], stats[one], stats[two] = t, max(t, TINY), math.log(max(t, TINY))
+                first[at], second[at] = t, t * t
+                if good and ops[number, 11]:
+                    _drawn(envelope, table, size, root, half, x, random, spare)
+            if good and ops[number, 11]:
+                good = _placed(
+                    variables, products, table, size, ops[number, 9], ops[number, 10], x, stats, values, first, second
+                )
         else:
             good = _draw_numbers(
                 starts, coefs, factors, kind, one, two, value, at, count, stats, values, first, second, random, spare

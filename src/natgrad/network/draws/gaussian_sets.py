@@ -96,8 +96,7 @@ class GaussianSets:
             raise Unsuitable(f"more than {LARGEST} numbers are drawn together")
         self.members = members
         self.sets: list[_Set] = []
-        self.forms: list[tuple[int, int]] = []
-        self.form_of: dict[tuple[int, str | None], int] = {}
+        self.first_rows: dict[tuple[int, str | None], int] = {}
         self.n_rows = layout.n_stats
 
     def _numbered(self, plan: Plan, name: str) -> list[int]:
@@ -140,7 +139,7 @@ class GaussianSets:
             ).T.tolist():
                 met[number][one, two] = met[number][two, one] = True
         base, table = n_rows, 0
-        bases: dict[tuple[int, str | None], int] = {}
+        bases = self.first_rows
         for number, own in enumerate(self.members):
             entry = _Set(np.array(own), met[number])
             entry.table, table = table, table + len(own)
@@ -150,8 +149,7 @@ class GaussianSets:
             for scale in self.scales.get(number) or (None,):
                 for key in ((number, scale), (number, None if scale is None else f"{scale} slope")):
                     if key not in bases:
-                        bases[key], self.form_of[key] = base, len(self.forms)
-                        self.forms.append((base, entry.count))
+                        bases[key] = base
                         base += entry.count
         self.n_rows = base
         for said in self.said:
@@ -185,13 +183,13 @@ class GaussianSets:
 
     # -- tables --
 
-    def tables(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Forms, how matrices are held, numbers, and products of numbers."""
+    def tables(self) -> tuple[Ints, Ints, Ints]:
+        """How matrices are held, numbers, and products of numbers."""
         held = [np.stack([entry.first, entry.begin], 1) for entry in self.sets]
         numbers = np.array(self.variables, np.int64).reshape(-1, 3)
         ordered = [numbers[entry.numbers] for entry in self.sets]
         return (
-            np.array(self.forms, np.int64).reshape(-1, 2), np.concatenate([np.zeros((0, 2), np.int64), *held]),
+            np.concatenate([np.zeros((0, 2), np.int64), *held]),
             np.concatenate([np.zeros((0, 3), np.int64), *ordered]), self.outer[0],
         )  # fmt: skip
 
@@ -228,4 +226,4 @@ class GaussianSets:
             place = [layout.stats[scale, 0], layout.stats[scale, 1], layout.values[scale], layout.averages[scale]]
         ends = self.outer[1][number : number + 2]
         kind = GAUSSIAN if scale is None else SCALE
-        return [kind, *place, len(entry.numbers), 1, self.form_of[number, scale], entry.table, *ends, int(whole)]
+        return [kind, *place, len(entry.numbers), 1, self.first_rows[number, scale], entry.table, *ends, int(whole)]

@@ -108,7 +108,7 @@ class _Rows:
 
     def table(self, count: int) -> tuple[Ints, Floats, npt.NDArray[np.int32]]:
         """Row boundaries, coefficients and places; products of the same places are one."""
-        width = max([1, *(len(places) for _, _, places in self.parts)])
+        width = max([2, *(len(places) for _, _, places in self.parts)])
         rows = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in self.parts)])
         coefs = np.concatenate([np.zeros(0), *(part[1] for part in self.parts)])
         factors = np.zeros((len(rows), width), np.int64)
