@@ -75,10 +75,10 @@ class CorrelatedTopics(FixedTopics):
 
         Parameters
         ----------
-        X : documents, as `natgrad.LDA.fit` takes them
+        X : documents, as `natgrad.LDA.fit` takes them; or a stream, an iterator of them
         y : ignored
         vocabulary : the V words, optional
-        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         whole_number(self.n_topics, "n_topics", least=2)
         return self._learn(X, None, vocabulary, keep)
