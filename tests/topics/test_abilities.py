@@ -175,7 +175,7 @@ def test_what_is_refused_of_streams(name: str, tmp_path: Path) -> None:
         made(name).fit(iter([first]), first[1])
     with pytest.raises(TypeError, match=r"part 1 of the stream must be a pair \(documents, .*got ndarray"):
         made(name).fit(iter([first, second[0]]))
-    with pytest.raises(ValueError, match="part 1 of the stream: .*15"):
+    with pytest.raises(ValueError, match=r"part 1 of the stream: .*15"):
         made(name).fit(iter([first, (second[0], second[1][:3])]))
     with pytest.raises(ValueError, match="a stream without parts"):
         made(name).fit(iter([]))

@@ -165,7 +165,7 @@ class AuthorTopics(TopicNetwork):
     def _start(self, first: First, corpus: Corpus, side: Floats) -> dict[str, Any]:
         return {"phi": first.topics, "theta": as_shares(side.T @ first.shares + LEAST_SHARE)}
 
-    def _publish_fit(self, fit: Any, side: Floats) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         self.topics_ = fit["phi"].mean()
         self.author_shares_: Floats = np.asarray(fit["theta"].mean())
 

@@ -14,13 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
+from natgrad.inference.methods import VB
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.estimator import LDA
@@ -30,7 +30,7 @@ from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import METHOD, STEP
-from natgrad.posterior.fit_options import FitOptions, checked_method, refuse_checkpoint, seeing, split_options
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, refuse_checkpoint, seeing, split_options
 from natgrad.random import Stream, generator
 from natgrad.topics.stream import parts_of_stream
 from natgrad.topics.told import Told, reminded, told_to
@@ -124,7 +124,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         """The declaration for some documents; ``side`` is what is known of them besides words."""
 
     @abstractmethod
-    def _publish_fit(self, fit: Any, side: Any) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         """Set what users of the model expect, and nothing that follows from it."""
 
     def _start(self, first: First, corpus: Corpus, side: Any) -> dict[str, Any]:
@@ -180,23 +180,41 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
         self.network_ = reminded(self._network(corpus, side), self._told)
         callbacks, kept = split_options(keep)
+        # Extrapolation would save some sweeps, and costs more than these: documents have most of what it carries along.
+        method = VB() if self.method is None and self.executor is None else checked_method(self.method)
         fit = self.network_.fit(
-            checked_method(self.method), step=self.step, executor=self.executor,
+            method, step=self.step, executor=self.executor,
             init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
             tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose,
-            callbacks=[seeing(callback, partial(self._at, side)) for callback in callbacks], **kept,
+            callbacks=[seeing(callback, self._at) for callback in callbacks], **kept,
         )  # fmt: skip
-        self._publish(fit, side)
+        self._publish(fit)
         return self
 
-    def _at(self, side: Any, fit: Fit) -> Self:
+    @all_or_nothing
+    def continue_fit(self, max_steps: int | None = None) -> Self:
+        """Go on from where the last fit ended, on the same documents, which `fit_` has; the trace continues.
+
+        Parameters
+        ----------
+        max_steps : most steps more; by default as many as of a fit
+        """
+        self._check_fitted()
+        if not hasattr(self, "fit_"):
+            raise ValueError("continue_fit: the documents are not in files and pickles; fit() again, or partial_fit() more of them")
+        fit: Fit = self.fit_
+        steps = self.max_steps if max_steps is None else whole_number(max_steps, "max_steps")
+        self._publish(fit.continue_fit(max_steps=steps, max_seconds=self.max_seconds, verbose=self.verbose))
+        return self
+
+    def _at(self, fit: Fit) -> Self:
         """A copy of the model as it would be if the run ended with this fit."""
         shown = copy(self)
         shown.network_ = self.network_  # which pickles and copies go without
-        shown._publish(fit, side)
+        shown._publish(fit)
         return shown
 
-    def _publish(self, fit: Fit, side: Any) -> None:
+    def _publish(self, fit: Fit) -> None:
         self.topics_: Floats
         self.fit_ = fit
         self.elbo_: float = fit.elbo
@@ -204,7 +222,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.posterior_ = Posterior({name: fit[name] for name in fit})
         self._state = fit.state
         self._told = told_to(self.network_, fit)
-        self._publish_fit(fit, side)
+        self._publish_fit(fit)
 
     def _first_topics(self, corpus: Corpus) -> First:
         """The best of some short fits of LDA, which are cheap; the largest topic first."""
@@ -237,8 +255,8 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
 
     def _data_of_fit(self, X: Any, what: str) -> Any:
         raise TypeError(
-            f"{type(self).__name__} has no {what}(): fit_, the fit of its network, has it: model.fit_.{what}(). It is there after "
-            "fit, and not in files"
+            f"{type(self).__name__} has no {what}(): fit_, the fit of its network, has it: model.fit_.{what}(). It is there "
+            "after fit, and not in files"
         )
 
     @property

@@ -126,7 +126,7 @@ class CorrelatedTopics(FixedTopics):
         rest = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1][:, 1:]
         return {"phi": first.topics, "psi": np.log(shares[:, :-1] / rest)}
 
-    def _publish_fit(self, fit: Any, side: None) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         self.topics_ = fit["phi"].mean()
         self.mean_: Floats = np.asarray(fit["mean"].mean())
         self.covariance_: Floats = np.linalg.inv(fit["precision"].mean())

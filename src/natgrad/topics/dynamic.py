@@ -190,7 +190,7 @@ class DynamicTopics(TopicNetwork):
         start = {f"r{t}": topics for t in range(n_times)}
         return {**start, **{f"s{t}": 1.0 / topics for t in range(1, n_times)}}
 
-    def _publish_fit(self, fit: Any, side: Ints) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         # After the last time that has words, topics stay as they are.
         last = max(t for t in range(len(self.times_)) if f"r{t}" in fit)
         means = np.stack([fit[f"r{min(t, last)}"].mean() for t in range(len(self.times_))])

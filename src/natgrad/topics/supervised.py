@@ -192,7 +192,7 @@ class SupervisedLDA(FixedTopics):
             start["tau"] = 1.0 / max(float(np.mean((value - shares @ eta) ** 2)), LEAST_VARIANCE)
         return start
 
-    def _publish_fit(self, fit: Any, side: Floats) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         centre, spread = self.scale_
         self.topics_ = fit["phi"].mean()
         # z̄ sums to 1, so that the centre of the responses is the same number in every coefficient.
