@@ -42,6 +42,7 @@ ESTIMATORS = {
     },
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
     # Not with finish="gibbs": samples move whole words, and the checks feed fractions of them.
+    "SupervisedLDA of documents": lambda: ng.topics.SupervisedLDA(2, max_steps=3),
     "CorrelatedTopics of documents": lambda: ng.topics.CorrelatedTopics(2, max_steps=3),
     "DynamicTopics of documents": lambda: ng.topics.DynamicTopics(2, max_steps=3),
     "AuthorTopics of documents": lambda: ng.topics.AuthorTopics(2, max_steps=3),
