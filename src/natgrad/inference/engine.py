@@ -33,7 +33,7 @@ from natgrad.inference.executors.threads import Executor, Threads, opened, place
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
 from natgrad.inference.moves import Moves, records_of_start
-from natgrad.inference.moving import Round, is_due
+from natgrad.inference.moving import Round, is_due, just_moved
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
@@ -218,7 +218,8 @@ class _Loop:
             return kept.state, stop
         if kept.stop is None:
             return kept.state, None
-        stop, state = self._after(None, kept.state, self._just_moved(kept.state))  # which the limit left out
+        moved = just_moved(self.monitor.trace, self.stepper.steps_per_pass, kept.state.t)
+        stop, state = self._after(None, kept.state, moved)  # which the limit left out
         return state, stop
 
     def step(self, state: State) -> tuple[Stop | None, State]:
@@ -367,11 +368,6 @@ class _Loop:
             return stop, state
         monitor.record(*found)
         return self.tell(found[0]) or monitor.ended(found[0]), found[0]
-
-    def _just_moved(self, state: State) -> bool:
-        """Whether a move led to this state: the next one is not before another step."""
-        last = self.monitor.trace.moves[-1:]
-        return any(m.accepted and m.kind != "start" and m.t + self.stepper.steps_per_pass == state.t for m in last)
 
     def _moved(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where the first move that raises the bound leads; what is read is counted."""
