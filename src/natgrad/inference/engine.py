@@ -33,7 +33,7 @@ from natgrad.inference.executors.threads import Executor, Threads, opened, place
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
 from natgrad.inference.moves import Moves, records_of_start
-from natgrad.inference.moving import Round, is_due
+from natgrad.inference.moving import Round, is_due, just_moved
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
@@ -218,21 +218,22 @@ class _Loop:
             return kept.state, stop
         if kept.stop is None:
             return kept.state, None
-        stop, state = self._after(None, kept.state)  # which the limit left out
+        moved = just_moved(self.monitor.trace, self.stepper.steps_per_pass, kept.state.t)
+        stop, state = self._after(None, kept.state, moved)  # which the limit left out
         return state, stop
 
     def step(self, state: State) -> tuple[Stop | None, State]:
         """One step, and what comes after it."""
         return self._after(*self._one_step(state))
 
-    def _after(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
-        """Probes and moves, if they are due, the next phase if this one has ended, and a checkpoint."""
+    def _after(self, stop: Stop | None, state: State, moved: bool = False) -> tuple[Stop | None, State]:
+        """Probes and moves, if they are due and were not made, the next phase if this one has ended, and a checkpoint."""
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
-        if settled and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
+        if settled and not moved and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
             stop, state = self._probed(stop, state)
-        if self.phase.rivals is not None and stop is not None and stop is self.monitor.settled:
+        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
             stop, state = self._overtaken(self.phase.rivals, stop, state)
-        if self.phase.moves is not None and (stop is None or stop is self.monitor.settled):
+        if self.phase.moves is not None and not moved and (stop is None or stop is self.monitor.settled):
             stop, state = self._moved(stop, state)
         self.bar(self.monitor.trace)
         if stop is None and self.phase.until is not None and state.t >= self.phase.until:

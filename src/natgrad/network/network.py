@@ -15,6 +15,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
+from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.offsets import warn_of_offsets
@@ -343,8 +344,7 @@ class Network(SimulationMixin):
         )  # fmt: skip
         warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {chosen.words}"
-        if flat := self._plan.improper:
-            trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
+        trace.strategy += remarks(self._plan)
         return Fit(problem, result, settings, self._continue)
 
     @staticmethod
