@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import natgrad as ng
-from natgrad.errors import NotConverged
+from natgrad.errors import LostDigits, NotConverged
 
 MODELS = {
     "LDA": (lambda **limit: ng.LDA(2, **{"max_passes": 1, **limit}), 1),
@@ -128,4 +128,6 @@ def test_a_fit_that_diverges_is_a_warning_with_advice(rng):
     with pytest.warns(NotConverged, match="has not converged: diverged at step 1 .*centre the columns of data") as seen:
         fit = ng.Network(y).fit()
     assert fit.stop.diverged
-    assert [warning.filename for warning in seen] == [__file__]
+    # and before it, of the column: it is far from zero
+    assert [warning.category for warning in seen][:1] == [LostDigits]
+    assert [warning.filename for warning in seen] == [__file__] * 2
