@@ -59,6 +59,11 @@ def fitted():
 
 # fmt: off
 MISTAKES = [
+    # -- draws
+    (lambda: fitted()["mu"].sample("many"), TypeError,
+     "'mu': rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got 'many'; n= says how many draws"),
+    (lambda: fitted()["mu"].sample(-1), TypeError,
+     "'mu': rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got -1; n= says how many draws"),
     # -- data
     (lambda: read(0.0, observed=[1.0, 2.0]), PlateMismatch,
      "'y': observed has shape (2,), but (3,) is needed (plates {'n': 3})"),

@@ -164,6 +164,7 @@ families_others: list[Any] = [
 ]
 errors_classes: list[type[Exception]] = [
     ng.errors.CoupledCategories,
+    ng.errors.LostDigits,
     ng.errors.ModelFileError,
     ng.errors.NotAdditive,
     ng.errors.NotAtMaximum,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CoupledCategories",
+    "LostDigits",
     "ModelFileError",
     "NotAdditive",
     "NotAtMaximum",
@@ -51,6 +52,10 @@ class UnreachedNode(UserWarning):
 
 class CoupledCategories(UserWarning):
     """Hidden categories are tied by tables with probabilities near 0 or 1, which independent factors cannot follow."""
+
+
+class LostDigits(UserWarning):
+    """Known numbers lie so far from zero, for how little they differ, that their squares lose what tells them apart."""
 
 
 class PoorApproximation(UserWarning):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,10 @@ def bif_nodes(path: str | os.PathLike[str]) -> tuple[list[Node], dict[str, tuple
     return list(nodes.values()), {name: variable.states for name, variable in variables.items()}
 
 
-def check_roots(roots: Iterable[Any]) -> None:
-    """A network is made of nodes, not of their names, lists or expressions."""
+def check_roots(roots: Collection[Any]) -> None:
+    """A network is made of nodes, not of nothing, names, lists or expressions."""
+    if not roots:
+        raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
     for node in roots:
         if not isinstance(node, (Node, RecordedNode)):
             hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""

@@ -18,6 +18,7 @@ from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
+from natgrad.network.compile.offsets import warn_of_offsets
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
@@ -79,8 +80,6 @@ class Network(SimulationMixin):
     """
 
     def __init__(self, *observed: Any, joint: Any = "auto") -> None:
-        if not observed:
-            raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
         check_roots(observed)
         self.template: Template | None = None  # a declaration whose data come later
         self._joint: Any = None
@@ -326,12 +325,13 @@ class Network(SimulationMixin):
             __version__,
         )
         warn_of_ties(self._plan)
+        warn_of_offsets(self._plan)
         watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
         moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
-        kept_as = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
+        kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)
         # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
         free = all(said is None for said in (init, n_init, method, step, order, moving))

@@ -102,7 +102,14 @@ class Factor:
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws from q: ``n`` of them along a new first axis, or one without it."""
-        return self._known(self._own("sample", np.random.default_rng(rng), n) + self._start, self.values)
+        try:
+            generator = np.random.default_rng(rng)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{self.name!r}: rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got {rng!r}; n= "
+                "says how many draws"
+            ) from None
+        return self._known(self._own("sample", generator, n) + self._start, self.values)
 
     def entropy(self) -> Array:
         """−E[log q] of each element; 0 for what was observed."""

@@ -63,7 +63,13 @@ def _covariance(family: families.Family, lam: Stats) -> npt.NDArray[np.float64]:
     """That of the numbers of a joint factor."""
     if isinstance(family, families.GaussianGamma):
         return family.value_covariance(lam)
-    return np.asarray(np.linalg.inv(family.usual(lam)["precision"]))
+    try:
+        return np.asarray(np.linalg.inv(family.usual(lam)["precision"]))
+    except np.linalg.LinAlgError:
+        raise FloatingPointError(
+            "nodes that share a factor have no covariance: their precision is singular in double precision. Centre the columns "
+            "of data that they multiply, and scale them"
+        ) from None
 
 
 def _arrays(stats: Stats) -> Stats:

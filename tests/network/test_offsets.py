@@ -1,0 +1,86 @@
+"""Coefficients far from zero: squares lose the digits in which they differ, and a fit says so before anybody reads a number."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.errors import LostDigits
+from natgrad.families import MultivariateNormal
+from natgrad.network.compile.offsets import offsets_of
+from natgrad.network.results.joint import _covariance
+
+SIZE = 60
+X = np.random.default_rng(0).normal(size=SIZE)
+Y = 3.0 * X + 0.1 * np.random.default_rng(1).normal(size=SIZE)
+
+
+def vectors(x):
+    w = ng.MultivariateNormal("w", np.zeros(2), 1e-20 * np.eye(2))
+    mean = ng.dot(np.column_stack([np.ones(SIZE), x]), w)
+    return ng.Network(ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("n", SIZE), observed=Y))
+
+
+def scalars(x):
+    slope, level = ng.Normal("slope", 0.0, 1e-20), ng.Normal("level", 0.0, 1e-20)
+    tau = ng.Gamma("tau", 1.0, 1.0)
+    return ng.Network(ng.Normal("y", slope * x + level, tau, plate=ng.Plate("n", SIZE), observed=Y))
+
+
+def columns(x):
+    w, tau = ng.MultivariateNormal("w", np.zeros(2), 1e-20 * np.eye(2)), ng.Gamma("tau", 1.0, 1.0)
+    mean = ng.dot(ng.Columns("one", "x"), w)
+    network = ng.Network(ng.Normal("y", mean, tau, plate=ng.Plate("n"), observed=ng.Column("y")))
+    return network.bind({"one": np.ones(SIZE), "x": x, "y": Y})
+
+
+@pytest.mark.parametrize("network", [vectors, scalars, columns])
+def test_numbers_that_would_be_wrong_are_warned_of_and_those_before_are_right(network):
+    right = network(X).fit()["tau"].mean()
+    warned = []
+    for offset in (1e3, -1e4, 1e5, -1e6):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            found = network(X + offset).fit()["tau"].mean()
+        warned.append(any(issubclass(warning.category, LostDigits) for warning in seen))
+        assert warned[-1] or found == pytest.approx(right, rel=1e-3), offset
+    assert warned == [False, False, True, True]
+
+
+def test_the_warning_names_the_node_the_column_and_its_ends_at_the_users_line():
+    x = 1e7 + np.arange(SIZE, dtype=float)
+    words = (
+        r"numbers of the known column 1 in the mean of 'y' lie between 10000000 and 10000059: so far from zero that their "
+        r"squares lose the digits in which they differ, and results may be wrong in the first one. Subtract their mean"
+    )
+    with pytest.warns(LostDigits, match=words) as seen:
+        vectors(x).fit(max_steps=1)
+    assert seen[0].filename == __file__
+
+
+def test_what_cannot_cancel_is_not_warned_of():
+    n = ng.Plate("n", SIZE)
+    far = 1e8 + X
+    slope = ng.Normal("slope", 0.0, 1.0)
+    alone = ng.Network(ng.Normal("y", slope * far, 1.0, plate=n, observed=Y))
+    data = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=n, observed=far))
+    rates = ng.Network(ng.Poisson("y", far * ng.Gamma("r", 1.0, 1.0), plate=n, observed=np.ones(SIZE, int)))
+    constant = vectors(np.full(SIZE, 1e9))
+    for network in (alone, data, rates, constant, vectors(2000.0 + X), scalars(1e9 * X)):
+        assert not offsets_of(network._plan)
+
+
+def test_a_prediction_of_rows_that_are_close_together_is_silent():
+    w, tau = ng.MultivariateNormal("w", np.zeros(2), 1e-6 * np.eye(2)), ng.Gamma("tau", 1.0, 1.0)
+    mean = ng.dot(ng.Columns("one", "year"), w)
+    network = ng.Network(ng.Normal("y", mean, tau, plate=ng.Plate("n"), observed=ng.Column("y")))
+    year = 2000.0 + np.arange(SIZE)
+    fit = network.fit({"one": np.ones(SIZE), "year": year, "y": Y})
+    close = {"one": np.ones(4), "year": 2020.0 + 1e-3 * np.arange(4)}
+    assert fit.predict(close)["y"].mean().shape == (4,)
+
+
+def test_a_precision_without_an_inverse_says_what_to_do():
+    with pytest.raises(FloatingPointError, match=r"singular in double precision\. Centre the columns"):
+        _covariance(MultivariateNormal(), (np.ones(2), -0.5 * np.ones((2, 2))))
