@@ -272,6 +272,26 @@ def test_influence_is_the_derivative_by_the_weight_of_a_row():
         np.testing.assert_allclose(found[row], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
 
 
+@pytest.mark.slow
+def test_influence_foretells_what_leaving_a_row_out_changes():
+    """Every row of a regression with unknown noise left out in turn, by its weight, and the fit made again."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=40) + 2.0
+    y = 1.0 + 0.5 * x + rng.normal(size=40)
+
+    def mean(weight: Any) -> Any:
+        plate = ng.Plate("n", 40, weight=weight)
+        a, b, tau = ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+        return ng.Network(ng.Normal("y", a + b * x, tau, plate=plate, observed=y)).fit(tol=1e-10)
+
+    whole = mean(np.ones(40))
+    for name in ("b", "tau"):
+        foretold = -whole.linear_response().influence(name)["y"]
+        found = np.array([float(mean(1.0 - row)[name].mean() - whole[name].mean()) for row in np.eye(40)])
+        assert np.corrcoef(foretold, found)[0, 1] > 0.98, name
+        assert 0.9 < foretold @ found / (foretold @ foretold) < 1.3, name
+
+
 def test_contraction_is_the_rate_of_sweeps():
     """D scalars with equal coupling r: sweeps of two contract by r²."""
     n = ng.Plate("n", 4)
