@@ -81,6 +81,7 @@ def at_optimum(at: Linearised) -> Settled:
         operator = Operator(at)
         residual = operator.residual()
         length = operator.inner(residual, operator.fisher(residual)) ** 0.5
+        at = at._replace(covariances=operator.covariances)
     # A state that is none of an optimum is taken as it is, and said to be so.
     return Settled(at, left, None if moved else near, FLAT if left > LEFT else FLAT + ROUGH * length)
 
