@@ -292,6 +292,35 @@ def test_influence_foretells_what_leaving_a_row_out_changes():
         assert 0.9 < foretold @ found / (foretold @ foretold) < 1.3, name
 
 
+def test_numbers_that_a_function_does_not_read_are_found_in_groups():
+    """The derivative is that of one number after the other, and few of them are tried."""
+    from natgrad.posterior.response import quantities
+    from natgrad.posterior.response.quantities import as_quantities
+
+    fit = many(100).fit(tol=1e-10)
+    factors, calls = {name: fit[name] for name in fit}, []
+    functions = [
+        lambda m: m["theta"][7],
+        lambda m: m["theta"][3] - m["theta"][98] * m["slope"],
+        lambda m: m["theta"][[0, 50, 99]] ** 2,
+        lambda m: m["theta"].sum() / np.abs(m["theta"]).max(),
+        lambda m: [float(m["theta"][2]), m["level"] - m["slope"]],
+        lambda m: 1.0 + 0.0 * m["theta"][0],
+    ]
+    for number, function in enumerate(functions):
+        calls.clear()
+        found = as_quantities(lambda m, function=function: calls.append(1) or function(m), factors)
+        assert len(calls) < 90 or number == 3
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quantities, "GROUPED", 10**9)
+            wanted = as_quantities(function, factors)
+        np.testing.assert_array_equal(found.value, wanted.value)
+        for one, other in zip(found.quantities, wanted.quantities, strict=True):
+            assert one.keys() == other.keys()
+            for name in one:
+                np.testing.assert_array_equal(one[name], other[name])
+
+
 def test_contraction_is_the_rate_of_sweeps():
     """D scalars with equal coupling r: sweeps of two contract by r²."""
     n = ng.Plate("n", 4)
