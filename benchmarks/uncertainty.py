@@ -5,7 +5,7 @@
     python benchmarks/uncertainty.py coverage --runs 100    # 90 % intervals on simulated data; ten minutes
 
 A ratio is a standard deviation over that of the reference draws. Times are of the processor: of the fit, and of linear
-response for all parameters; the best of three declarations, the first of which imports. Needs the file of references
+response for all parameters; the best of nine declarations, the first of which imports. Needs the file of references
 (``--references``).
 Results: ``benchmarks/results/uncertainty-posteriordb.md`` and ``.json``, and ``uncertainty-coverage``.
 """
@@ -42,7 +42,7 @@ def spread_of_q(fit: Any, function: Any) -> float:
 def measured(name: str, record: dict[str, Any], scalars: bool, declared: str) -> dict[str, Any]:
     """One posterior: ratios by parameter, errors of means in standard deviations, seconds."""
     seconds = []
-    for _ in range(3):
+    for _ in range(9):
         posterior = declare(record, scalars)
         begin = time.process_time()
         fit = posterior.network.fit(init=posterior.init, verbose=False)

@@ -1,5 +1,7 @@
 """Linear response of ready models: that of the same model declared as a network, and the derivative of a fit under a tilt."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -140,38 +142,66 @@ def test_influence_of_a_row_of_a_mixture_is_the_derivative_by_its_weight():
     np.testing.assert_allclose(both[3], each[3] + each[30], rtol=1e-3)
 
 
-def test_influence_of_documents_and_sequences_is_the_derivative_by_their_weight():
-    """Groups whose statistics count w times: the prior's part of the target stays, theirs is multiplied."""
+def weighted(model: Any, problem: Any, lr: Any, name: str, group: int, more: float) -> float:
+    """The mean of the first number of a node, refitted with 1 + ``more`` times the statistics of a group."""
+    state = model._state._replace(lam=dict(lr._at.lam))
+    state = state._replace(mu={n: problem.moments(b, state.lam[n]) for n, b in problem.blocks.items()})
+    rows = None
+    for _ in range(1500):
+        solved = problem.solve(state, None, rows, 1e-12, 2000)
+        rows = solved.rows or None
+        own = None if rows is None else tuple(part[group : group + 1] for part in rows)
+        extra = problem.solve(state, np.array([group]), own, 1e-12, 2000).messages
+        told = {
+            n: tuple(m + more * e for m, e in zip(solved.messages[n], extra[n], strict=True)) for n in problem.blocks
+        }
+        old, state = state, problem.global_step(state, told).state
+        if max(np.abs(state.lam[n][0] - old.lam[n][0]).max() for n in problem.blocks) < 1e-10:
+            break
+    return float(np.ravel(problem.blocks[name].family.mean(state.lam[name]))[0])
+
+
+def grouped() -> list[tuple[Any, Any, str, str]]:
+    """Models of documents and of sequences, their data, the plate of the groups and a node."""
     table = documents()
     lda = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, tol=1e-9, max_passes=500, local_tol=1e-8, local_steps=500, seed=1)
     lda.set_params(dtype="float64", skip_below=0.0).fit(table)
     rng = np.random.default_rng(2)
     symbols = [(rng.random((9, 1)) < 0.3 + 0.4 * (i % 2)).astype(int) for i in range(6)]
     hmm = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols)
-    for model, data, plate, name in ((lda, table, "doc", "phi"), (hmm, symbols, "sequence", "emission")):
-        lr = model.linear_response(data)
+    return [(lda, table, "doc", "phi"), (hmm, symbols, "sequence", "emission")]
+
+
+def test_influence_of_documents_and_sequences_is_the_derivative_by_their_weight():
+    """Groups whose statistics count w times: the prior's part of the target stays, theirs is multiplied."""
+    for model, data, plate, name in grouped():
+        lr, problem = model.linear_response(data), model._response_problem(data)
         influence = lr.influence(lambda m, name=name: np.ravel(m[name])[0])[plate]
-        problem, at = model._response_problem(data), lr._at
-        ends = []
-        for sign in (1.0, -1.0):
-            state = model._state._replace(lam=dict(at.lam))
-            state = state._replace(mu={n: problem.moments(b, state.lam[n]) for n, b in problem.blocks.items()})
-            rows = None
-            for _ in range(1500):
-                solved = problem.solve(state, None, rows, 1e-12, 2000)
-                rows = solved.rows or None
-                own = None if rows is None else tuple(part[1:2] for part in rows)
-                extra = problem.solve(state, np.array([1]), own, 1e-12, 2000).messages
-                told = {
-                    n: tuple(m + sign * 1e-3 * e for m, e in zip(solved.messages[n], extra[n], strict=True))
-                    for n in problem.blocks
-                }
-                old, state = state, problem.global_step(state, told).state
-                if max(np.abs(state.lam[n][0] - old.lam[n][0]).max() for n in problem.blocks) < 1e-10:
-                    break
-            ends.append(float(np.ravel(problem.blocks[name].family.mean(state.lam[name]))[0]))
+        ends = [weighted(model, problem, lr, name, 1, sign * 1e-3) for sign in (1.0, -1.0)]
         np.testing.assert_allclose(influence[1], (ends[0] - ends[1]) / 2e-3, rtol=1e-3, atol=1e-7, err_msg=plate)
         assert influence.shape == (problem.n_groups,)
+
+
+@pytest.mark.slow
+def test_influence_foretells_what_leaving_groups_out_changes():
+    """Every document, sequence and row of a mixture left out in turn: the change to first order, in its order and its size."""
+    rng = np.random.default_rng(1)
+    x = np.r_[rng.normal(-2.0, 1.0, 24), rng.normal(2.0, 1.0, 36)][:, None]
+    mixture = ng.GaussianMixture(2, covariance="diag", tol=1e-12, max_passes=3000).fit(x)
+    symbols = [
+        (rng.random((25, 1)) < np.where(np.arange(25)[:, None] // 5 % 2, 0.2 + 0.02 * i, 0.8)).astype(int)
+        for i in range(12)
+    ]
+    hmm = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=4).fit(symbols)
+    cases = [grouped()[0], (hmm, symbols, "sequence", "emission"), (mixture, x, "row", "weights")]
+    for model, data, plate, name in cases:
+        lr, problem = model.linear_response(data), model._response_problem(data)
+        foretold = -lr.influence(lambda m, name=name: np.ravel(m[name])[0])[plate]
+        mean = float(np.ravel(problem.blocks[name].family.mean(lr._at.lam[name]))[0])
+        found = np.array([weighted(model, problem, lr, name, g, -1.0) - mean for g in range(problem.n_groups)])
+        assert np.corrcoef(foretold, found)[0, 1] > 0.97, plate
+        slope = float(foretold @ found / (foretold @ foretold))
+        assert 0.8 < slope < 1.4, (plate, slope)  # what is left out takes its own leverage with it
 
 
 def test_a_fit_that_ended_at_a_saddle_is_taken_to_the_maximum_beside_it():

@@ -272,6 +272,55 @@ def test_influence_is_the_derivative_by_the_weight_of_a_row():
         np.testing.assert_allclose(found[row], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
 
 
+@pytest.mark.slow
+def test_influence_foretells_what_leaving_a_row_out_changes():
+    """Every row of a regression with unknown noise left out in turn, by its weight, and the fit made again."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=40) + 2.0
+    y = 1.0 + 0.5 * x + rng.normal(size=40)
+
+    def mean(weight: Any) -> Any:
+        plate = ng.Plate("n", 40, weight=weight)
+        a, b, tau = ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+        return ng.Network(ng.Normal("y", a + b * x, tau, plate=plate, observed=y)).fit(tol=1e-10)
+
+    whole = mean(np.ones(40))
+    for name in ("b", "tau"):
+        foretold = -whole.linear_response().influence(name)["y"]
+        found = np.array([float(mean(1.0 - row)[name].mean() - whole[name].mean()) for row in np.eye(40)])
+        assert np.corrcoef(foretold, found)[0, 1] > 0.98, name
+        assert 0.9 < foretold @ found / (foretold @ foretold) < 1.3, name
+
+
+def test_numbers_that_a_function_does_not_read_are_found_in_groups():
+    """The derivative is that of one number after the other, and few of them are tried."""
+    from natgrad.posterior.response import quantities
+    from natgrad.posterior.response.quantities import as_quantities
+
+    fit = many(100).fit(tol=1e-10)
+    factors, calls = {name: fit[name] for name in fit}, []
+    functions = [
+        lambda m: m["theta"][7],
+        lambda m: m["theta"][3] - m["theta"][98] * m["slope"],
+        lambda m: m["theta"][[0, 50, 99]] ** 2,
+        lambda m: m["theta"].sum() / np.abs(m["theta"]).max(),
+        lambda m: [float(m["theta"][2]), m["level"] - m["slope"]],
+        lambda m: 1.0 + 0.0 * m["theta"][0],
+    ]
+    for number, function in enumerate(functions):
+        calls.clear()
+        found = as_quantities(lambda m, function=function: calls.append(1) or function(m), factors)
+        assert len(calls) < 90 or number == 3
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quantities, "GROUPED", 10**9)
+            wanted = as_quantities(function, factors)
+        np.testing.assert_array_equal(found.value, wanted.value)
+        for one, other in zip(found.quantities, wanted.quantities, strict=True):
+            assert one.keys() == other.keys()
+            for name in one:
+                np.testing.assert_array_equal(one[name], other[name])
+
+
 def test_contraction_is_the_rate_of_sweeps():
     """D scalars with equal coupling r: sweeps of two contract by r²."""
     n = ng.Plate("n", 4)

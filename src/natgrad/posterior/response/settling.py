@@ -25,8 +25,8 @@ __all__ = ["LEFT", "Settled", "at_optimum", "matrix_of", "still_to_go", "unresol
 
 Floats = npt.NDArray[np.float64]
 # Nats that are left to gain: above the first the state does not count as an optimum, since a mean may have 0.045 standard
-# deviations to go; below the second it is one to rounding, below the third for conjugate gradients.
-LEFT, SETTLED, NEARLY = 1e-3, 1e-20, 1e-13
+# deviations to go; below the second it is one to rounding, below the third for conjugate gradients with so many numbers in λ.
+LEFT, SETTLED, NEARLY, LARGE = 1e-3, 1e-20, 1e-13, 2_000
 STEPS, NEWTON_TOL = 4, 1e-2
 # Newton's step leaves about the square of what it gains, where no direction is flat (0.006 to 16 times as much was met); steps
 # with its curvature leave the same part each. What is expected to be left is so many times that.
@@ -53,6 +53,7 @@ def at_optimum(at: Linearised) -> Settled:
     operator = Operator(at)
     near = matrix_of(operator)
     curvature = operator.matrix if at.matrix is not None else None
+    enough = NEARLY if near is None and operator.size >= LARGE else SETTLED
     left, last, moved, farthest = math.nan, math.nan, False, 0.0
     for turn in range(STEPS):
         if turn > 0:
@@ -63,7 +64,7 @@ def at_optimum(at: Linearised) -> Settled:
         expected = FIRST_AHEAD * gain**2 if turn == 0 else AHEAD * gain**2 / last
         left, last = gain + unresolved if turn == 0 else left, gain
         at = at._replace(covariances=operator.covariances)
-        if at.elsewhere is None or gain <= (NEARLY if near is None else SETTLED) or gain + unresolved > LEFT:
+        if at.elsewhere is None or gain <= enough or gain + unresolved > LEFT:
             break
         new = {
             name: block.family.project(
@@ -81,6 +82,7 @@ def at_optimum(at: Linearised) -> Settled:
         operator = Operator(at)
         residual = operator.residual()
         length = operator.inner(residual, operator.fisher(residual)) ** 0.5
+        at = at._replace(covariances=operator.covariances)
     # A state that is none of an optimum is taken as it is, and said to be so.
     return Settled(at, left, None if moved else near, FLAT if left > LEFT else FLAT + ROUGH * length)
 
