@@ -194,7 +194,8 @@ class _Lags:
     """Autocovariances of centred draws [chain, draw], averaged over chains."""
 
     def __init__(self, centred: Floats) -> None:
-        self.centred, self.known, self.all = centred, dict[int, float](), None
+        self.centred, self.known = centred, dict[int, float]()
+        self.all: Floats | None = None
 
     def __call__(self, lag: int) -> float:
         if lag <= FEW_LAGS:
@@ -204,7 +205,7 @@ class _Lags:
                 self.known[lag] = float(np.einsum("ij,ij->", ahead, behind)) / self.centred.size
             return self.known[lag]
         if self.all is None:
-            self.all: Any = self._transformed()
+            self.all = self._transformed()
         return float(self.all[lag])
 
     def _transformed(self) -> Floats:
