@@ -155,7 +155,7 @@ def fits_of_sequences() -> dict[str, object]:
 
 def draws_of_networks() -> dict[str, object]:
     """Networks with every operation of the loop that draws them."""
-    options = {"chains": 2, "warmup": 100, "verbose": False, "starts": "q"}
+    options = {"chains": 1, "warmup": 0, "verbose": False, "starts": "q"}
     found = {}
     warnings.simplefilter("ignore")
     for declared in (
@@ -164,7 +164,7 @@ def draws_of_networks() -> dict[str, object]:
         compiled_draws.shares,
         compiled_draws.components,
     ):
-        draws = compiled_draws.fitted(declared).draws(160, **options)
+        draws = compiled_draws.fitted(declared).draws(250, **options)
         for name, factor in draws.items():
             found[f"{declared.__name__}, {name}"] = factor.values[:, :5]
     return found
