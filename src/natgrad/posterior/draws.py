@@ -334,7 +334,9 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         if self.settings.chains == 1:
             return "one chain has no other to agree with: make several (chains=4) to see whether they do"
         if not self.diagnosis:
-            return "whether the chains agree was not looked at: that needs draws of numbers, four and more of each chain"
+            return (
+                "whether the chains agree was not looked at: that needs draws of numbers, four and more of each chain"
+            )
         poor = self._poor()
         worst = max(self.diagnosis, key=lambda name: self.diagnosis[name].r_hat)
         least = min(self.diagnosis, key=lambda name: self.diagnosis[name].ess_bulk)
