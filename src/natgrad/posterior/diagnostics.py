@@ -3,7 +3,8 @@
 R̂ (rank-normalised, split) compares chains with one another, and is 1 where they agree; the bulk ESS says how many independent
 draws the mean is worth, the tail ESS the ends of intervals. Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021).
 
-Values are those of arviz-stats, in less than a quarter of its time: an element is sorted once, for the ranks of its values, those of their
+Values are those of arviz-stats, in less than a quarter of its time: an element is sorted once, for the ranks of its values, those
+of their
 distances from the median (two runs that are sorted, to be merged) and its quantiles; autocovariances are summed lag after lag as
 long as Geyer's sequence asks for the next one, which of draws that are nearly independent are a few.
 """
