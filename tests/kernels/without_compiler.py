@@ -21,11 +21,13 @@ from kernels import test_factorization as factorization
 from kernels import test_hmm as hmm
 from kernels import test_lda as lda
 from kernels import test_messages as messages
+from kernels import test_network as network
 from kernels import test_state_space as state_space
 from models.factorization import test_problem as full_ratings
 from models.factorization import test_recommend as recommend
 from models.hmm import test_live as live
 from models.lda import test_gibbs as gibbs
+from network import test_compiled_draws as compiled_draws
 
 import natgrad as ng
 import natgrad.kernels
@@ -85,6 +87,11 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lda.test_digamma_and_lgamma
     yield lambda: gibbs.check_sampler(2, n_samples=1000, within=0.3)
     yield lambda: gibbs.test_counts_are_those_of_the_tokens(3)
+    yield lambda: network.check_variates(400)
+    yield lambda: network.check_factor(5)
+    yield lambda: network.check_assignment(20)
+    yield network.test_rows_add_up
+    yield lambda: compiled_draws.check_put_back(6)
     yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng, False)
     yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
     for biases in (True, False):
@@ -104,7 +111,7 @@ def paths_are_drawn_with_their_probabilities() -> None:
 
 def fits() -> dict[str, np.ndarray]:
     """Tiny fits of all ready models that have kernels: whatever is compiled takes part in one of them."""
-    found = {**fits_of_tables(), **fits_of_sequences()}
+    found = {**fits_of_tables(), **fits_of_sequences(), **draws_of_networks()}
     return {name: np.asarray(array, dtype=np.float64) for name, array in found.items()}
 
 
@@ -143,6 +150,23 @@ def fits_of_sequences() -> dict[str, object]:
     times = np.cumsum([0, 1, 1, 1, 1, 1, 1, 0, 2, 0.3])
     process.fit(times, series[:10, 0])
     found["process"] = [*process.predict(times + 0.2, return_std=True), *process.sample(times, 1)]
+    return found
+
+
+def draws_of_networks() -> dict[str, object]:
+    """Networks with every operation of the loop that draws them."""
+    options = {"chains": 1, "warmup": 0, "verbose": False, "starts": "q"}
+    found = {}
+    warnings.simplefilter("ignore")
+    for declared in (
+        compiled_draws.regression,
+        compiled_draws.vectors,
+        compiled_draws.shares,
+        compiled_draws.components,
+    ):
+        draws = compiled_draws.fitted(declared).draws(250, **options)
+        for name, factor in draws.items():
+            found[f"{declared.__name__}, {name}"] = factor.values[:, :5]
     return found
 
 
@@ -197,6 +221,7 @@ def compile_half(half: int) -> None:
             model.linear_response(counts)
             return
         fits_of_sequences()
+        draws_of_networks()
         series = rng.normal(size=(300, 1))
         for settings in ({"buffer": "grow"}, {"buffer": None}):
             subchains = {"method": ng.SVI({"subchain": 3}), "subchain_length": 16, "max_passes": 1, "n_init": 1}

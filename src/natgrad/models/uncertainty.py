@@ -139,7 +139,7 @@ class UncertaintyMixin:
         Warns
         -----
         PoorMixing
-            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats), or if there is a place with a share of the
+            If chains do not agree yet (R̂, effective sample sizes), or if there is a place with a share of the
             posterior that they do not reach.
 
         Examples

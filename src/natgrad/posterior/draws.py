@@ -116,7 +116,7 @@ class DrawnFactor:
         return np.asarray(flat[np.random.default_rng(rng).integers(0, len(flat), n)])
 
     def r_hat(self) -> Array:
-        """R̂ of each element: how much chains disagree, 1 where they do not; needs arviz-stats."""
+        """R̂ of each element: how much chains disagree, 1 where they do not."""
         return diagnostics.r_hat(self._ordered())
 
     def ess(self, kind: Literal["bulk", "tail"] = "bulk") -> Array:
@@ -218,7 +218,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
 
     @cached_property
     def diagnosis(self) -> dict[str, Diagnosis]:
-        """R̂ and effective sample sizes of the worst element of each node; empty without arviz-stats."""
+        """R̂ and effective sample sizes of the worst element of each node."""
         entries = {name: factor.worst() for name, factor in self.factors.items()}
         return {name: entry for name, entry in entries.items() if entry is not None}
 
@@ -334,7 +334,9 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         if self.settings.chains == 1:
             return "one chain has no other to agree with: make several (chains=4) to see whether they do"
         if not self.diagnosis:
-            return "whether the chains agree was not looked at: that needs arviz-stats and draws of numbers"
+            return (
+                "whether the chains agree was not looked at: that needs draws of numbers, four and more of each chain"
+            )
         poor = self._poor()
         worst = max(self.diagnosis, key=lambda name: self.diagnosis[name].r_hat)
         least = min(self.diagnosis, key=lambda name: self.diagnosis[name].ess_bulk)

@@ -240,9 +240,11 @@ def enumerated_moments():
 def test_moments_of_topics_and_documents_are_those_of_an_enumeration():
     sampler = Sampler(as_corpus(TINY), ALPHA, BETA, seed=3)
     sampler.settle(np.array([[5.0, 1.0, 1.0], [1.0, 1.0, 9.0]]))
-    moments = TopicMoments(4000)
-    for number in range(4000):
-        sampler.sweep(fresh=number == 0)
+    for _ in range(100):  # tables as old as the start move slowly
+        sampler.sweep(fresh=True)
+    moments = TopicMoments(8000)
+    for _ in range(8000):
+        sampler.sweep(fresh=False)
         moments.add(sampler)
     for name, (first, second) in enumerated_moments().items():
         factor = drawn_factors(moments.kept())[name]

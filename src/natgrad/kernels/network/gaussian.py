@@ -132,11 +132,11 @@ def _draw_scale(
     height += math.log(_uniform(random))
     low = start - WIDTH * _uniform(random)
     high = low + WIDTH
-    left = int(MOST_STEPS * _uniform(random))  # steps are shared out at random, so that the way back has the same chance
+    left = int(
+        MOST_STEPS * _uniform(random)
+    )  # steps are shared out at random, so that the way back has the same chance
     right = MOST_STEPS - 1 - left
-    while left > 0 and (
-        _log_density(low, linear, power, constant, slope, envelope, table, size, root, half) > height
-    ):
+    while left > 0 and (_log_density(low, linear, power, constant, slope, envelope, table, size, root, half) > height):
         low, left = low - WIDTH, left - 1
     while right > 0 and (
         _log_density(high, linear, power, constant, slope, envelope, table, size, root, half) > height

@@ -16,11 +16,22 @@ import numpy as np
 
 from natgrad.kernels._njit import of_rows, parallel_kernel, serial_kernel
 from natgrad.kernels.network.gaussian import _draw_gaussian, _draw_scale, _drawn, _placed
-from natgrad.kernels.network.relabel import _put_back
+from natgrad.kernels.network.relabel import put_back
 from natgrad.kernels.network.rows import _row
 from natgrad.kernels.network.variates import _begin, _gamma, _log_gamma, _normal, _uniform
 
-__all__ = ["BERNOULLI", "BETA", "CATEGORICAL", "DIRICHLET", "GAMMA", "GAUSSIAN", "NORMAL", "SCALE", "Tables", "run_sweeps"]
+__all__ = [
+    "BERNOULLI",
+    "BETA",
+    "CATEGORICAL",
+    "DIRICHLET",
+    "GAMMA",
+    "GAUSSIAN",
+    "NORMAL",
+    "SCALE",
+    "Tables",
+    "run_sweeps",
+]
 
 NORMAL, GAMMA, BETA, BERNOULLI, CATEGORICAL, DIRICHLET, GAUSSIAN, SCALE = range(8)
 # As in `natgrad.inference.steppers.gibbs`: the least positive number with a reciprocal, the logarithm of what underflowed.
@@ -89,7 +100,7 @@ def run_sweeps(low, high, stats, values, sums, kept, moved, failed, tables, key,
                 failed[chain] = bad
                 break
             if n_sets:
-                moved[chain] += _put_back(tables, x, y, first, second)
+                moved[chain] += put_back(tables, x, y, first, second)
             if t >= warmup and (t - warmup) % thin == thin - 1:
                 draw = (t - warmup) // thin - max(0, begin - warmup) // thin
                 for i in range(values.shape[1]):
@@ -117,7 +128,7 @@ def _sweep(
             good = _draw_shares(
                 starts, coefs, factors, one, value, at, size, count, stats, values, first, second, lam, random, spare
             )
-        elif kind == GAUSSIAN or kind == SCALE:
+        elif kind in (GAUSSIAN, SCALE):
             row, table = ops[number, 7], ops[number, 8]
             if kind == GAUSSIAN:
                 good = _draw_gaussian(
@@ -219,9 +230,7 @@ def _draw_categories(starts, coefs, factors, one, value, at, size, count, stats,
 
 
 @serial_kernel
-def _draw_shares(
-    starts, coefs, factors, one, value, at, size, count, stats, values, first, second, lam, random, spare
-):
+def _draw_shares(starts, coefs, factors, one, value, at, size, count, stats, values, first, second, lam, random, spare):
     """Probabilities of Dirichlet distributions, by the logarithms of gammas; whether they are some."""
     for n in range(count):
         total, top, whole = 0.0, -np.inf, 0.0

@@ -10,11 +10,11 @@ import numpy as np
 
 from natgrad.kernels._njit import serial_kernel
 
-__all__ = ["assign"]
+__all__ = ["assign", "put_back"]
 
 
 @serial_kernel
-def _put_back(tables, stats, values, first, second):
+def put_back(tables, stats, values, first, second):
     """All sets of labels; whether one of them was in another order."""
     moved = 0
     for s in range(tables.sets.shape[0]):

@@ -1,8 +1,8 @@
 """The state of a generator in, a number of a law out: uniform, normal, gamma.
 
 SplitMix64 (Steele, Lea and Flood 2014): a counter in steps of the golden ratio, mixed. So a generator begins anywhere at no cost,
-and random numbers are functions of the seed, the chain and the sweep. Normals by the polar method (Marsaglia and Bray 1964), gammas
-by Marsaglia and Tsang (2000).
+and random numbers are functions of the seed, the chain and the sweep. Normals by the polar method (Marsaglia and Bray 1964),
+gammas by Marsaglia and Tsang (2000).
 
 ``random`` [1] is the state; ``spare`` [2] says whether the polar method has a second number, and which.
 """

@@ -41,45 +41,54 @@ MOMENTS: dict[str, Any] = {
 
 
 class TopicMoments:
-    """Sums over sweeps of E[φ | z], E[φ² | z], E[θ | z] and E[θ² | z]."""
+    """Sums over sweeps of E[φ | z], E[φ² | z], E[θ | z] and E[θ² | z].
+
+    Of the sweeps whose draws are kept, counts are: given these, draws of all of them are made at once.
+    """
 
     def __init__(self, n: int) -> None:
         self.n, self.count = n, 0
         self.sums: dict[str, tuple[Floats, Floats]] = {}
-        self.draws: dict[str, list[Floats]] = {}
+        self.counts: dict[str, list[npt.NDArray[np.int32]]] = {}
         self.strides: dict[str, int] = {}
+        self.priors: dict[str, Any] = {}
+        self._cells: npt.NDArray[np.int64] | None = None
 
     def add(self, sampler: Sampler) -> None:
-        """One more sweep."""
-        self.count += 1
-        self._add(
-            "phi", sampler.by_word.T + sampler.beta, sampler.totals + len(sampler.by_word) * sampler.beta, sampler
-        )
-        n_documents, n_topics = len(sampler.corpus), len(sampler.alpha)
+        """One more sweep; priors are those of the first."""
+        self.seed, self.count = sampler.seed, self.count + 1
+        beta, n_documents, n_topics = sampler.beta, len(sampler.corpus), len(sampler.alpha)
+        self._add("phi", sampler.by_word.T, beta, sampler.totals + len(sampler.by_word) * beta)
         if n_documents * n_topics <= MOST_SHARES:
             lengths = np.diff(sampler.tokens)
-            cells = np.repeat(np.arange(n_documents) * n_topics, lengths) + sampler.topics
-            counts = np.bincount(cells, minlength=n_documents * n_topics).reshape(n_documents, n_topics)
-            self._add("theta", counts + sampler.alpha, lengths + sampler.alpha.sum(), sampler)
+            if self._cells is None:
+                self._cells = np.repeat(np.arange(n_documents) * n_topics, lengths)
+            counts = np.bincount(self._cells + sampler.topics, minlength=n_documents * n_topics)
+            self._add("theta", counts.reshape(n_documents, n_topics), sampler.alpha, lengths + sampler.alpha.sum())
 
-    def _add(self, name: str, a: Any, total: Any, sampler: Sampler) -> None:
+    def _add(self, name: str, counts: Any, prior: Any, total: Any) -> None:
         if name not in self.strides:
             stride = 1
-            while self.n / stride * a.size > MOST_KEPT:
+            while self.n / stride * counts.size > MOST_KEPT:
                 stride *= 2
             self.strides[name] = stride if self.n / stride >= min(FEWEST_KEPT, self.n) else 0
-            self.draws[name] = []
+            self.counts[name], self.priors[name] = [], np.array(prior)
+            self.sums[name] = np.zeros(counts.shape), np.zeros(counts.shape)
         if (stride := self.strides[name]) and (self.count - 1) % stride == 0:
-            rng = generator(sampler.seed, Stream.GIBBS, self.count, len(name))
-            self.draws[name].append(Dirichlet().sample((a - 1.0,), rng))
+            self.counts[name].append(counts.astype(np.int32))
+        a = counts + prior
         mean = a / total[:, None]
-        square = mean * (a + 1.0) / (total[:, None] + 1.0)
-        one, two = self.sums.get(name, (0.0, 0.0))
-        self.sums[name] = one + mean, two + square
+        one, two = self.sums[name]
+        one += mean
+        two += mean * (a + 1.0) / (total[:, None] + 1.0)
 
     def kept(self) -> dict[str, Any]:
         """Plain arrays, as a model keeps them."""
-        draws = {name: np.stack(values) for name, values in self.draws.items() if values}
+        draws = {}
+        for name, counts in self.counts.items():
+            if counts:
+                rng = generator(self.seed, Stream.GIBBS, 1, len(name))
+                draws[name] = Dirichlet().sample((np.stack(counts) + (self.priors[name] - 1.0),), rng)
         return {"count": self.count, **self.sums, "strides": {n: self.strides[n] for n in draws}, "draws": draws}
 
 

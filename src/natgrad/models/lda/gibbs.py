@@ -39,6 +39,8 @@ ONE_SHARD, TOKENS_PER_COUNT, MOST_SHARDS = 100_000, 0.25, 16
 # tokens stay where they are: held-out scores of 5 000 and 12 000 documents were 0.005 to 0.015 better than from the start on.
 LEARN_FROM, ROUNDS = 0.4, 2
 CHUNK = 1_000
+# Sweeps whose seeds are drawn at once: a generator takes as long to make as a thousand tokens.
+SEEDS = 256
 # Products that take as long as the draw of a token, to tell whether a second thread pays.
 COST = 20
 
@@ -122,7 +124,10 @@ class Sampler:
         self.shards = np.unique(cuts)
         self.topics = generator(seed, Stream.GIBBS).integers(0, shape[1], n_tokens, dtype=np.int32)
         self.by_word, self.totals = np.zeros(shape, np.int32), np.zeros(shape[1], np.int64)
-        self._copies = np.zeros((len(self.shards) - 1, *shape), np.int32)
+        self._seeds = np.empty((0, 0), np.uint64)
+        # One shard moves the counts themselves.
+        alone = len(self.shards) == 2
+        self._copies = self.by_word[None] if alone else np.zeros((len(self.shards) - 1, *shape), np.int32)
         self.table, self._whole, self.sums = (
             np.empty(shape, np.float32),
             np.empty(shape[0], np.float32),
@@ -147,9 +152,12 @@ class Sampler:
     def sweep(self, fresh: bool = True, averaged: bool = False) -> float:
         """Every token once; Σ log p(w_i | all others). ``fresh`` renews the tables, ``averaged`` adds the counts to ``sums``."""
         value = self._sweep(fresh, moving=True)
-        with threads_for(self.by_word.size):
-            merge_shards(self._copies, self.by_word, self.sums, averaged)
-        self.totals[:] = self.by_word.sum(0, dtype=np.int64)
+        if len(self._copies) > 1:
+            with threads_for(self.by_word.size):
+                merge_shards(self._copies, self.by_word, self.sums, averaged)
+            self.totals[:] = self.by_word.sum(0, dtype=np.int64)
+        elif averaged:
+            self.sums += self.by_word
         return value
 
     def update_hyper(self, learn: frozenset[str]) -> None:
@@ -172,15 +180,21 @@ class Sampler:
             with threads_for(self.by_word.size):
                 word_tables(self.by_word, self.totals, self.alpha, self.beta, self.table, self._whole)
         n_shards = len(self.shards) - 1
-        seeds = generator(self.seed, Stream.GIBBS, self.sweeps).integers(1, 2**63, n_shards, dtype=np.uint64)
+        block, number = divmod(self.sweeps, SEEDS)
+        if number == 0:
+            self._seeds = generator(self.seed, Stream.GIBBS, block).integers(
+                1, 2**63, (SEEDS, n_shards), dtype=np.uint64
+            )
+        seeds = self._seeds[number]
         self.sweeps += 1
-        totals, out = np.tile(self.totals, (n_shards, 1)), np.empty((n_shards, 2))
+        totals = self.totals[None] if n_shards == 1 else np.tile(self.totals, (n_shards, 1))
+        out = np.empty((n_shards, 2))
         with threads_for(len(self.topics) * COST):
             sweep_shards(
             self.shards, self.corpus.start, self.tokens, self.corpus.words, self.counts, self.alpha.astype(np.float32),
             np.float32(self.beta), self.table, self._whole, int(moving), seeds, self.topics, self._copies, totals, out,
             )  # fmt: skip
-        self.refused = float(out[:, 1].mean())
+        self.refused = float(out[:, 1].sum()) / n_shards
         return float(out[:, 0].sum())
 
 

@@ -1,8 +1,9 @@
 """Sweeps of Gibbs sampling of a small network, many in one call of one compiled loop.
 
 An interpreted sweep of a small network is a hundred calls of NumPy for a few numbers each. Here the network is written out in
-numbers once (`natgrad.network.draws.numbers`), and a loop that was compiled before, for all networks, draws from these. The law of
-the chains is that of `natgrad.network.draws.gibbs`; their random numbers are others, functions of the seed, the chain and the sweep.
+numbers once (`natgrad.network.draws.numbers`), and a loop that was compiled before, for all networks, draws from these. The law
+of the chains is that of `natgrad.network.draws.gibbs`; their random numbers are others, functions of the seed, the chain and the
+sweep.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import numpy.typing as npt
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.network.gibbs import run_sweeps
+from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.gaussian_sets import Group, Unsuitable
 from natgrad.network.draws.gibbs import Gibbs
-from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.layout import Layout
 from natgrad.network.draws.numbers import Numbers, written_in_numbers
 from natgrad.network.execute.choice import make_backend
@@ -30,12 +31,12 @@ from natgrad.threads import threads_for
 __all__ = ["CompiledGibbs", "compiled_gibbs"]
 
 Array = npt.NDArray[Any]
-# Draws of blocks in a run below which the interpreter is done before the loop is read from disk. Products in a call of the loop, half a
-# second of them, and numbers that it may keep.
+# Draws of blocks in a run below which the interpreter is done before the loop is read from disk. Products in a call of the loop,
+# half a second of them, and numbers that it may keep.
 FEWEST_DRAWS, MOST_WORK, MOST_RECORDED = 500, 200_000_000, 4_000_000
 
 
-def compiled_gibbs(gibbs: Gibbs, plan: Any, start: State) -> CompiledGibbs | None:
+def compiled_gibbs(gibbs: Gibbs, plan: Plan, start: State, fewest: int = FEWEST_DRAWS) -> CompiledGibbs | None:
     """The same sweeps compiled; None where a network is not suited, or a run too short.
 
     Parameters
@@ -43,8 +44,9 @@ def compiled_gibbs(gibbs: Gibbs, plan: Any, start: State) -> CompiledGibbs | Non
     gibbs : Gibbs
     plan : Plan, without chains
     start : State, of ``gibbs``
+    fewest : int, draws of blocks in a run that is not too short
     """
-    if gibbs.schedule.sweeps * len(plan.blocks) < FEWEST_DRAWS or gibbs.relabel is None:
+    if gibbs.schedule.sweeps * len(plan.blocks) < fewest:
         return None
     weighted = any(plate in plan.weights for block in plan.blocks.values() for plate in block.plates)
     if weighted or gibbs.copies or gibbs.classes or gibbs.afresh or gibbs.exchanges:
@@ -92,7 +94,18 @@ class CompiledGibbs:
         key = generator(seed, Stream.DRAWS).integers(0, 2**64, dtype=np.uint64)
         with threads_for(gibbs.chains * (end - state.t) * self.numbers.work):
             run_sweeps(
-                stats, values, sums, kept, moved, failed, self.numbers.tables, key, state.t, end, schedule.warmup, schedule.thin
+                stats,
+                values,
+                sums,
+                kept,
+                moved,
+                failed,
+                self.numbers.tables,
+                key,
+                state.t,
+                end,
+                schedule.warmup,
+                schedule.thin,
             )
         info = {name: BlockInfo(True, 0.0) for name in gibbs.problem.blocks}
         for operation in failed[failed >= 0].tolist():
@@ -124,7 +137,7 @@ class CompiledGibbs:
             values[:, begin : begin + own.shape[1]] = own
             at = layout.averages[name]
             for number, total in enumerate(memory["sums"][name]):
-                if total.ndim > 1 or number == 0:
+                if total.shape == memory["sums"][name][0].shape:  # of categories there is one
                     flat = total.reshape(chains, -1)
                     sums[:, number, at : at + flat.shape[1]] = flat
         return stats, values, sums
@@ -143,7 +156,7 @@ class CompiledGibbs:
             own[name] = values[:, begin : begin + before[0].size].reshape(before.shape).astype(before.dtype, copy=False)
             at, pair = layout.averages[name], memory["sums"][name]
             flat = [sums[:, n, at : at + pair[0][0].size].reshape(pair[0].shape) for n in (0, 1)]
-            totals[name] = flat[0], flat[1] if pair[1].ndim > 1 else pair[1]
+            totals[name] = flat[0], flat[1] if pair[1].shape == pair[0].shape else pair[1]
         return mu, own, totals
 
     def _keep(self, room: Array, kept: Array, name: str, begun: int, stride: int) -> None:

@@ -52,7 +52,9 @@ class _Set:
         order = np.argsort(met.sum(1), kind="stable")
         self.numbers, met = numbers[order], met[np.ix_(order, order)]
         size = len(numbers)
-        self.first = np.array([int(np.flatnonzero(met[i, : i + 1])[0]) if met[i, : i + 1].any() else i for i in range(size)])
+        self.first = np.array(
+            [int(np.flatnonzero(met[i, : i + 1])[0]) if met[i, : i + 1].any() else i for i in range(size)]
+        )
         lengths = np.arange(size) + 1 - self.first
         self.begin = np.concatenate([[0], np.cumsum(lengths)])[:-1]
         self.n_held = int(lengths.sum())
@@ -110,7 +112,7 @@ class GaussianSets:
         vectors = plan.blocks[name].family.name == "MultivariateNormal"
         self.one[second] = own[..., :, None] if vectors else own
         self.two[second] = own[..., None, :] if vectors else own
-        return own.reshape(-1).tolist()  # type: ignore[no-any-return]
+        return own.reshape(-1).tolist()
 
     def add(self, own: Sequence[Ints], coefs: Floats, places: list[Ints]) -> None:
         """A monomial with one or two factors of a set, at these places, and others."""

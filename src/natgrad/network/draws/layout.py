@@ -18,7 +18,9 @@ Ints = npt.NDArray[np.int64]
 class Layout:
     """Where the numbers of each block are: statistics, values and averages of one chain, one after the other."""
 
-    def __init__(self, plan: Plan, values: Mapping[str, tuple[int, ...]], averages: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, plan: Plan, values: Mapping[str, tuple[int, ...]], averages: Mapping[str, tuple[int, ...]]
+    ) -> None:
         self.stat_shapes = {name: plan.nodes[name].stat_shapes() for name in plan.blocks}
         self.value_shapes, self.average_shapes = values, averages
         self.stats: dict[tuple[str, int], int] = {}

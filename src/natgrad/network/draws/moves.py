@@ -19,14 +19,15 @@ Floats = npt.NDArray[np.float64]
 STATS, VALUES, FIRST, SECOND = range(4)
 
 
-def label_tables(relabel: Relabelling, layout: Layout) -> tuple[Ints, Ints, Ints, Floats, Ints]:
+def label_tables(relabel: Relabelling | None, layout: Layout) -> tuple[Ints, Ints, Ints, Floats, Ints]:
     """Sets, classes of labels, categories, what q says of these, and what moves."""
     sets: list[list[int]] = []
     classes: list[int] = []
     categories: list[list[int]] = []
     wanted: list[Floats] = [np.zeros(0)]
     moves: list[Ints] = [np.zeros((0, 8), np.int64)]
-    for entry in relabel.sets:
+    for entry in () if relabel is None else relabel.sets:
+        assert relabel is not None
         begin, low = len(categories), sum(map(len, moves))
         for name in entry.categories:
             at = sum(map(len, wanted))

@@ -74,11 +74,16 @@ def _one(program: Program, layout: Layout, monomial: Monomial, piece: Piece, ran
     coefs: Any = np.float64(scale)
     readers = [Reader(f, (), {}) for f in monomial.factors if f.known]
     if readers:
-        numbers = {label: n for n, label in enumerate(dict.fromkeys([*labels, *(x for r in readers for x in r.labels)]))}
+        numbers = {
+            label: n for n, label in enumerate(dict.fromkeys([*labels, *(x for r in readers for x in r.labels)]))
+        }
         out = [numbers[label] for label in labels if any(label in r.labels for r in readers)]
         operands: list[Any] = []
         for reader in readers:
-            operands += [np.asarray(reader.array({}, program.known, FULL), np.float64), [numbers[x] for x in reader.labels]]
+            operands += [
+                np.asarray(reader.array({}, program.known, FULL), np.float64),
+                [numbers[x] for x in reader.labels],
+            ]
         coefs = scale * np.einsum(*operands, out)
         coefs = np.reshape(coefs, [size if numbers[x] in out else 1 for x, size in zip(labels, shape, strict=True)])
     at = dict(zip(labels, np.indices(shape, sparse=True) if labels else (), strict=True))
@@ -144,7 +149,9 @@ class Numbers(NamedTuple):
         return len(self.tables.coefs) + 20 * len(self.tables.ops) + 10 * self.layout.n_values
 
 
-def written_in_numbers(program: Program, groups: Sequence[Group], layout: Layout, relabel: Relabelling) -> Numbers:
+def written_in_numbers(
+    program: Program, groups: Sequence[Group], layout: Layout, relabel: Relabelling | None
+) -> Numbers:
     """The tables of a network without chains; `Unsuitable` where it has something that the compiled loop has not."""
     grouped = {name for group in groups for name in group.names}
     for name, block in program.plan.blocks.items():
@@ -187,7 +194,7 @@ class _Writing:
                 if scaled is None or not any(source in scaled.names for source in sources):
                     self.rows.add(own, written.coefs, [written.places[n] for n in others])
 
-    def numbers(self, relabel: Relabelling) -> Numbers:
+    def numbers(self, relabel: Relabelling | None) -> Numbers:
         """All tables."""
         ops: list[list[int]] = []
         drawn: list[str] = []
