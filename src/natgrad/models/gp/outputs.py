@@ -47,12 +47,16 @@ class Coregionalised(Likelihood):
     own : Gaussian, of a column given its function
     moves_noise, moves_mixing : bool
         Which parts of ψ have slopes; the others stay.
+    held : array [P, P], optional
+        T, where it stays whatever the noise is: ψ [P] is then that of the columns alone, and q(v) must have one factor.
     """
 
     mixes = has_parameter = True
 
-    def __init__(self, own: Scaled, moves_noise: bool = True, moves_mixing: bool = True) -> None:
-        self._own, self.moves_noise, self.moves_mixing = own, moves_noise, moves_mixing
+    def __init__(
+        self, own: Scaled, moves_noise: bool = True, moves_mixing: bool = True, held: Floats | None = None
+    ) -> None:
+        self._own, self.moves_noise, self.moves_mixing, self._held = own, moves_noise, moves_mixing, held
         self.name, self.conjugate, self.standardised = own.name, own.conjugate, own.standardised
 
     @property
@@ -71,6 +75,8 @@ class Coregionalised(Likelihood):
 
     def parts(self, psi: Floats) -> tuple[Floats, Floats]:
         """ψ of the columns [P], and T [P, P]."""
+        if self._held is not None:
+            return psi, self._held
         root = np.sqrt(self.noises(psi))[:, None]
         turn = _polar(psi[:, 2:])[0] * np.sqrt(_sizes(psi))
         left, values, _ = np.linalg.svd(turn / root)
@@ -78,6 +84,8 @@ class Coregionalised(Likelihood):
 
     def slopes(self, psi: Floats, own: Floats, covariance: Floats) -> Floats:
         """Slopes along ψ from those along ψ of the columns [P] and along B [P, P]."""
+        if self._held is not None:
+            return own
         turn, back = _polar(psi[:, 2:])
         sizes, along = _sizes(psi), covariance @ turn  # Γ U
         each = (turn * along).sum(0)
@@ -87,7 +95,10 @@ class Coregionalised(Likelihood):
 
     def noises(self, psi: Floats) -> Floats:
         """D [P]."""
-        return np.array([self._own.variance(float(p)) for p in psi[:, 0]])
+        return np.array([self._own.variance(float(p)) for p in self._columns(psi)])
+
+    def _columns(self, psi: Floats) -> Floats:
+        return psi if self._held is not None else psi[:, 0]
 
     # -- what columns say, given their functions --
 
@@ -97,23 +108,23 @@ class Coregionalised(Likelihood):
 
     def expected_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Expected:
         """Under marginals of f."""
-        return self._own.expected_rows(psi[:, 0], y, mean, var)
+        return self._own.expected_rows(self._columns(psi), y, mean, var)
 
     def predict_rows(self, psi: Floats, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """From marginals of f."""
-        return self._own.predict_rows(psi[:, 0], mean, var)
+        return self._own.predict_rows(self._columns(psi), mean, var)
 
     def log_predictive_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Floats:
         """Of every column by itself; `natgrad.models.gp.predictor` has that of all."""
-        return self._own.log_predictive_rows(psi[:, 0], y, mean, var)
+        return self._own.log_predictive_rows(self._columns(psi), y, mean, var)
 
     def quantile_rows(self, psi: Floats, level: float, mean: Floats, var: Floats) -> Floats:
         """Of every column by itself."""
-        return self._own.quantile_rows(psi[:, 0], level, mean, var)
+        return self._own.quantile_rows(self._columns(psi), level, mean, var)
 
     def sample_rows(self, psi: Floats, f: Floats, rng: np.random.Generator) -> Floats:
         """Given f."""
-        return self._own.sample_rows(psi[:, 0], f, rng)
+        return self._own.sample_rows(self._columns(psi), f, rng)
 
     def noise_level(self, psi: Floats) -> float:
         """Of the g that is seen best: 1 over the largest element of Tᵀ D⁻¹ T."""
