@@ -1,19 +1,15 @@
 """Outputs that go together beside outputs that do not: entries held out of one output while the others are seen.
 
-    python benchmarks/gp_outputs.py [--peers PYTHON]
+    python benchmarks/gp_outputs.py
 
 Draws of processes with a known B (two outputs with correlations 0.9, 0.5 and 0, four outputs of rank two and a bit), of which
 windows of the first output are hidden; and torques of the joints of an arm, 30 % of them hidden at random. Root mean square error
 in standard deviations of the output, log density an entry, processor seconds; 500 rows, M = 40, at most 500 steps, else defaults;
-means of three seeds. PYTHON is an interpreter that has GPyTorch, whose exact multitask process (index kernel, a row for each
-entry that is seen, 100 steps of Adam) is then fitted to the same rows. Results: benchmarks/results/gp-outputs.md and .json.
+means of three seeds. Results: benchmarks/results/gp-outputs.md and .json.
 """
 
 import argparse
 import json
-import subprocess
-import sys
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -69,11 +65,9 @@ TABLES = {
     "an arm of four joints, 30 % hidden": arm,
 }
 
-PEER = HERE / "peers" / "gp_outputs_gpytorch.py"
-
 
 def ours(outputs, x, y, hidden):
-    """Error and density of the hidden entries in standardised units, as for the peer, and seconds."""
+    """Error and density of the hidden entries in standardised units, and seconds."""
     import natgrad as ng
 
     began = time.process_time()
@@ -87,35 +81,18 @@ def ours(outputs, x, y, hidden):
     return [float(np.sqrt(np.mean(off**2))), float(density.mean()), seconds]
 
 
-def theirs(python, x, y, hidden):
-    with tempfile.TemporaryDirectory() as folder:
-        np.savez(f"{folder}/data.npz", x=x, y=y, hidden=hidden)
-        said = subprocess.run(
-            [python, "-W", "ignore", str(PEER), f"{folder}/data.npz"], capture_output=True, text=True, check=False
-        )
-    if said.returncode:
-        print(said.stderr[-500:], file=sys.stderr)
-        return None
-    return [float(word) for word in said.stdout.split()]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", help="an interpreter that has GPyTorch")
-    options = parser.parse_args()
+    parser.parse_args()
     warnings.simplefilter("ignore")
     target = HERE / "results" / "gp-outputs.json"
     found = json.loads(target.read_text()) if target.exists() else {}
     for name, make in TABLES.items():
-        rivals = {f'`outputs="{o}"`': lambda *rows, o=o: ours(o, *rows) for o in ("correlated", "independent")}
-        if options.peers:
-            rivals["GPyTorch, exact multitask"] = lambda *rows: theirs(options.peers, *rows)
-        for rival, fit in rivals.items():
-            rows = [fit(*make(seed)) for seed in range(SEEDS)]
-            if None not in rows:
-                found[f"{name} / {rival}"] = np.mean(rows, axis=0).tolist()
-                print(name, rival, found[f"{name} / {rival}"], flush=True)
-                target.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        for outputs in ("correlated", "independent"):
+            rows = [ours(outputs, *make(seed)) for seed in range(SEEDS)]
+            found[f'{name} / `outputs="{outputs}"`'] = np.mean(rows, axis=0).tolist()
+            print(name, outputs, np.mean(rows, axis=0), flush=True)
+            target.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     lines = ["| table | model | error of hidden entries | log density an entry | CPU s |", "|---|---|---|---|---|"]
     for key, (error, density, seconds) in sorted(
         found.items(), key=lambda item: list(TABLES).index(item[0].split(" / ")[0])

@@ -28,7 +28,11 @@ def case(rng, n_outputs, n=14, gaps=False):
     if gaps:
         y[rng.random(y.shape) < 0.4] = np.nan
         y[0] = np.nan  # a row that says nothing
-    noise, sizes, turn = rng.normal(size=n_outputs) - 1.0, rng.normal(size=n_outputs), rng.normal(size=(n_outputs,) * 2)
+    noise, sizes, turn = (
+        rng.normal(size=n_outputs) - 1.0,
+        rng.normal(size=n_outputs) - 3.0,
+        rng.normal(size=(n_outputs,) * 2),
+    )
     return x, y, np.column_stack([noise, sizes, turn])
 
 

@@ -10,8 +10,8 @@ one q(v) of all P M numbers, exact again. When B and D move, what the rows have 
 Williams (2008). Every covariance matrix is allowed, B = W Wᵀ + diag(κ) with any number of columns of W among them.
 
 B = U diag(s) Uᵀ with U the orthogonal part of a matrix Z, Z = U (ZᵀZ)^½: it moves without constraints, and where it moves to does
-not depend on the order of the outputs. The trace of B is P: the variance of the kernel is the mean variance of the outputs'
-functions. ψ [P, 2 + P] has the noise, log s up to a constant, and Z.
+not depend on the order of the outputs. The trace of B is at most P, where it starts: more is the variance of the kernel, so that
+B does not run ahead while length scales are still far too long. ψ [P, 2 + P] has the noise, log s and Z.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Coregionalised(Likelihood):
         values, vectors = np.linalg.eigh(_products(y))
         order = np.argsort(-values)
         least = LEAST_PART * max(float(values.mean()), LEAST_PART)
-        log_s = np.log(np.maximum(values[order] - variance, least))
+        sizes = np.maximum(values[order] - variance, least)
+        log_s = np.log(sizes / sizes.mean())
         return np.column_stack([own, log_s, vectors[:, order]])
 
     def parts(self, psi: Floats) -> tuple[Floats, Floats]:
@@ -89,7 +90,10 @@ class Coregionalised(Likelihood):
         turn, back = _polar(psi[:, 2:])
         sizes, along = _sizes(psi), covariance @ turn  # Γ U
         each = (turn * along).sum(0)
-        in_sizes = (each - (each * sizes).mean()) * np.exp(psi[:, 1]) / (LEAST + np.exp(psi[:, 1])).mean()
+        scale = _scale(psi)
+        # At its largest, B may become smaller as a whole, and not larger.
+        upwards = max(float((each * sizes).mean()), 0.0) if scale > 1.0 else 0.0
+        in_sizes = (each - upwards) * np.exp(psi[:, 1]) / scale
         out = np.column_stack([own, in_sizes, back(2.0 * along * sizes)])
         return np.asarray(out * np.repeat([self.moves_noise, self.moves_mixing], [1, 1 + len(psi)]))
 
@@ -136,9 +140,12 @@ class Coregionalised(Likelihood):
 
 
 def _sizes(psi: Floats) -> Floats:
-    """Eigenvalues s [P]: as the noise, they never vanish; their mean is one."""
-    raw = LEAST + np.exp(psi[:, 1])
-    return np.asarray(raw / raw.mean())
+    """Eigenvalues s [P]: as the noise, they never vanish; their mean is at most one."""
+    return np.asarray((LEAST + np.exp(psi[:, 1])) / _scale(psi))
+
+
+def _scale(psi: Floats) -> float:
+    return max(1.0, float((LEAST + np.exp(psi[:, 1])).mean()))
 
 
 def _products(y: Floats) -> Floats:
