@@ -59,12 +59,14 @@ def chains(kind: type, values: str, lengths: Any = None, **settings: Any) -> Cal
     )
 
 
-def rows(kind: type, **settings: Any) -> Callable[..., Any]:
+def rows(kind: type, outputs: str = "", **settings: Any) -> Callable[..., Any]:
     rng = np.random.default_rng(4)
     x = rng.uniform(-2, 2, size=(200, 2))
     y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=200)
     cuts = [-0.5, 0.5] if settings.get("likelihood") in ("softmax", "ordinal") else [0.0]
     targets = np.digitize(y, cuts) if kind is ng.SparseGPClassifier else y
+    if outputs:
+        targets = np.stack([y, np.where((x[:, 1] > 1) & (outputs == "gaps"), np.nan, y**2)], 1)
     return lambda **keep: kind(**{"n_inducing": 10, "batch_size": 50, "max_steps": STEPS, **settings}).fit(
         x, targets, **keep
     )
@@ -143,6 +145,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "GP, sum of kernels": rows(ng.SparseGPRegressor, kernel=SUM),
     "GP, held-out rows": rows(ng.SparseGPRegressor, validation_fraction=0.2, batch_size=1000, max_steps=120),
     "GP, Student-t": rows(ng.SparseGPRegressor, likelihood="student_t"),
+    "GP, outputs": rows(ng.SparseGPRegressor, "whole"),
+    "GP, outputs with gaps": rows(ng.SparseGPRegressor, "gaps"),
     "GP, classes": rows(ng.SparseGPClassifier),
     "GP, ordered classes": rows(ng.SparseGPClassifier, likelihood="ordinal"),
     "GP, noise that varies": rows(ng.SparseGPRegressor, likelihood="heteroskedastic"),

@@ -182,6 +182,8 @@ CASES = {
     "SparseGPClassifier": process(ng.SparseGPClassifier, KINDS),
     "SparseGPClassifier, ordered": process(ng.SparseGPClassifier, np.digitize(TARGET, [-0.5, 0.5]), likelihood="ordinal"),
     "SparseGPRegressor, noise": process(ng.SparseGPRegressor, TARGET, likelihood="heteroskedastic"),
+    "SparseGPRegressor, outputs": process(ng.SparseGPRegressor, np.stack([TARGET, -TARGET], 1)),
+    "SparseGPRegressor, gaps": process(ng.SparseGPRegressor, np.stack([TARGET, np.where(TARGET > 0.5, np.nan, -TARGET)], 1)),
     "StateSpaceGP": Case(
         lambda **keep: ng.StateSpaceGP(max_steps=5, tol=0.0).fit(ROWS[:, 0], TARGET, **keep), use_times
     ),
@@ -197,7 +199,8 @@ CASES = {
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
     "CategoricalHMM", "HMM, tracks", "HMM, durations", "GaussianMixture, full", "GaussianMixture, batches",
-    "SparseGPRegressor", "SparseGPClassifier", "SparseGPRegressor, noise", "StateSpaceGP",
+    "SparseGPRegressor", "SparseGPClassifier", "SparseGPRegressor, noise", "SparseGPRegressor, outputs",
+    "SparseGPRegressor, gaps", "StateSpaceGP",
     "network", "mixture", "chains", "regression",
     "table, chunks", "joint", "growing",
 ]  # fmt: skip

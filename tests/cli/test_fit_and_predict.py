@@ -173,6 +173,20 @@ def test_rows_from_file_to_predictions(workspace):
     assert "Calibration" in (workspace / "p.html").read_text()
 
 
+def test_several_targets_of_which_some_are_missing(workspace):
+    x = np.linspace(0, 6, 60)
+    lines = [f"{v},{np.sin(v)},{'' if 2 < v < 3 else -2 * np.sin(v)}" for v in x]
+    (workspace / "pair.csv").write_text("x,y,z\n" + "\n".join(lines))
+    right("fit", "gp", "pair.csv", "-o", "m", "--target", "y,z", "--n-inducing", 10, "--max-steps", 100)
+    model = ng.load(workspace / "m")
+    assert model.output_correlation_[0, 1] < -0.9
+    (workspace / "new.csv").write_text("x\n2.5\n")
+    (row,) = csv.DictReader(right("predict", "m", "new.csv", "--columns", "x").stdout.splitlines())
+    np.testing.assert_allclose([float(row["mean 0"]), float(row["mean 1"])], model.predict([[2.5]])[0], rtol=1e-4)
+    right("report", "m", "-o", "p.html", "--data", "pair.csv")
+    assert "Correlations of the functions" in (workspace / "p.html").read_text()
+
+
 def _rows_and_kinds(folder):
     table = list(csv.DictReader((folder / "rows.csv").read_text().splitlines()))
     return [[float(row["x"]), float(row["y"])] for row in table], [row["kind"] for row in table]

@@ -290,6 +290,13 @@ def test_curve_classes_and_relevance_of_gaussian_processes(process, rows, pages)
     X, kinds = rows[0][:, :1], np.where(rows[1] > 0, "a", "<b>")
     line = ng.SparseGPRegressor(n_inducing=10, max_steps=20, verbose=False).fit(X, rows[1])
     assert "The function and its rows" in make_page(Subject(line, (X, rows[1])))
+    both = np.column_stack([rows[1], np.where(rows[1] > 1, np.nan, -rows[1])])
+    pair = ng.SparseGPRegressor(n_inducing=10, max_steps=20, verbose=False).fit(X, both)
+    page = make_page(Subject(pair, held_out=(X, both)))
+    Checked(page)
+    assert f"{pair.output_correlation_[0, 1]:.3g}".replace("-", "−") in page
+    assert str(np.count_nonzero(~np.isnan(both[:, 1]))) in page
+    assert "Correlations of the functions" not in make_page(Subject(line, (X, rows[1])))
     classes = ng.SparseGPClassifier(n_inducing=10, max_steps=20, verbose=False).fit(rows[0], kinds)
     page = make_page(Subject(classes, held_out=(rows[0], kinds)))
     Checked(page)

@@ -42,7 +42,9 @@ def encoding_option() -> click.Option:
 
 def target_option() -> click.Option:
     """``--target price``."""
-    return click.Option(["--target"], help="The column that is predicted; the last one by default.")
+    return click.Option(
+        ["--target"], help="The column that is predicted, or several of them for gp: y,z; the last one by default."
+    )
 
 
 def as_numbers_or_texts(column: Any) -> Any:

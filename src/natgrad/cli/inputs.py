@@ -146,9 +146,15 @@ def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
     target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
     target = column_names(path, encoding=encoding)[-1] if target is None else target
-    numbers = read_numbers(path, columns, [target], encoding=encoding)
+    single = "," not in target or target in column_names(path, encoding=encoding)
+    targets = [target] if single else [name.strip() for name in target.split(",")]
+    numbers = read_numbers(path, columns, targets, encoding=encoding)
     words = f"{count(len(numbers.rows))} rows, {target} from {', '.join(numbers.names)}"
-    pair = (numbers.rows, numbers.apart[target])
+    outputs = [numbers.apart[name] for name in targets]
+    pair = (
+        numbers.rows,
+        outputs[0] if len(outputs) == 1 else np.column_stack([as_numbers_or_texts(y) for y in outputs]),
+    )
     return Input(pair, pair, None, words, {"columns": numbers.names, "target": target})
 
 

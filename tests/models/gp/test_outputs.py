@@ -28,7 +28,11 @@ def case(rng, n_outputs, n=14, gaps=False):
     if gaps:
         y[rng.random(y.shape) < 0.4] = np.nan
         y[0] = np.nan  # a row that says nothing
-    noise, sizes, turn = rng.normal(size=n_outputs) - 1.0, rng.normal(size=n_outputs), rng.normal(size=(n_outputs,) * 2)
+    noise, sizes, turn = (
+        rng.normal(size=n_outputs) - 1.0,
+        rng.normal(size=n_outputs) - 3.0,
+        rng.normal(size=(n_outputs,) * 2),
+    )
     return x, y, np.column_stack([noise, sizes, turn])
 
 
@@ -331,3 +335,31 @@ def test_mistakes_are_explained():
         fitted().predict(x[:1], given=[[1.0, np.inf]])
     with pytest.raises(ValueError, match="covariances of outputs are for Gaussian noise"):
         quick(likelihood="poisson", max_steps=2).fit(x, np.ones_like(y)).predict_cov(x)
+
+
+def test_what_data_say_of_kernel_and_noise_is_the_curvature_of_the_dense_evidence():
+    """B of the fit stays, whatever kernel and noise are."""
+    x, _, y = pair()
+    x, y = x[::8], y[::8].copy()
+    y[::3, 1] = np.nan
+    fixed = {"learn_inducing": False, "inducing": x, "standardize": False, "jitter": 1e-10}
+    model = quick(kernel=cov.Matern52(1.0, 0.7), max_steps=200, learning_rate=0.1, **fixed).fit(x, y)
+    response = model.linear_response()
+    b = model.output_covariance_
+    seen = ~np.isnan(y.ravel())
+
+    def evidence(logs):
+        kernel = cov.Matern52(*np.exp(logs[:2]))
+        noise = np.kron(np.eye(len(x)), np.diag(np.exp(logs[2:])))
+        return multivariate_normal(np.zeros(seen.sum()), (np.kron(kernel(x), b) + noise)[np.ix_(seen, seen)]).logpdf(
+            y.ravel()[seen]
+        )
+
+    at = np.concatenate([np.ravel(f.log_mean) for f in response.values()])
+    steps = 1e-3 * np.eye(4)
+    hessian = np.array([[evidence(at + i + j) - evidence(at + i - j) - evidence(at - i + j) + evidence(at - i - j)
+                         for j in steps] for i in steps]) / 4e-6  # fmt: skip
+    np.testing.assert_allclose(np.linalg.inv(-hessian), response.covariance, rtol=0.02, atol=1e-4)
+    told = response.influence("noise")["row"]
+    assert told.shape == (2, len(x))
+    assert np.isfinite(told).all()

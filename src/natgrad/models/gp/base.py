@@ -308,8 +308,8 @@ class SparseGP(GPReading):
         """How well the data determine kernel and noise: standard deviations, intervals, correlations of hyper-parameters.
 
         From the curvature of the bound with q(u) at its best for each of them, for priors that are flat in their logarithms and
-        inducing inputs that stay; some tens of passes over the data. q(u) itself is exact for Gaussian noise: intervals of
-        `predict` and draws of `sample` are those of the posterior at these hyper-parameters.
+        inducing inputs that stay, as does B of several outputs; some tens of passes over the data. q(u) itself is exact for
+        Gaussian noise: intervals of `predict` and draws of `sample` are those of the posterior at these hyper-parameters.
 
         Parameters
         ----------

@@ -10,8 +10,8 @@ one q(v) of all P M numbers, exact again. When B and D move, what the rows have 
 Williams (2008). Every covariance matrix is allowed, B = W Wᵀ + diag(κ) with any number of columns of W among them.
 
 B = U diag(s) Uᵀ with U the orthogonal part of a matrix Z, Z = U (ZᵀZ)^½: it moves without constraints, and where it moves to does
-not depend on the order of the outputs. The trace of B is P: the variance of the kernel is the mean variance of the outputs'
-functions. ψ [P, 2 + P] has the noise, log s up to a constant, and Z.
+not depend on the order of the outputs. The trace of B is at most P, where it starts: more is the variance of the kernel, so that
+B does not run ahead while length scales are still far too long. ψ [P, 2 + P] has the noise, log s and Z.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ class Coregionalised(Likelihood):
     own : Gaussian, of a column given its function
     moves_noise, moves_mixing : bool
         Which parts of ψ have slopes; the others stay.
+    held : array [P, P], optional
+        T, where it stays whatever the noise is: ψ [P] is then that of the columns alone, and q(v) must have one factor.
     """
 
     mixes = has_parameter = True
 
-    def __init__(self, own: Scaled, moves_noise: bool = True, moves_mixing: bool = True) -> None:
-        self._own, self.moves_noise, self.moves_mixing = own, moves_noise, moves_mixing
+    def __init__(
+        self, own: Scaled, moves_noise: bool = True, moves_mixing: bool = True, held: Floats | None = None
+    ) -> None:
+        self._own, self.moves_noise, self.moves_mixing, self._held = own, moves_noise, moves_mixing, held
         self.name, self.conjugate, self.standardised = own.name, own.conjugate, own.standardised
 
     @property
@@ -66,11 +70,14 @@ class Coregionalised(Likelihood):
         values, vectors = np.linalg.eigh(_products(y))
         order = np.argsort(-values)
         least = LEAST_PART * max(float(values.mean()), LEAST_PART)
-        log_s = np.log(np.maximum(values[order] - variance, least))
+        sizes = np.maximum(values[order] - variance, least)
+        log_s = np.log(sizes / sizes.mean())
         return np.column_stack([own, log_s, vectors[:, order]])
 
     def parts(self, psi: Floats) -> tuple[Floats, Floats]:
         """ψ of the columns [P], and T [P, P]."""
+        if self._held is not None:
+            return psi, self._held
         root = np.sqrt(self.noises(psi))[:, None]
         turn = _polar(psi[:, 2:])[0] * np.sqrt(_sizes(psi))
         left, values, _ = np.linalg.svd(turn / root)
@@ -78,16 +85,24 @@ class Coregionalised(Likelihood):
 
     def slopes(self, psi: Floats, own: Floats, covariance: Floats) -> Floats:
         """Slopes along ψ from those along ψ of the columns [P] and along B [P, P]."""
+        if self._held is not None:
+            return own
         turn, back = _polar(psi[:, 2:])
         sizes, along = _sizes(psi), covariance @ turn  # Γ U
         each = (turn * along).sum(0)
-        in_sizes = (each - (each * sizes).mean()) * np.exp(psi[:, 1]) / (LEAST + np.exp(psi[:, 1])).mean()
+        scale = _scale(psi)
+        # At its largest, B may become smaller as a whole, and not larger.
+        upwards = max(float((each * sizes).mean()), 0.0) if scale > 1.0 else 0.0
+        in_sizes = (each - upwards) * np.exp(psi[:, 1]) / scale
         out = np.column_stack([own, in_sizes, back(2.0 * along * sizes)])
         return np.asarray(out * np.repeat([self.moves_noise, self.moves_mixing], [1, 1 + len(psi)]))
 
     def noises(self, psi: Floats) -> Floats:
         """D [P]."""
-        return np.array([self._own.variance(float(p)) for p in psi[:, 0]])
+        return np.array([self._own.variance(float(p)) for p in self._columns(psi)])
+
+    def _columns(self, psi: Floats) -> Floats:
+        return psi if self._held is not None else psi[:, 0]
 
     # -- what columns say, given their functions --
 
@@ -97,23 +112,23 @@ class Coregionalised(Likelihood):
 
     def expected_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Expected:
         """Under marginals of f."""
-        return self._own.expected_rows(psi[:, 0], y, mean, var)
+        return self._own.expected_rows(self._columns(psi), y, mean, var)
 
     def predict_rows(self, psi: Floats, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """From marginals of f."""
-        return self._own.predict_rows(psi[:, 0], mean, var)
+        return self._own.predict_rows(self._columns(psi), mean, var)
 
     def log_predictive_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Floats:
         """Of every column by itself; `natgrad.models.gp.predictor` has that of all."""
-        return self._own.log_predictive_rows(psi[:, 0], y, mean, var)
+        return self._own.log_predictive_rows(self._columns(psi), y, mean, var)
 
     def quantile_rows(self, psi: Floats, level: float, mean: Floats, var: Floats) -> Floats:
         """Of every column by itself."""
-        return self._own.quantile_rows(psi[:, 0], level, mean, var)
+        return self._own.quantile_rows(self._columns(psi), level, mean, var)
 
     def sample_rows(self, psi: Floats, f: Floats, rng: np.random.Generator) -> Floats:
         """Given f."""
-        return self._own.sample_rows(psi[:, 0], f, rng)
+        return self._own.sample_rows(self._columns(psi), f, rng)
 
     def noise_level(self, psi: Floats) -> float:
         """Of the g that is seen best: 1 over the largest element of Tᵀ D⁻¹ T."""
@@ -125,9 +140,12 @@ class Coregionalised(Likelihood):
 
 
 def _sizes(psi: Floats) -> Floats:
-    """Eigenvalues s [P]: as the noise, they never vanish; their mean is one."""
-    raw = LEAST + np.exp(psi[:, 1])
-    return np.asarray(raw / raw.mean())
+    """Eigenvalues s [P]: as the noise, they never vanish; their mean is at most one."""
+    return np.asarray((LEAST + np.exp(psi[:, 1])) / _scale(psi))
+
+
+def _scale(psi: Floats) -> float:
+    return max(1.0, float((LEAST + np.exp(psi[:, 1])).mean()))
 
 
 def _products(y: Floats) -> Floats:

@@ -132,7 +132,7 @@ class GPProblem(GroupProblem):
         return self.population * float(logs.sum())
 
     @cached_property
-    def _summed(self) -> bool:
+    def summed(self) -> bool:
         """Whether sums over rows are all that is needed of them: Gaussian noise, and nothing missing."""
         return isinstance(self.likelihood.own, Gaussian) and not self.joint and not self.data.gaps
 
@@ -206,7 +206,7 @@ class GPProblem(GroupProblem):
         settings = state.hyper["settings"]
         k_mm, k_nm, k_nn = self.matrices.all(settings, x)
         batch = self._batch(x, y, self._inducing(settings, k_mm), k_nm, k_nn)
-        if self._summed:
+        if self.summed:
             sums = algebra.totals(batch)
             return GroupResult((batch, sums), {"v": self._conjugate(state, sums)}, 0.0, 1, len(x))
         if self.conjugate:
@@ -217,7 +217,7 @@ class GPProblem(GroupProblem):
     def solve_all(self, state: State) -> GroupResult:
         """All rows, in pieces."""
         settings = state.hyper["settings"]
-        if self._summed:
+        if self.summed:
             return GroupResult((), {"v": self._conjugate(state, self._all(settings))}, 0.0, 1, self.n_groups)
         first, second = np.zeros(self.shape), 0.0 * np.repeat(self._half, self.shape[0], 0)
         for batch in self._pieces(settings):
@@ -229,13 +229,13 @@ class GPProblem(GroupProblem):
         """Scale Σ_n E[log p(y_n | f_n)] − KL."""
         q = self.posterior(state.lam["v"])
         rows = solved.rows
-        value = self._valued(rows[1], state)[0] if self._summed else self._evaluated(state, rows[0]).value
+        value = self._valued(rows[1], state)[0] if self.summed else self._evaluated(state, rows[0]).value
         return scale * value - algebra.divergence(q) - self._units
 
     def bound(self, state: State) -> float:
         """L₃ on all rows."""
         settings, q = state.hyper["settings"], self.posterior(state.lam["v"])
-        if self._summed:
+        if self.summed:
             value = self._valued(self._all(settings), state)[0]
         else:
             value = sum(self._evaluated(state, batch).value for batch in self._pieces(settings))
@@ -244,14 +244,14 @@ class GPProblem(GroupProblem):
     def gradient(self, state: State, solved: GroupResult, scale: float) -> Gradient:
         """Slopes of `batch_bound` in the kernel's matrices and ψ; along what mixes functions, with q of the outputs held."""
         q, (psi, mixing), batch = self.marginal(state), self._parts(state), solved.rows[0]
-        if self._summed:
+        if self.summed:
             sums, squares = solved.rows[1], self._valued(solved.rows[1], state)[1]
             gradient = algebra.conjugate_gradient(batch, sums, q, self._gaussian, psi, scale, squares)
         else:
             gradient = algebra.general_gradient(batch, self._evaluated(state, batch), q, scale)
         if mixing is None:
             return gradient
-        left = -0.5 * self._precisions(psi) * (solved.rows[1].left if self._summed else batch.left @ ~np.isnan(batch.y))
+        left = -0.5 * self._precisions(psi) * (solved.rows[1].left if self.summed else batch.left @ ~np.isnan(batch.y))
         whole = self.posterior(state.lam["v"])
         along = covariance_slope(whole.mean, whole.covariance, mixing, scale * left)
         return gradient._replace(psi=self.likelihood.slopes(_psi(state), gradient.psi, along))

@@ -21,7 +21,7 @@ from natgrad.families._family import tails
 from natgrad.inference.problem import GroupResult, State
 from natgrad.models.gp import algebra
 from natgrad.models.gp.likelihood import Scaled
-from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
 from natgrad.special import ndtri
@@ -165,7 +165,7 @@ class HyperResponse(Mapping[str, HyperFactor]):
 def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> HyperResponse:
     """The response of all hyper-parameters that the fit learned."""
     with ONE_BLAS_THREAD:
-        bound = _Collapsed(problem, state)
+        bound = _Collapsed(*_with_mixing_held(problem, state))
         if not len(bound.start):
             raise ValueError(
                 "no hyper-parameter was learned: learn_kernel and learn_noise are off, and nothing can move"
@@ -183,7 +183,7 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> Hype
     for name, place in bound.places.items():
         values = at[place].reshape(bound.shapes[name])
         if name == NOISE:
-            values = np.log([problem.likelihood.variance(float(p)) for p in values] * y_variance)  # type: ignore[attr-defined]
+            values = np.log([problem.likelihood.own.variance(float(p)) for p in values] * y_variance)  # type: ignore[attr-defined]
         factors[name] = HyperFactor(name, np.asarray(values), sd[place].reshape(bound.shapes[name]))
 
     def told(direction: Floats) -> Floats:
@@ -193,6 +193,21 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> Hype
         return np.asarray((up - down) * (length / (2.0 * STEP)))
 
     return HyperResponse(factors, covariance, left, dict(bound.places), told)
+
+
+def _with_mixing_held(problem: GPProblem, state: State) -> tuple[GPProblem, State]:
+    """Outputs that go together by the B of the fit, whatever kernel and noise are."""
+    likelihood, settings = problem.likelihood, state.hyper["settings"]
+    own, mixing = likelihood.parts(np.asarray(settings.psi))
+    if mixing is None:
+        return problem, state
+    assert isinstance(likelihood.own, Scaled)
+    learned = problem.learned._replace(noise=isinstance(likelihood, Coregionalised) and likelihood.moves_noise)
+    held = GPProblem(
+        problem.data, problem.kernel, Coregionalised(likelihood.own, held=mixing), n_inducing=problem.n_inducing,
+        learned=learned, jitter=problem.jitter, population=problem.population, offset=problem.offset, joint=True,
+    )  # fmt: skip
+    return held, held.widened(state._replace(hyper={"settings": settings._replace(psi=own, adam=None)}))
 
 
 class _Collapsed:
@@ -206,7 +221,7 @@ class _Collapsed:
             for name, value in zip(problem.kernel.names, settings.theta, strict=True):
                 parts[name] = np.asarray(value, np.float64)
         self.n_theta = len(parts)
-        if learned.noise and isinstance(problem.likelihood, Scaled):  # others than a scale stay
+        if learned.noise and isinstance(problem.likelihood.own, Scaled):  # others than a scale stay
             parts[NOISE] = np.asarray(settings.psi, np.float64)
         self.shapes = {name: np.shape(value) for name, value in parts.items()}
         ends = np.cumsum([0, *(value.size for value in parts.values())])
@@ -222,11 +237,12 @@ class _Collapsed:
     def rows(self, h: Floats) -> Floats:
         """What each row adds to the bound, E log p(y_n | f_n), at the best q."""
         state, _ = self._at(h)
-        settings, q, values = state.hyper["settings"], self.problem.posterior(state.lam["v"]), []
+        settings, q, values = state.hyper["settings"], self.problem.marginal(state), []
         for batch in self.problem._pieces(settings):
             mean = np.array([batch.a.T @ m for m in q.mean]) + self.problem.offset[:, None]
+            pairs = zip(q.covariance, q.scale, strict=True)
             spread = np.array(
-                [batch.k_nn + np.einsum("mn,mn->n", batch.a, c @ batch.a - batch.a) for c in q.covariance]
+                [b * batch.k_nn + np.einsum("mn,mn->n", batch.a, c @ batch.a - b * batch.a) for c, b in pairs]
             )
             said = self.problem.likelihood.expected_rows(np.ravel(settings.psi), batch.y, mean, np.maximum(spread, 0.0))
             values.append(np.reshape(said.value, (-1, len(batch.x))).sum(0))
@@ -256,7 +272,7 @@ class _Collapsed:
         scale = problem.population / problem.n_groups
         slopes = [np.zeros(np.shape(part)) for part in (*settings.theta, settings.psi)]
         for batch in problem._pieces(settings):
-            rows = (batch, algebra.totals(batch)) if isinstance(problem.likelihood, Gaussian) else (batch,)
+            rows = (batch, algebra.totals(batch)) if problem.summed else (batch,)
             gradient = problem.gradient(state, GroupResult(rows, {}, 0.0, 1, len(batch.x)), scale)
             pulled = problem.matrices.pulled(settings, batch.x, gradient)
             slopes = [a + np.asarray(b) for a, b in zip(slopes, (*pulled.theta, pulled.psi), strict=True)]

@@ -39,7 +39,8 @@ def facts(subject: Subject) -> list[Fact]:
     ]
     if subject.held_out is not None:
         X, y = subject.held_out
-        facts_shown.append(Fact("held-out score", short(float(model.score(X, y)))))
+        if np.ndim(y) == 1 or not np.isnan(np.asarray(y, dtype=np.float64)).any():  # R² is of whole rows
+            facts_shown.append(Fact("held-out score", short(float(model.score(X, y)))))
     return facts_shown
 
 
@@ -55,6 +56,8 @@ def sections(subject: Subject) -> list[Section]:
             shown.append(Section("fit", "The fit", _fit(subject.model, rows, judged)))
             figures = tag("div", coverage(judged), class_="charts")
             shown.append(Section("calibration", "Calibration", join([verdict(judged), figures])))
+    if len(getattr(subject.model, "output_correlation_", ())) > 1:
+        shown.append(Section("outputs", "Outputs", _outputs(subject.model, rows)))
     shown.append(Section("inputs", "Inputs", _inputs(subject.model)))
     return shown
 
@@ -119,6 +122,30 @@ def _against(judged: Judged, few: npt.NDArray[np.int64]) -> Html:
         [Line(judged.mean[few], judged.values[few], kind="dots"), Line(ends, ends, kind="guide")],
         Axis("predicted"), Axis("observed"), title="Observed against predicted", description=f"{len(few)} of {judged.whose}.",
     )  # fmt: skip
+
+
+def _outputs(model: Any, rows: Rows | None) -> Html:
+    """How outputs go together, and with rows how well each of them is predicted where it is seen."""
+    correlation = model.output_correlation_
+    names = [f"output {p}" for p in range(len(correlation))]
+    numbers = [[name, *(short(float(c), 3) for c in row)] for name, row in zip(names, correlation, strict=True)]
+    parts = [table(("", *names), numbers, caption="Correlations of the functions", numeric=range(1, len(names) + 1))]
+    if rows is not None and rows.y.ndim == 2:
+        y = rows.y.astype(np.float64)
+        mean, sd = model.predict(rows.X, return_std=True)
+        low, high = model.interval(rows.X, 0.9)
+        cells = []
+        for p, name in enumerate(names):
+            seen = ~np.isnan(y[:, p])
+            error = np.sqrt(np.mean((y - mean)[seen, p] ** 2)) if seen.any() else np.nan
+            inside = np.mean(((y > low) & (y < high))[seen, p]) if seen.any() else np.nan
+            cells.append(
+                [name, count(int(seen.sum())), short(float(error)), short(float(sd[:, p].mean())), f"{inside:.1%}"]
+            )
+        heads = ("", "seen", "root mean square error", "predicted sd", "within 90 % intervals")
+        whose = "held-out rows" if rows.fresh else "the rows of the fit"
+        parts.append(table(heads, cells, caption=f"Predictions of {whose}", numeric=range(1, 5)))
+    return join(parts)
 
 
 # -- classification --
