@@ -132,6 +132,7 @@ def test_callbacks_and_pages_show_the_model(fitted, tmp_path):
     assert "held-out" not in fitted.report(tmp_path / "q.html").read_text().split("<h2")[0]
 
 
+@pytest.mark.slow
 def test_searches_cut_rows_with_their_times():
     columns = np.column_stack([ROWS["user"], [int(i[1:]) for i in ROWS["item"]], ROWS["year"]])
     model = clone(MODEL).set_params(time=2, context=None, max_steps=3, n_factors=1)

@@ -105,6 +105,44 @@ def test_everything_learned_is_self_adjoint_and_covers_more_than_q():
     assert (moved > 0).all()
 
 
+@pytest.mark.parametrize(
+    "learned",
+    [
+        {"learn_priors": False, "prior_precision": 1.0},
+        pytest.param({"biases": False, "learn_priors": False, "prior_precision": 1.0}, marks=pytest.mark.slow),
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
+)
+def test_influence_is_what_one_copy_more_or_less_of_a_rating_changes(learned):
+    """Ten copies of each: an eleventh or a ninth is a tenth of its weight, and their difference the derivative to second order.
+
+    Biases and the noise are found anew; the mean m, which no factor holds, stays in the first comparison and not in the refit,
+    whose difference is one-sided, too.
+    """
+    who, what = np.nonzero(np.isfinite(x := table(1, biases=True)))
+
+    def copies(of: int = 0, more: int = 0) -> ng.Ratings:
+        chosen = np.repeat(np.arange(len(who)), np.where(np.arange(len(who)) == of, 10 + more, 10))
+        return ng.Ratings(who[chosen], what[chosen], x[who, what][chosen], shape=(N, M), duplicates="keep")
+
+    model, pairs = fitted(copies(), **learned), ([0, 3, 5], [2, 4, 1])
+    asked = model.expected(*pairs)
+    said = model.linear_response().influence(asked)["rating"]
+    for number in (11, 52):
+        moved = []
+        for more in (1, -1):
+            problem = gibbs_problem(model._kind, copies(number, more))
+            state, _ = settled(problem, model.result_.state, problem.order)
+            for _ in range(100):
+                state = problem.sweep(state, problem.order).state
+            moved.append(asked({name: state.mu[name][0] for name in "uv"}))
+        size = np.abs(said[:, 10 * number]).max()
+        np.testing.assert_allclose(said[:, 10 * number], (moved[0] - moved[1]) / 2.0, atol=0.01 * size)
+    left_out = fitted(copies(11, -1), **learned).predict(*pairs)
+    wanted = model.predict(*pairs) - left_out
+    np.testing.assert_allclose(said[:, 110], wanted, atol=0.12 * np.abs(wanted).max())
+
+
 def test_what_cannot_be_had_says_why():
     x = table()
     with pytest.raises(TypeError, match='finish="gibbs"'):
