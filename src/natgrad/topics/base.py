@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
-from natgrad.inference.methods import VB
+from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.estimator import LDA
@@ -112,6 +112,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
 
     _keeps_data = False
     _asks_for_side = True  # whether documents alone are not enough
+    _best_method: Method | None = None  # where it is not the engine that chooses
 
     # -- what a model says --
 
@@ -180,8 +181,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
         self.network_ = reminded(self._network(corpus, side), self._told)
         callbacks, kept = split_options(keep)
-        # Extrapolation would save some sweeps, and costs more than these: documents have most of what it carries along.
-        method = VB() if self.method is None and self.executor is None else checked_method(self.method)
+        method = self._best_method if self.method is None and self.executor is None else checked_method(self.method)
         fit = self.network_.fit(
             method, step=self.step, executor=self.executor,
             init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
