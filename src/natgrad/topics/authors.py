@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.inference.methods import VB
 from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.topics import By, completion
-from natgrad.inference.methods import VB
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing

@@ -30,7 +30,14 @@ from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import METHOD, STEP
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, refuse_checkpoint, seeing, split_options
+from natgrad.posterior.fit_options import (
+    FitOptions,
+    all_or_nothing,
+    checked_method,
+    refuse_checkpoint,
+    seeing,
+    split_options,
+)
 from natgrad.random import Stream, generator
 from natgrad.topics.stream import parts_of_stream
 from natgrad.topics.told import Told, reminded, told_to
@@ -201,7 +208,9 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         """
         self._check_fitted()
         if not hasattr(self, "fit_"):
-            raise ValueError("continue_fit: the documents are not in files and pickles; fit() again, or partial_fit() more of them")
+            raise ValueError(
+                "continue_fit: files and pickles have no documents; fit() again, or partial_fit() more of them"
+            )
         fit: Fit = self.fit_
         steps = self.max_steps if max_steps is None else whole_number(max_steps, "max_steps")
         self._publish(fit.continue_fit(max_steps=steps, max_seconds=self.max_seconds, verbose=self.verbose))
@@ -251,7 +260,9 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         alpha = np.full(self.n_topics, 1.0 / self.n_topics)
         return as_shares(read_documents(corpus, self._mean_topics(), alpha))
 
-    _draws_advice = "fit_, the fit of its network, has them: model.fit_.draws(). It is there after fit, and not in files"
+    _draws_advice = (
+        "fit_, the fit of its network, has them: model.fit_.draws(). It is there after fit, and not in files"
+    )
 
     def _data_of_fit(self, X: Any, what: str) -> Any:
         raise TypeError(

@@ -321,7 +321,9 @@ def test_passes_that_start_from_a_sampler_end_higher_and_have_an_honest_bound() 
     documents = naive_documents(X, elog, np.full(8, 0.1), gamma / gamma.sum(1, keepdims=True), 1e-6, 200)
     own, prior = (sp.gammaln(c.sum(1)).sum() - sp.gammaln(c).sum() for c in (lam, np.full(lam.shape, 0.05)))
     divergence = own - prior + ((lam - 0.05) * elog).sum()
-    reached = documents.bound.sum() - divergence  # after a few rounds more for documents that were solved before the last steps
+    reached = (
+        documents.bound.sum() - divergence
+    )  # after a few rounds more for documents that were solved before the last steps
     assert sampled.elbo_ <= reached + 1e-6
     assert reached == pytest.approx(sampled.elbo_, rel=1e-4)
     assert sampled.topics_.sum(1) == pytest.approx(np.ones(8))
