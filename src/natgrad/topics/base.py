@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +119,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
 
     _keeps_data = False
     _asks_for_side = True  # whether documents alone are not enough
-    _best_method: Method | None = None  # where it is not the engine that chooses
+    _best_method: ClassVar[Method | None] = None  # where it is not the engine that chooses
 
     # -- what a model says --
 
