@@ -95,6 +95,7 @@ def generated(runs: dict, seed: int) -> None:
 
     from natgrad.models.lda.topics import aligned
 
+    fitted({"max_passes": 2}, 10, np.random.default_rng(0).poisson(1.0, (400, 300)), 0)  # compiles
     for alpha in CONCENTRATIONS:
         rng = np.random.default_rng(seed)
         topics, shares = rng.dirichlet(np.full(300, 0.1), 10), rng.dirichlet(np.full(10, alpha), 400)

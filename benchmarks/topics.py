@@ -244,8 +244,9 @@ def markdown(runs: dict) -> str:
         "| task | system | held-out score | NPMI | topic error | response | CPU, s |",
         "|---|---|---:|---:|---:|---|---:|",
     ]
-    for key, row in runs.items():
-        task, system = key.split("|")
+    keys = [f"{task}|{system}" for task in TASKS for system in ("natgrad", "peer")]
+    for key in [key for key in keys if key in runs]:
+        (task, system), row = key.split("|"), runs[key]
         name = "natgrad" if system == "natgrad" else PEERS[task.split(",")[0]]
         error = f"{row['error']:.3f}" if "error" in row else ""
         response = row.get("response", "")

@@ -19,7 +19,13 @@ from natgrad.cli.inputs import MODELS as COMMANDS
 from natgrad.errors import PlateMismatch
 
 PAGE = Path(__file__).parents[2] / "docs" / "topic-models.md"
-ROLES = {"LDA": None, "SupervisedLDA": "y", "CorrelatedTopics": None, "DynamicTopics": "times", "AuthorTopics": "authors"}
+ROLES = {
+    "LDA": None,
+    "SupervisedLDA": "y",
+    "CorrelatedTopics": None,
+    "DynamicTopics": "times",
+    "AuthorTopics": "authors",
+}
 # Documents are groups; where they are no plate of their own, words are.
 BATCHES = {name: {"cell": 100} if name == "AuthorTopics" else {"doc": 10} for name in ROLES}
 

@@ -175,5 +175,5 @@ def test_a_fit_that_goes_on_is_one_that_never_stopped(tmp_path) -> None:
     assert model.elbo_ == whole.elbo_
     assert len(model.trace_) == 7
     model.save(tmp_path / "m")
-    with pytest.raises(ValueError, match="not in files"):
+    with pytest.raises(ValueError, match="have no documents"):
         ng.load(tmp_path / "m").continue_fit()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.inference.methods import VB
 from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
@@ -137,6 +138,10 @@ class AuthorTopics(TopicNetwork):
         return coherence(likeliest(self.topics_, n), X, corpus, self.vocabulary_, how)
 
     # -- what the base asks --
+
+    # Extrapolation would save some sweeps, and costs more than these: it would carry a number for each entry and author along
+    # (of the benchmark 10.2 processor seconds and 41 sweeps with it, 6.6 and 50 without; the bounds are 0.3 nats apart).
+    _best_method = VB()
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
         lists = _checked_authors(known, n_documents)

@@ -14,13 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
-from natgrad.inference.methods import VB
+from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.estimator import LDA
@@ -30,7 +30,14 @@ from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import METHOD, STEP
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, refuse_checkpoint, seeing, split_options
+from natgrad.posterior.fit_options import (
+    FitOptions,
+    all_or_nothing,
+    checked_method,
+    refuse_checkpoint,
+    seeing,
+    split_options,
+)
 from natgrad.random import Stream, generator
 from natgrad.topics.stream import parts_of_stream
 from natgrad.topics.told import Told, reminded, told_to
@@ -112,6 +119,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
 
     _keeps_data = False
     _asks_for_side = True  # whether documents alone are not enough
+    _best_method: ClassVar[Method | None] = None  # where it is not the engine that chooses
 
     # -- what a model says --
 
@@ -180,8 +188,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
         self.network_ = reminded(self._network(corpus, side), self._told)
         callbacks, kept = split_options(keep)
-        # Extrapolation would save some sweeps, and costs more than these: documents have most of what it carries along.
-        method = VB() if self.method is None and self.executor is None else checked_method(self.method)
+        method = self._best_method if self.method is None and self.executor is None else checked_method(self.method)
         fit = self.network_.fit(
             method, step=self.step, executor=self.executor,
             init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
@@ -201,7 +208,9 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         """
         self._check_fitted()
         if not hasattr(self, "fit_"):
-            raise ValueError("continue_fit: the documents are not in files and pickles; fit() again, or partial_fit() more of them")
+            raise ValueError(
+                "continue_fit: files and pickles have no documents; fit() again, or partial_fit() more of them"
+            )
         fit: Fit = self.fit_
         steps = self.max_steps if max_steps is None else whole_number(max_steps, "max_steps")
         self._publish(fit.continue_fit(max_steps=steps, max_seconds=self.max_seconds, verbose=self.verbose))
@@ -251,7 +260,9 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         alpha = np.full(self.n_topics, 1.0 / self.n_topics)
         return as_shares(read_documents(corpus, self._mean_topics(), alpha))
 
-    _draws_advice = "fit_, the fit of its network, has them: model.fit_.draws(). It is there after fit, and not in files"
+    _draws_advice = (
+        "fit_, the fit of its network, has them: model.fit_.draws(). It is there after fit, and not in files"
+    )
 
     def _data_of_fit(self, X: Any, what: str) -> Any:
         raise TypeError(

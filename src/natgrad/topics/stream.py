@@ -51,7 +51,8 @@ def parts_of_stream(X: Any, known: Any, in_pairs: bool) -> Iterator[Part] | None
 
 def _chunks(X: Any) -> Iterator[Any] | None:
     if callable(getattr(X, "chunks", None)):
-        return iter(X.chunks())
+        chunks: Iterable[Any] = X.chunks()
+        return iter(chunks)
     documents = hasattr(X, "__len__") or isinstance(X, Corpus) or is_sparse(X) or has_names(X)
     return iter(X) if isinstance(X, Iterable) and not documents else None
 

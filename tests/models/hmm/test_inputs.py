@@ -231,9 +231,7 @@ def test_a_real_valued_input_is_a_network_of_logistic_transitions(rng) -> None:
         d, t = np.nonzero(path[:, :-1] == state)
         rows = np.stack([np.ones(len(d)), dose[d, t + 1]], axis=1)
         w = ng.MultivariateNormal("w", np.zeros(2), 0.1)
-        y = ng.Bernoulli(
-            "y", logit=ng.dot(rows, w), plate=ng.Plate("row", len(d)), observed=path[d, t + 1] == 0
-        )
+        y = ng.Bernoulli("y", logit=ng.dot(rows, w), plate=ng.Plate("row", len(d)), observed=path[d, t + 1] == 0)
         alone = ng.Network(y).fit(tol=1e-13)
         np.testing.assert_allclose(found["move"].mean()[state, 0], alone["w"].mean(), atol=1e-6)
         bounds.append(alone.elbo)

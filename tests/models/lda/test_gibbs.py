@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 import scipy.special as sp
 from reference.gibbs import enumerated_counts, sampled_counts, tokens_of
-from reference.lda import draw_documents
+from reference.lda import draw_documents, naive_documents
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
@@ -302,3 +302,58 @@ def test_a_finish_has_wider_intervals_and_keeps_them_in_a_file(tmp_path):
         assert list(table.columns) == ["mean", "sd (draws)", "lower", "upper", "R̂", "ESS"]
     assert plain.posterior_.summary(["phi"]).level == "q"
     assert "draws_moments_" not in vars(again.partial_fit(X))
+
+
+# -- sweeps at the start --
+
+
+def test_passes_that_start_from_a_sampler_end_higher_and_have_an_honest_bound() -> None:
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(120, 0.1), 8)
+    X = np.array([rng.multinomial(60, share @ topics) for share in rng.dirichlet(np.full(8, 0.5), 150)])
+    settings = {"seed": 0, "max_passes": 15, "tol": 0, "local_tol": 1e-6, "dtype": "float64", "skip_below": 0.0}
+    plain, sampled = (ng.LDA(8, start_sweeps=sweeps, **settings).fit(X) for sweeps in (0, 60))
+    assert sampled.elbo_ > plain.elbo_ + 100.0
+    bounds = sampled.trace_["elbo"][np.isfinite(sampled.trace_["elbo"])]
+    assert len(bounds) > 50
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[-1])).all()
+    # The slow twin from the shares that were found: no word of what was sampled is in it.
+    lam, gamma = sampled.components_, sampled.posterior_["theta"].parameters["concentration"]
+    elog = sp.digamma(lam) - sp.digamma(lam.sum(1, keepdims=True))
+    documents = naive_documents(X, elog, np.full(8, 0.1), gamma / gamma.sum(1, keepdims=True), 1e-6, 200)
+    own, prior = (sp.gammaln(c.sum(1)).sum() - sp.gammaln(c).sum() for c in (lam, np.full(lam.shape, 0.05)))
+    divergence = own - prior + ((lam - 0.05) * elog).sum()
+    reached = (
+        documents.bound.sum() - divergence
+    )  # after a few rounds more for documents that were solved before the last steps
+    assert sampled.elbo_ <= reached + 1e-6
+    assert reached == pytest.approx(sampled.elbo_, rel=1e-4)
+    assert sampled.topics_.sum(1) == pytest.approx(np.ones(8))
+
+
+def test_what_has_no_tokens_or_no_first_pass_is_not_sampled() -> None:
+    X = drawn().counts[:120]
+    for counts, options in (
+        (X * 0.5, {}),
+        (X, {"method": ng.VB()}),
+        (X[:90], {}),
+        (X, {"method": ng.SVI({"doc": 40}), "step": ng.inference.RobbinsMonro()}),
+    ):
+        one, other = (ng.LDA(3, start_sweeps=sweeps, max_passes=3, tol=0, **options).fit(counts) for sweeps in (0, 10))
+        np.testing.assert_array_equal(one.topics_, other.topics_)
+    one, other = (ng.LDA(3, start_sweeps=sweeps, max_passes=3, tol=0).fit(X) for sweeps in (0, 10))
+    assert not np.array_equal(one.topics_, other.topics_)
+    for wrong in (-1, 2.5, "many"):
+        with pytest.raises((TypeError, ValueError), match="start_sweeps"):
+            ng.LDA(3, start_sweeps=wrong).fit(X)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_a_run_that_was_stopped_before_or_after_the_sweeps_goes_on_with_the_same_bits(learn, tmp_path) -> None:
+    X, settings = drawn().counts[:120], {"start_sweeps": 8, "tol": 0, "learn_priors": learn, "batch_size": 20}
+    whole = ng.LDA(3, max_passes=5, **settings).fit(X)
+    for number, passes in enumerate((1, 2)):  # the sweeps come after the first
+        folder = tmp_path / str(number)
+        ng.LDA(3, max_passes=passes, **settings).fit(X, checkpoint=folder, every=1)
+        again = ng.LDA(3, max_passes=5, **settings).fit(X, checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(again.topics_, whole.topics_)

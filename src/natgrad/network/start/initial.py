@@ -285,7 +285,12 @@ def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
 
 
 def _parts(state: State, gate: str) -> bool:
-    """Whether a category differs from element to element, or is known: then components that are alike need not stay so."""
+    """Whether a category differs from element to element, or is known: then components that are alike need not stay so.
+
+    Where groups keep their categories to themselves, that is not known.
+    """
+    if gate not in state.mu:
+        return False
     members = np.asarray(state.mu[gate][0])
     flat = members.reshape(-1, members.shape[-1])
     return bool(not flat[0].all() or not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14))
