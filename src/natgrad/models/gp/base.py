@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,23 +12,22 @@ import numpy.typing as npt
 from natgrad.covariance import RBF, Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
-from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.engine import take_steps
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
+from natgrad.inference.trace import Trace
 from natgrad.models.base import register
 from natgrad.models.gp import choosing
-from natgrad.models.gp.cooling import cooling_phases
-from natgrad.models.gp.files import GPFiles, state_table
+from natgrad.models.gp.files import GPFiles
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.running import optimise
 from natgrad.models.gp.settings import Adam, Learned, Settings, leaves_of, settings_of
-from natgrad.models.gp.stopping import AveragedBound
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.random import Stream, generator
 from natgrad.renamed import OldName
 from natgrad.threads import ONE_BLAS_THREAD
@@ -45,7 +43,18 @@ Floats = npt.NDArray[np.float64]
 MOST_STARTING_ROWS = 20_000
 MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
-KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat", "_link")
+KEPT = (
+    "n_features_in_",
+    "feature_names_in_",
+    "classes_",
+    "elbo_",
+    "trace_",
+    "stop_",
+    "n_rows_seen_",
+    "_flat",
+    "_link",
+    "_part",
+)
 
 # Both are parts of a checkpoint.
 register(Settings, "gp.Settings")
@@ -80,9 +89,8 @@ class SparseGP(GPFiles):
         rows, held = self._held_out(rows)
         problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
         earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
-        self._optimise(
-            problem, self._state, held, Trace(earlier), self.max_steps if max_steps is None else max_steps, {}
-        )
+        most = self.max_steps if max_steps is None else max_steps
+        optimise(self, problem, self._state, held, Trace(earlier), most, {}, going_on=True)
         return self
 
     def _more(self, X: Any, y: Any = None) -> HeldRows:
@@ -96,7 +104,7 @@ class SparseGP(GPFiles):
         assert y is not None
         rows, judges = self._held_out(Rows(x, y, self._x_scaling, self._y_scaling))
         problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
-        self._optimise(problem, self._state, judges, Trace(), self.max_steps, {})
+        optimise(self, problem, self._state, judges, Trace(), self.max_steps, {})
         self._data = held
 
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
@@ -104,7 +112,7 @@ class SparseGP(GPFiles):
         held_rows = _as_held(rows)
         rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
         problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
-        self._optimise(problem, problem.start(settings), held, Trace(), self.max_steps, options)
+        optimise(self, problem, problem.start(settings), held, Trace(), self.max_steps, options)
         self._data = held_rows
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
@@ -114,37 +122,6 @@ class SparseGP(GPFiles):
         return rows.split(
             self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), Stream.START, 1)
         )
-
-    def _optimise(
-        self, problem: GPProblem, state: State, held: Rows | None, trace: Trace, max_steps: Any, options: FitOptions
-    ) -> None:
-        method = checked_method(self.method)
-        watch = AveragedBound(problem, trace, held, float(self.tol))
-        callbacks, checkpoint = split_options(options)
-        limits = replace(
-            self._limits(
-                None, "raise max_steps, or call continue_fit()", max_steps=whole_number(max_steps, "max_steps")
-            ),
-            tol=0.0,
-        )
-        sizes = {
-            "output": problem.n_outputs,
-            "measured": problem.data.n_outputs,
-            "inducing": problem.n_inducing,
-            "column": problem.data.n_columns,
-        }
-        result = self._run(
-            Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
-            options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
-            table=lambda: (state_table(problem.kernel, problem.likelihood.name), sizes),
-            closing=[*cooling_phases(problem, method), Phase(problem, stepper=ExactPass(problem))],
-        )  # fmt: skip
-        if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"
-            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}", ran_out=True)
-        self._publish(problem, result.state)
-        self.elbo_ = problem.bound(result.state)
-        self.n_rows_seen_ = problem.n_groups
 
     def _partial(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, n_total: float | None) -> None:
         self._check_settings()
@@ -209,9 +186,9 @@ class SparseGP(GPFiles):
             return self._first_settings(kernel, choosing.spread_inducing(few, seed, wanted), few, likelihood)
 
         if self.kernel == "auto":
-            kernel, settings = choosing.chosen_kernel(
-                make, rows.n_columns, first, seed, None if self.max_seconds is None else float(self.max_seconds) / 3.0
-            )
+            seconds = None if self.max_seconds is None else float(self.max_seconds) / 3.0
+            kinds = choosing.few_valued(few)
+            kernel, settings = choosing.chosen_kernel(make, rows.n_columns, first, seed, seconds, kinds)
         else:
             kernel = self._first_kernel(rows)
             settings = choosing.tried(make, kernel, first, seed)[2]
