@@ -21,7 +21,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import natgrad as ng
 
 HERE = Path(__file__).resolve().parent
-ROWS, INDUCING = 4_000, 100
+ROWS, INDUCING = 2_500, 60
 
 
 def steps(n=ROWS):

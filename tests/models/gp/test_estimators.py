@@ -273,9 +273,9 @@ def test_no_step_and_no_data_break_a_fit(likelihood, sets, steps):
 def _bound_before(model, x, y):
     """The bound at the prior and the first settings: nothing but the start moves it, and no exact pass ends it."""
     from natgrad.inference.steppers.stepper import StepInfo
-    from natgrad.models.gp import base as gp_base
+    from natgrad.models.gp import running
 
-    with mock.patch.object(gp_base.ExactPass, "step", lambda self, state, seed: (state, StepInfo({}, 0.0, 0))):
+    with mock.patch.object(running.ExactPass, "step", lambda self, state, seed: (state, StepInfo({}, 0.0, 0))):
         return model.fit(x, y).elbo_
 
 

@@ -44,7 +44,8 @@ def optimise(
     method, most, tol = checked_method(model.method), whole_number(max_steps, "max_steps"), float(model.tol)
     cooling = cooling_phases(problem, method)
     polish = None if held is not None else polishing_of(problem, method, tol, most, model.max_seconds, state.t)
-    settled = going_on and model.stop_.converged
+    stop = getattr(model, "stop_", None)  # a stream has none
+    settled = going_on and stop is not None and stop.converged
     watch = AveragedBound(
         problem,
         trace,
