@@ -66,6 +66,7 @@ class SparseGP(GPFiles):
 
     elbo_: float
     n_steps_: int
+    n_rows_seen_: int
 
     # -- fitting --
 

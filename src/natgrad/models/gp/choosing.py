@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +85,8 @@ def with_categories(best: Covariance, n_columns: int, kinds: list[int]) -> Itera
     if not rest:
         yield levels
         return
-    smooth = type(best)(lengthscale=ell[rest], active=rest)
+    kind: Any = type(best)
+    smooth = kind(lengthscale=ell[rest], active=rest)
     yield Product(smooth, levels)
     yield Sum(smooth, levels, Product(smooth, levels))
 
