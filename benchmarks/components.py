@@ -1,7 +1,7 @@
 """How often the number of components is found: sets with a known truth, a grid of K with restarts beside, and a peer.
 
     python benchmarks/components.py                        all of it: 100 sets of each kind, hours
-    python benchmarks/components.py --sets 10 --grid 2     10 sets, a grid of every K on the first 2 of them
+    python benchmarks/components.py --sets 10 --grid 2     10 sets, a grid of K on the first 2 of them
     python benchmarks/components.py mixture-2 blocks       some kinds
     python benchmarks/components.py --first 100            100 other sets
     python benchmarks/components.py --table                the table of what was measured so far
@@ -16,6 +16,7 @@ not met.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -33,13 +34,13 @@ LINES = Lines("components")
 
 
 class Kind(NamedTuple):
-    """Generated sets: their truth, one set, K and bound as found, the bound with K and a seed given, the largest K of a grid."""
+    """Generated sets: their truth, one set, K and bound as found, the bound with K and a seed given, the grid of K."""
 
     truth: int
     make: Callable[[np.random.Generator], Any]
     found: Callable[[Any], tuple[int, float]]
     given: Callable[[Any, int, int], float]
-    most: int
+    sizes: range
     peer: Callable[[Any], tuple[int, float]] | None = None
 
 
@@ -154,13 +155,13 @@ def _of(
 GAUSSIAN = _of(ng.GaussianMixture, "n_components", max_components=20)
 LDA = _of(ng.LDA, "n_topics", max_topics=20, max_passes=200, learn_priors=True)
 KINDS = {
-    "mixture-2": Kind(8, mixture(2), *GAUSSIAN, 14, _peer),
-    "mixture-10": Kind(8, mixture(10), *GAUSSIAN, 14, _peer),
-    "topics-bars": Kind(10, topics(True), *LDA, 16),
-    "topics-dirichlet": Kind(10, topics(False), *LDA, 16),
-    "hmm-gaussian": Kind(5, chain(False), *_of(ng.GaussianHMM, "n_states", max_states=12), 9),
-    "hmm-categorical": Kind(5, chain(True), *_of(ng.CategoricalHMM, "n_states", max_states=12), 9),
-    "blocks": Kind(4, graph, _blocks_found, _blocks_given, 8),
+    "mixture-2": Kind(8, mixture(2), *GAUSSIAN, range(1, 15), _peer),
+    "mixture-10": Kind(8, mixture(10), *GAUSSIAN, range(1, 15), _peer),
+    "topics-bars": Kind(10, topics(True), *LDA, range(2, 17, 2)),
+    "topics-dirichlet": Kind(10, topics(False), *LDA, range(2, 17, 2)),
+    "hmm-gaussian": Kind(5, chain(False), *_of(ng.GaussianHMM, "n_states", max_states=12), range(1, 10)),
+    "hmm-categorical": Kind(5, chain(True), *_of(ng.CategoricalHMM, "n_states", max_states=12), range(1, 10)),
+    "blocks": Kind(4, graph, _blocks_found, _blocks_given, range(1, 9)),
 }
 
 
@@ -169,19 +170,25 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return function(), time.process_time() - begun
 
 
-def grid(kind: Kind, data: Any) -> tuple[int, float]:
-    """The K of the highest bound with log K! added, of the best of some restarts each."""
-    sizes = range(1, kind.most + 1)
-    best = [max(kind.given(data, k, seed) for seed in range(RESTARTS)) for k in sizes]
-    corrected = np.array(best) + np.cumsum(np.log(sizes))
-    return int(np.argmax(corrected)) + 1, float(max(best))
+def grid(name: str, number: int, data: Any) -> dict[str, Any]:
+    """The K of the highest bound with log K! added, of the best of some restarts each; every K is a line of its own."""
+    kind, about = KINDS[name], {"kind": name, "part": "given", "set": number}
+    for k in kind.sizes:
+        if not LINES.has(**about, k=k):
+            best, seconds = timed(lambda k=k: max(kind.given(data, k, seed) for seed in range(RESTARTS)))
+            LINES.add(**about, k=k, bound=best, seconds=round(seconds, 3))
+    lines = [LINES.all(**about, k=k)[0] for k in kind.sizes]
+    best = np.array([line["bound"] for line in lines])
+    corrected = best + [math.lgamma(k + 1) for k in kind.sizes]
+    seconds = round(sum(line["seconds"] for line in lines), 3)
+    return {"k": kind.sizes[int(np.argmax(corrected))], "bound": float(best.max()), "seconds": seconds}
 
 
 def measure(name: str, numbers: range, part: str) -> None:
     """A line for every set that has none yet."""
     kind, warm = KINDS[name], False
-    does = {"auto": kind.found, "grid": lambda data: grid(kind, data), "dp": kind.peer}[part]
-    if does is None:
+    does = {"auto": kind.found, "grid": None, "dp": kind.peer}[part]
+    if part == "dp" and does is None:
         return
     for number in numbers:
         if LINES.has(kind=name, part=part, set=number):
@@ -190,6 +197,9 @@ def measure(name: str, numbers: range, part: str) -> None:
             kind.given(kind.make(np.random.default_rng([1_000_000, 7])), 2, 0)
             warm = True
         data = kind.make(np.random.default_rng([number, 7]))
+        if does is None:
+            LINES.add(kind=name, part=part, set=number, **grid(name, number, data))
+            continue
         (k, bound), seconds = timed(lambda data=data: does(data))
         LINES.add(kind=name, part=part, set=number, k=k, bound=bound, seconds=round(seconds, 3))
 

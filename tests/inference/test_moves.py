@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 import natgrad as ng
-from natgrad.inference.moves import HOPELESS, Moves, proposals
+from natgrad.inference.components import HOPELESS
+from natgrad.inference.moves import Moves, proposals
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY
 from natgrad.inference.steppers.groups import GroupStepper

@@ -8,6 +8,7 @@ import pytest
 from random_moves import random_move
 
 import natgrad as ng
+from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.results.fit import Fit
 from natgrad.network.start.components import NetworkComponents, moves_of
 from natgrad.network.start.order import default_order
@@ -239,3 +240,68 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(TypeError, match="moves are accepted by the exact bound"):
         mixture().fit(ng.Children(5))
     assert not mixture().fit(moves=False, init="kmeans").trace.moves
+
+
+def test_sticks_say_themselves_that_what_they_weight_grows() -> None:
+    """``StickBreaking(…, grow=True)`` is the same fit as a plate that grows; without it a fit says what it would do."""
+
+    def network(sticks: bool, plate: bool) -> ng.Network:
+        row, component = ng.Plate("row"), ng.Plate("component", 6, grow=plate)
+        z = ng.Categorical("z", ng.StickBreaking("pi", 1.0, size=6, grow=sticks), plate=row)
+        mu = ng.Normal("mu", 0.0, 0.01, plate=component)[z]
+        return ng.Network(ng.Normal("x", mu, 1.0, plate=row, observed=ng.Column("x")))
+
+    x = np.array([-6.0, 0.0, 6.0])[np.arange(60) % 3] + np.random.default_rng(0).normal(size=60)
+    one, other, neither = (network(*grow).fit({"x": x}) for grow in ((True, False), (False, True), (False, False)))
+    assert one.n_components == other.n_components == {"component": 3}
+    assert one.elbo == other.elbo
+    assert one.trace.moves == other.trace.moves
+    assert neither.n_components == {}
+    assert "pi is truncated at 6: with grow=True" in neither.trace.strategy
+    assert "truncated" not in one.trace.strategy
+    again = ng.Network(*from_data(to_data(network(True, False).template)).roots)  # type: ignore[arg-type]
+    assert again.fit({"x": x}).trace.moves == one.trace.moves
+    for grows in ((True, False), (False, True)):
+        with pytest.raises(ValueError, match="components move between passes over data that are held"):
+            network(*grows).fit({"x": x}, chunk_rows=20, init="random")
+    with pytest.raises(TypeError, match="'pi': grow must be True or False, got 1"):
+        ng.StickBreaking("pi", 1.0, size=6, grow=1)  # type: ignore[arg-type]
+    alone = ng.Categorical("z", ng.StickBreaking("pi", 1.0, size=6, grow=True), plate=ng.Plate("n", 2), observed=[0, 1])
+    with pytest.raises(ValueError, match="'pi' grows, and no hidden category chooses along it"):
+        ng.Network(alone).fit()
+
+
+def test_memberships_are_alike_in_whatever_order() -> None:
+    fit, part = begun(mixture(), tol=1e-10)
+    members = np.asarray(fit.state.mu["z"][0])
+    order = np.random.default_rng(0).permutation(members.shape[1])
+
+    def state(q: Any) -> Any:
+        return fit.state._replace(mu={**fit.state.mu, "z": (q,)})
+
+    assert part.alike(fit.state, state(members[:, order]))
+    elsewhere = members.copy()
+    elsewhere[0] = np.roll(elsewhere[0], 1)
+    assert not part.alike(fit.state, state(elsewhere))
+    assert not part.alike(fit.state, part.added(fit.state, *np.flatnonzero(part.active(fit.state))[:2].tolist()))
+
+
+def test_an_exchange_that_leads_back_is_refused_before_any_pass_and_one_that_leads_to_a_better_order_is_not() -> None:
+    """Priors that tell components apart: the same memberships in another order may have a higher bound."""
+    x = np.concatenate([np.full(30, -6.0), np.full(10, 6.0)]) + np.random.default_rng(0).normal(size=40)
+    row, component = ng.Plate("row", 40), ng.Plate("component", 2)
+
+    def network(concentration: list[float]) -> ng.Network:
+        z = ng.Categorical("z", ng.Dirichlet("pi", concentration), plate=row)
+        return ng.Network(ng.Normal("x", ng.Normal("mu", 0.0, 0.01, plate=component)[z], 1.0, plate=row, observed=x))
+
+    start = {"mu": np.array([6.0, -6.0])}
+    kept = network([1.0, 1.0]).fit(init=start, moves="keep")
+    exchanges = [move for move in kept.trace.moves if move.kind == "exchange"]
+    assert exchanges
+    assert all(move.gain == -np.inf and not move.accepted for move in exchanges)
+    poor = network([20.0, 1.0]).fit(init=start, moves=False)
+    better = network([20.0, 1.0]).fit(init=start, moves="keep")
+    best = network([20.0, 1.0]).fit(init={"mu": -start["mu"]})
+    assert better.elbo == pytest.approx(best.elbo, abs=1e-3)
+    assert better.elbo > poor.elbo + 1.0

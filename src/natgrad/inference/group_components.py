@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.moves import Birth, Components
+from natgrad.inference.components import Birth, Components, out_of_reach
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.steppers.group_memory import BEFORE
 
@@ -133,11 +133,18 @@ class GroupComponents(Components):
         return self.problem.full_prior(name)
 
 
-def settled(part: Any, state: State, sweeps: int, little: float, relative: bool = False) -> tuple[float, State]:
-    """The bound and the state of a small problem after sweeps, until one gains so few nats (or so small a share of the bound)."""
+def settled(
+    part: Any, state: State, sweeps: int, little: float, *, relative: bool = False, goal: float = -np.inf
+) -> tuple[float, State]:
+    """The bound and the state of a small problem after sweeps, until one gains so few nats (or so small a share of the bound).
+
+    Or until the ``goal`` is out of reach.
+    """
     bound = -np.inf
-    for _ in range(sweeps):
+    for left in reversed(range(sweeps)):
         before, (state, bound, _, _) = bound, part.sweep(state)
         if bound - before <= (little * abs(bound) if relative else little):
+            break
+        if out_of_reach(bound, bound - before, left, goal):
             break
     return bound, state

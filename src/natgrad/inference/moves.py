@@ -6,6 +6,7 @@
     delete    a component is emptied; the next sweep gives its data to others
     exchange  a merge and a birth in the place that it left, of another component or of the same, so that K stays
     anew      more components from a start of their own, where those that births lead to are poor (topics)
+    order     the same components in other places, where priors tell places apart (sticks)
     explore   as many components, where sweeps of a sampler lead from those there are (topics)
 
 A plate has room for as many components as there may be, and the empty ones keep their prior: they are part of the model, and
@@ -18,124 +19,29 @@ Hughes and Sudderth (2013); Ueda et al. (2000); Ghahramani and Beal (2000).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.components import HOPELESS, Birth, Components
 from natgrad.inference.problem import State
 from natgrad.inference.trace import MoveRecord
 
-__all__ = [
-    "Birth",
-    "Components",
-    "Moves",
-    "Proposal",
-    "checked_moves",
-    "proposals",
-    "records_of_start",
-]
+__all__ = ["Moves", "Proposal", "checked_moves", "proposals", "records_of_start"]
 
 Floats = npt.NDArray[np.float64]
-# Observations up to which a component is empty: memberships of rows that are somewhere else add up to something everywhere.
-EMPTY = 0.5
 # A proposal that was refused is made again when what its components hold has changed by this part.
 CHANGED = 0.05
 # Pairs, the most alike first, and components, the smallest first, that are proposed for a merge or a delete in one round.
 MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 2
 # Components that are begun anew, where a model has a start for it: so many, twice as many, and so on.
 FIRST_STEP = 8
-# Nats that the merge of a pair may lose before the next sweep, and still be worth passes.
-HOPELESS = -100.0
 # Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange, with its merge.
 WORTH, WORTH_EXCHANGE = -3.0, -20.0
 # Nats that a delete may lose before the other components follow, and still be worth passes.
 WORTH_DELETE = -20.0
-
-
-class Birth(NamedTuple):
-    """A state with more components, what a fit to the data of the one that was split says of the gain (or NaN), and the new.
-
-    ``bound`` is that of all data there, where the split was made with all of them.
-    """
-
-    state: State
-    gain: float
-    born: tuple[int, ...]
-    bound: float = float("nan")
-
-
-class Components(ABC):
-    """What moves must know of the components along one plate, found from the blocks of a problem.
-
-    Parameters
-    ----------
-    plate : str, as the trace calls it
-    size : int, the most components
-    """
-
-    plate: str
-    size: int
-    # Nats that the merge of a pair may lose before the next sweep, and still be worth an exchange.
-    most_loss: float = HOPELESS
-
-    @property
-    def may_empty(self) -> bool:
-        """Whether a component of a given number may become empty, as the prior of the weights would have it."""
-        return False
-
-    @abstractmethod
-    def held(self, state: State) -> Floats:
-        """Observations that each component holds [size]; 0 for one that is empty."""
-
-    @abstractmethod
-    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
-        """Parts of what ``k`` holds in the places of one or more of the ``empty``; other parts for another ``number``.
-
-        Two halves of four clusters may be no better than one: then several are born at a time. None if it cannot be split.
-        """
-
-    @abstractmethod
-    def merge(self, state: State, kept: int, emptied: int) -> State:
-        """One component holds what both held, and the other is empty."""
-
-    @abstractmethod
-    def delete(self, state: State, k: int) -> State:
-        """The component is empty."""
-
-    @property
-    def at_once(self) -> bool:
-        """Whether several may be split at once, because the split of one changes nothing that others were told."""
-        return False
-
-    def together(self, state: State, births: Mapping[int, Birth]) -> State:
-        """The state in which several components are split, each into places of its own."""
-        raise NotImplementedError(f"components along {self.plate} are split one at a time")
-
-    def anew(self, state: State, size: int, seed: int) -> State | None:
-        """So many components from a start of their own, after passes of their own; None where births from those there are do.
-
-        It is a function of the size and the seed alone: once refused, it would be refused again by a bound that only rises.
-        """
-        return None
-
-    def explored(self, state: State, number: int, seed: int) -> State | None:
-        """Where sweeps of a sampler lead from here, other ones for another ``number``; None where there is none."""
-        return None
-
-    @abstractmethod
-    def likeness(self, state: State) -> Floats:
-        """How promising the merge of each pair is [size, size], in nats where that is known; −∞ for one that is not."""
-
-    def delete_gains(self, state: State, seed: int) -> Floats | None:
-        """Nats that each one's delete gains before the others follow [size]; None where likeness to one other says enough."""
-        return None
-
-    def active(self, state: State) -> npt.NDArray[np.bool_]:
-        """The components that hold something: half an observation, at least."""
-        return np.asarray(self.held(state) > EMPTY)
 
 
 class Moves(NamedTuple):
@@ -180,8 +86,13 @@ def records_of_start(moves: Moves, state: State) -> list[MoveRecord]:
     ]
 
 
-def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: int) -> Iterator[Proposal]:
-    """What may be tried at a complete state, and was not tried at one like it: births, then merges, then deletes."""
+def proposals(
+    moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: int, goal: float = -np.inf
+) -> Iterator[Proposal]:
+    """What may be tried at a complete state, and was not tried at one like it: births, then merges, then deletes.
+
+    A proposal whose bound is known and below the ``goal`` is not tried.
+    """
     for part in moves.parts:
         own = [record for record in earlier if record.plate == part.plate]
         held, active = part.held(state), part.active(state)
@@ -191,6 +102,7 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         if climbing:
             yield from _anew(part, state, held, active, own, seed)
             yield from _explored(part, state, held, active, own, seed)
+        yield from _ordered(part, state, held, own)
         if len(empty):
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
         if active.sum() < 2:
@@ -205,8 +117,15 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         if not climbing:
             yield from _explored(part, state, held, active, own, seed)
         if moves.keep and not len(empty):
-            yield from _shared_anew(part, state, held, alike, own, seed)
-            yield from _exchanges(part, state, held, alike, own, seed)
+            yield from _shared_anew(part, state, held, alike, own, seed, goal)
+            yield from _exchanges(part, state, held, alike, own, seed, goal)
+
+
+def _ordered(part: Components, state: State, held: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
+    """Other places for the same components, where priors tell places apart."""
+    found = part.ordered(state)
+    if found is not None and not _refused(own, "order", found[1], float(held.sum())):
+        yield Proposal("order", part, found[1], float(held.sum()), found[0])
 
 
 def _births(
@@ -285,7 +204,9 @@ def _merges(part: Components, state: State, held: Floats, alike: Floats, own: li
     for kept, emptied in _pairs(alike, held)[:MOST_MERGES]:
         total = held[kept] + held[emptied]
         if not _refused(own, "merge", (kept, emptied), total):
-            yield Proposal("merge", part, (kept, emptied), total, part.merge(state, kept, emptied))
+            yield Proposal(
+                "merge", part, (kept, emptied), total, _emptied(part, part.merge(state, kept, emptied), emptied)
+            )
 
 
 def _deletes(
@@ -299,11 +220,16 @@ def _deletes(
         order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
     for k in order[:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):
-            yield Proposal("delete", part, (k,), held[k], part.delete(state, k))
+            yield Proposal("delete", part, (k,), held[k], _emptied(part, part.delete(state, k), k))
+
+
+def _emptied(part: Components, state: State, k: int) -> State | None:
+    """The state, if the component is empty in it: one that holds known labels never is."""
+    return None if part.active(state)[k] else state
 
 
 def _shared_anew(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int, goal: float
 ) -> Iterator[Proposal]:
     """Two become one, which is split again: one of them may have had a part of the other.
 
@@ -315,7 +241,7 @@ def _shared_anew(
         total = held[kept] + held[emptied]
         if _exchange_refused(own, (kept, emptied, kept), total):
             continue
-        birth = part.split(part.merge(state, kept, emptied), kept, [emptied], 0, seed)
+        birth = part.split(part.merge(state, kept, emptied), kept, [emptied], 0, seed, goal=goal)
         if birth is None:
             yield Proposal("exchange", part, (kept, emptied, kept), total, None)
         else:
@@ -323,7 +249,7 @@ def _shared_anew(
 
 
 def _exchanges(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int, goal: float
 ) -> Iterator[Proposal]:
     """Two that are alike become one, or the smallest goes, and another is split in the place that is left.
 
@@ -343,7 +269,7 @@ def _exchanges(
             others = [k for k in others if k not in gains or _known(gains[k]) + loss >= WORTH_EXCHANGE]
             others = sorted(others, key=lambda k: -_known(gains[k]) if k in gains else -np.inf)[: MOST_EXCHANGES + 2]
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
-        births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
+        births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed, goal=goal)) for k in others]
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
         # Where the bound is known, it decides before any pass.
         worth = [

@@ -12,16 +12,18 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.trace import MoveRecord, Trace
 
-__all__ = ["Accepted", "Round", "is_due"]
+__all__ = ["Accepted", "Round", "is_due", "just_moved"]
 
 # A pass that gains less than so many nats has found what its components are; or so many passes since the last move are enough.
 LITTLE, ENOUGH = 1.0, 10
 # Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
 BIRTH = 1.0
 # Moves that must gain so much: those that make more components, and those that may lead to the same ones in another order.
-COSTLY = ("birth", "births", "anew", "exchange", "explore")
+COSTLY = ("birth", "births", "anew", "exchange", "explore", "order")
 # Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
 NOT_FAR = 1.0
+# Nats above the run up to which the same components in another order are no more than the same.
+AS_HIGH = 0.1
 # Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
 PATIENCE, GROWING = 5, 3
 
@@ -53,6 +55,11 @@ def is_due(trace: Trace, bounds: Sequence[float], per_pass: int, tol: float, set
     return bounds[-1] - bounds[-1 - per_pass] <= max(tol, LITTLE) or since >= ENOUGH * per_pass
 
 
+def just_moved(trace: Trace, per_pass: int, t: int) -> bool:
+    """Whether a move led to step ``t``: the next one is not before another step."""
+    return any(m.accepted and m.kind != "start" and m.t + per_pass == t for m in trace.moves[-1:])
+
+
 class Round:
     """The proposals at one state, tried one after the other.
 
@@ -70,8 +77,9 @@ class Round:
 
     def first(self, state: State, bound: float, records: list[MoveRecord]) -> Accepted | None:
         """The first proposal that leads higher; None if none does. What was tried is added to the records."""
-        for proposal in proposals(self.moves, state, tuple(records), self.seed):
-            hopeless = proposal.state is None or proposal.bound < bound - NOT_FAR
+        goal = bound - NOT_FAR
+        for proposal in proposals(self.moves, state, tuple(records), self.seed, goal):
+            hopeless = proposal.state is None or proposal.bound < goal or _is_back(proposal, state, bound)
             trial = None if hopeless else self._tried(proposal, state, bound)
             accepted = trial is not None and trial.higher
             after = trial.state if trial is not None and accepted else state
@@ -90,6 +98,13 @@ class Round:
         trial = followed(self.stepper, proposal.state, settled, bound, self.seed, margin)
         self.messages_read += trial.messages_read
         return trial
+
+
+def _is_back(proposal: Proposal, settled: State, bound: float) -> bool:
+    """Whether an exchange has led to the components that there were, and no higher: priors may tell their order apart."""
+    if proposal.kind != "exchange" or proposal.state is None or not proposal.bound < bound + AS_HIGH:
+        return False
+    return proposal.part.alike(proposal.state, settled)
 
 
 def _record(

@@ -48,7 +48,7 @@ class MoveRecord(NamedTuple):
 
     ``components`` are, of a birth, the one that was split and the new ones; of several births at once, those that were split
     and then all that are new; of topics begun anew, how many; of a merge, the one that is left and the one that is empty; of an
-    exchange, these and the one that was split. ``bound`` is the exact bound
+    exchange, these and the one that was split; of another order, the one that is in each place now. ``bound`` is the exact bound
     before it, ``gain`` how much higher the passes after it led, or less where it was refused (−∞ where it was refused before
     any pass), ``n_active`` the number of components after it, and ``held`` what the components held of which it was made. The
     number at the start is a record, too.
@@ -179,7 +179,7 @@ class Reason(enum.Enum):
 class Stop:
     """The reason a run ended, and in words what happened and what to do about it.
 
-    ``ran_out`` says whether a limit ended a run that was to go on until it had converged; files do not keep it.
+    ``ran_out`` says whether a limit, or the guard, ended a run that was to go on until it had converged; files do not keep it.
     """
 
     reason: Reason

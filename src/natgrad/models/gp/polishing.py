@@ -168,8 +168,7 @@ class Polishing(NothingToFinish):
         rng = np.random.default_rng(0)
         some = np.sort(rng.choice(problem.n_groups, min(problem.n_groups, JUDGES), replace=False, shuffle=False))
         x, y = problem.data.take(some)
-        q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(x)
+        mean, var = Predictor.of(problem, state).latent(x)
         density = problem.likelihood.log_predictive_rows(np.asarray(settings.psi), y, mean, var)
         return problem.bound(state) / problem.population, float(density.mean())
 

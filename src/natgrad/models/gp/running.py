@@ -13,7 +13,7 @@ from natgrad.inference.engine import Phase
 from natgrad.inference.steppers.groups import ExactPass
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.gp.cooling import cooling_phases
-from natgrad.models.gp.files import state_table
+from natgrad.models.gp.files import law_of, state_table
 from natgrad.models.gp.polishing import WARM, Polishing, polishing_of
 from natgrad.models.gp.stopping import AveragedBound
 from natgrad.posterior.fit_options import FitOptions, checked_method, checked_step, split_options
@@ -63,11 +63,13 @@ def optimise(
         "measured": problem.data.n_outputs,
         "inducing": problem.n_inducing,
         "column": problem.data.n_columns,
+        "factor": problem.shape[0],
+        "stacked": problem.shape[1],
     }
     result = model._run(
         Phase(problem, method, checked_step(model.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
         options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
-        table=lambda: (state_table(problem.kernel, problem.likelihood.name), sizes),
+        table=lambda: (state_table(problem.kernel, law_of(problem.likelihood)), sizes),
         closing=[*(cooling if polish is None else [polish.phase]), Phase(problem, stepper=ExactPass(problem))],
     )  # fmt: skip
     model.stop_ = _why(result.stop, polish, watch, most, tol)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.inference.group_components import GroupComponents, settled
-from natgrad.inference.moves import Birth
+from natgrad.inference.components import Birth
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.forward_backward import count, whole_sequences
@@ -51,7 +51,9 @@ class HMMComponents(GroupComponents):
         told = self.told(state)
         return np.asarray(told["initial"][0] + told["transition"][0].sum(0))
 
-    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+    def split(
+        self, state: State, k: int, empty: Sequence[int], number: int, seed: int, *, goal: float = -np.inf
+    ) -> Birth | None:
         """The best of some ways, by the bound after some sweeps of a slice of the data."""
         held = float(self.held(state)[k])
         rng = generator(seed, Stream.MOVES, state.t, k, number)
@@ -60,6 +62,7 @@ class HMMComponents(GroupComponents):
         factor = part.data.n_times / whole.data.n_times
         own = np.flatnonzero(states[:, k] > 0.5)
         best = None
+        after_merge = len(empty) == 1 and part.data is whole.data  # then the bound says all
         # One place, as after a merge: one way, and the other one next time.
         ways = WAYS if len(empty) > 1 else WAYS[1:2] if number % 2 == 0 else WAYS[:1]
         for size, width in ways:
@@ -71,13 +74,15 @@ class HMMComponents(GroupComponents):
             labels = nearest_of(near, centres_of(near[seen], size, rng))
             if len(np.unique(labels[own])) < size:
                 continue
-            bound, settled_state = settled(part, _split_state(part, states, places, labels), SWEEPS, LITTLE)
+            bound, settled_state = settled(
+                part, _split_state(part, states, places, labels), SWEEPS, LITTLE, goal=goal if after_merge else -np.inf
+            )
             if best is None or bound > best[0]:
                 best = bound, settled_state, places
         if best is None:
             return None
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
-        if len(empty) == 1 and part.data is whole.data:  # after a merge: the bound says all
+        if after_merge:
             return Birth(after, float("nan"), tuple(best[2][1:]), best[0])
         base = self._unsplit(part, here)
         gain = (best[0] - base) / factor if best[0] > base else float("nan")

@@ -17,7 +17,7 @@ from natgrad.data.corpus import Corpus
 from natgrad.inference.auto import Auto, choose
 from natgrad.inference.engine import take_steps
 from natgrad.inference.group_components import GroupComponents, settled
-from natgrad.inference.moves import Birth
+from natgrad.inference.components import Birth
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import BEFORE, KEY, BatchMemory, GroupMemory
 from natgrad.models.lda.dirichlet_prior import RANGE
@@ -100,7 +100,9 @@ class TopicComponents(GroupComponents):
             alike[places[i], places[i + 1 :]] = alike[places[i + 1 :], places[i]] = gain
         return alike
 
-    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+    def split(
+        self, state: State, k: int, empty: Sequence[int], number: int, seed: int, *, goal: float = -np.inf
+    ) -> Birth | None:
         """The best of some numbers of topics for the words of one; what it held is shared out word by word."""
         held = self.held(state)
         if held[k] < LEAST_HELD:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.group_components import GroupComponents, settled
-from natgrad.inference.moves import Birth
+from natgrad.inference.components import Birth
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, standard_columns
 from natgrad.models.mixture.problem import MixtureProblem, memberships
@@ -43,7 +43,9 @@ class MixtureComponents(GroupComponents):
         """Σ q(z)."""
         return np.asarray(state.lam["weights"][0] - self._prior("weights")[0], np.float64)
 
-    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+    def split(
+        self, state: State, k: int, empty: Sequence[int], number: int, seed: int, *, goal: float = -np.inf
+    ) -> Birth | None:
         """The best of some ways to split, by the bound of several components on the rows of one."""
         problem, held = self.problem, self.held(state)
         if held[k] < LEAST_HELD:

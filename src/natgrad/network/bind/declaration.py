@@ -106,7 +106,7 @@ def _made(node: Node) -> dict[str, Any]:
         raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
     options = {name: _value(value) for name, value in slots.items()}
     if isinstance(node, StickBreaking):
-        options["discount"] = node.discount
+        options |= {"discount": node.discount, **({"grow": True} if node.grow else {})}
     if isinstance(node, SIZED):
         options["size"] = node.size
     if isinstance(node, Multinomial):

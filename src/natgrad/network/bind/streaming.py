@@ -27,7 +27,7 @@ from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.cuts import chains_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
-from natgrad.network.bind.template import Template
+from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
@@ -59,7 +59,9 @@ def fit_chunks(
     template: Template, tables: Rows, method: Method | None, chunk_rows: int | None, options: Mapping[str, Any]
 ) -> Fit:
     """The fit of a network to a table that is read in chunks."""
-    if options.get("moves") or any(plate.grow for node in template.nodes.values() for plate in node.plates):
+    nodes = [*template.nodes.values(), *made_parents(template).values()]
+    grows = any(getattr(node, "grow", False) or any(plate.grow for plate in node.plates) for node in nodes)
+    if options.get("moves") or grows:
         raise ValueError(
             "components move between passes over data that are held, and this table is read in chunks: fit a part of it, and "
             "give the number that it finds; or leave out chunk_rows="

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.problem import Block
+from natgrad.network.compile.growing import grown_plates
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
 from natgrad.network.language.missing import hidden_in_part
@@ -121,7 +122,7 @@ class Plan:
     @cached_property
     def grown(self) -> set[str]:
         """The plates whose number of components is to be found."""
-        return {plate.name for node in self.nodes.values() for plate in node.plates if plate.grow}
+        return grown_plates(self)
 
     @cached_property
     def declared(self) -> dict[str, Node]:

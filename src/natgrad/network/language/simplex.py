@@ -58,6 +58,10 @@ class StickBreaking(Node):
     concentration : α, a number > 0 or a Gamma
         The expected number of categories among n draws grows like α log n.
     size : int, the truncation K: more than will be used
+    grow : bool
+        ``size`` is the most, and a fit finds how many categories there are: it begins with one, and what lies on the plates
+        along which categories with these weights choose is split, merged and deleted as the exact bound says, as along a
+        ``Plate(name, size, grow=True)``.
     discount : d in [0, 1), optional
         Above 0 it is a Pitman–Yor process, whose categories have a power law. The normaliser of a random concentration is then
         bounded from below, by its tangent in log α at E[log α].
@@ -78,14 +82,23 @@ class StickBreaking(Node):
     slots_of = (Slot("concentration", POSITIVE),)
 
     def __init__(
-        self, name: str, concentration: Any, *, size: int, discount: float = 0.0, plate: Plates = None
+        self,
+        name: str,
+        concentration: Any,
+        *,
+        size: int,
+        discount: float = 0.0,
+        plate: Plates = None,
+        grow: bool = False,
     ) -> None:
+        if not isinstance(grow, bool):
+            raise TypeError(f"{name!r}: grow must be True or False, got {grow!r}")
         self._size = given_size(name, size, least=2)
         if size is None:
             raise TypeError(f"{name!r}: size must be a whole number ≥ 2, the truncation, got None")
         if not isinstance(discount, (int, float)) or not 0 <= discount < 1:
             raise ValueError(f"{name!r}: discount = {discount!r} must lie in [0, 1); 0 is the Dirichlet process")
-        self.discount = float(discount)
+        self.discount, self.grow = float(discount), grow
         super().__init__(name, {"concentration": concentration}, plate)
 
     def _augment(self) -> None:

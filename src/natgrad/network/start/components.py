@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.moves import Birth, Components, Moves
+from natgrad.inference.components import EMPTY, Birth, Components, out_of_reach
+from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
 from natgrad.network.start.features import rows_of
 from natgrad.network.start.kmeans import k_means, nearest
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["NetworkComponents", "moves_of", "start_of_one"]
 
 Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
 # Parts of a component that are tried, from clusters of the data and from draws; rounds in which only its own elements choose.
 PARTS, DRAWN_PARTS, ROUNDS = (2, 2, 4), (2, 2, 3, 4), 6
 # How certain an element is of the part that it begins in, in nats; the least that is split; rows that k-means sees.
 CERTAIN, LEAST_HELD, MOST_ROWS = 3.0, 2.0, 5_000
 LEAST = 1e-100
+# A round that gains so few nats is the last: passes over all elements go on from there.
+LITTLE = 0.01
 
 
 class NetworkComponents(Components):
@@ -97,7 +101,35 @@ class NetworkComponents(Components):
             likeness += flat.T @ flat / np.outer(length, length)
         return likeness
 
-    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+    def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
+        """Those that hold most where weights are expected to be largest; not where known labels say what is where."""
+        weights, held = self._expected, self.held(state)
+        if weights is None:
+            return None
+        held[held <= EMPTY] = 0.0
+        places = np.argsort(-weights, kind="stable")
+        if (np.diff(held[places]) <= EMPTY).all():
+            return None
+        moved = np.empty(self.size, np.int64)
+        moved[places] = places[np.argsort(-held[places], kind="stable")]
+        lam = {gate: tuple(np.asarray(part)[..., moved] for part in state.lam[gate]) for gate in self.gates}
+        return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
+
+    def alike(self, state: State, other: State) -> bool:
+        """Whether memberships differ by less than what an empty component may hold, each component matched with one."""
+        one, two = (
+            np.concatenate([self._members(s, gate).reshape(-1, self.size) for gate in self.gates])[:, self.active(s)]
+            for s in (state, other)
+        )
+        place = (one.T @ two).argmax(1)
+        if sorted(place.tolist()) != list(range(two.shape[1])):
+            return False
+        counted = np.concatenate([np.ravel(self._weights(gate)) for gate in self.gates])
+        return float(counted @ np.abs(one - two[:, place]).sum(1)) < EMPTY
+
+    def split(
+        self, state: State, k: int, empty: Sequence[int], number: int, seed: int, *, goal: float = -np.inf
+    ) -> Birth | None:
         """The best of some ways to split, by the bound after some rounds in which only the elements of ``k`` choose."""
         held = float(self.held(state)[k])
         if held < LEAST_HELD:
@@ -105,13 +137,18 @@ class NetworkComponents(Components):
         rng = generator(seed, Stream.MOVES, state.t, k, number)
         rows = self._rows(state, k)
         best: tuple[float, State, list[int]] | None = None
+        seen: list[dict[str, Labels]] = []
         sizes = PARTS if rows is not None else DRAWN_PARTS
         # One place, as after a merge: one way, and another one next time.
         for size in sizes if len(empty) > 1 else sizes[:1]:
             places = [k, *empty[: size - 1]]
             if len(places) < size or held < LEAST_HELD * size:
                 continue
-            candidate = self._split_into(state, k, places, rows, rng)
+            labels = self._labels(state, len(places), rows, rng)
+            if labels is None or any(_same_parts(labels, other) for other in seen):
+                continue
+            seen.append(labels)
+            candidate = self._split_into(state, k, places, labels, goal)
             if candidate is not None and (best is None or candidate[0] > best[0]):
                 best = (*candidate, places)
         return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]), best[0])
@@ -131,18 +168,24 @@ class NetworkComponents(Components):
 
     # -- parts --
 
-    def _split_into(
-        self, state: State, k: int, places: list[int], rows: Any, rng: np.random.Generator
-    ) -> tuple[float, State] | None:
-        scores: dict[str, Floats] = {}
+    def _labels(self, state: State, size: int, rows: Any, rng: np.random.Generator) -> dict[str, Labels] | None:
+        """The part in which each element begins."""
+        found: dict[str, Labels] = {}
         for gate in self.gates:
             shape = self._members(state, gate).shape[:-1]
-            labels = _clusters(rows, len(places), rng) if rows is not None else rng.integers(len(places), size=shape)
+            labels = _clusters(rows, size, rng) if rows is not None else rng.integers(size, size=shape)
             if labels is None:
                 return None
-            scores[gate] = np.where(np.reshape(labels, shape)[..., None] == np.arange(len(places)), 0.0, -CERTAIN)
+            found[gate] = np.reshape(labels, shape)
+        return found
+
+    def _split_into(
+        self, state: State, k: int, places: list[int], labels: Mapping[str, Labels], goal: float
+    ) -> tuple[float, State] | None:
+        parts = np.arange(len(places))
+        scores = {gate: np.where(own[..., None] == parts, 0.0, -CERTAIN) for gate, own in labels.items()}
         bound = -np.inf
-        for _ in range(ROUNDS):
+        for left in reversed(range(ROUNDS)):
             here = self.shared(state, k, places, scores)
             try:
                 result = self.problem.sweep(here, self.order)
@@ -150,9 +193,9 @@ class NetworkComponents(Components):
                 return None
             if not np.isfinite(result.bound) or not all(bool(info.valid) for info in result.info.values()):
                 return None
-            if result.bound - bound <= 1e-3 * abs(result.bound) / 1e3:
+            gain, bound = result.bound - bound, max(bound, result.bound)
+            if gain <= max(LITTLE, 1e-6 * abs(bound)) or out_of_reach(bound, gain, left, goal):
                 break
-            bound = result.bound
             for gate in self.gates:
                 logits = np.asarray(result.state.lam[gate][0], np.float64)[..., places]
                 scores[gate] = logits - logits.max(-1, keepdims=True)
@@ -197,6 +240,16 @@ class NetworkComponents(Components):
         return ((-1,), (-1,), (-2, -1)) if chain else ((-1,),)
 
     @cached_property
+    def _expected(self) -> Floats | None:
+        """The logarithm of the weight of each place before there are data; None where it is the same, or labels are known."""
+        nodes, prior = self.problem.plan.nodes, self.problem.prior({})
+        if any(nodes[gate].mask is not None or len(self._axes(gate)) > 1 for gate in self.gates):
+            return None
+        each = [np.asarray(prior.lam[gate][0], np.float64).reshape(-1, self.size).mean(0) for gate in self.gates]
+        weights: Floats = np.sum(each, axis=0)
+        return None if np.ptp(weights) <= 1e-9 * np.abs(weights).max() else weights
+
+    @cached_property
     def _features(self) -> Floats | None:
         """What an element of the category explains, as a row: data on its own plates, or data in which it meets others."""
         try:
@@ -221,6 +274,16 @@ def _merged(part: Floats, axes: tuple[int, ...], kept: int, emptied: int) -> Flo
         moved[kept] += moved[emptied]
         moved[emptied] = 0.0
     return part
+
+
+def _same_parts(one: Mapping[str, Labels], other: Mapping[str, Labels]) -> bool:
+    """Whether the parts are the same, in whatever order."""
+    for gate, labels in one.items():
+        met = np.zeros((labels.max() + 1, other[gate].max() + 1), bool)
+        met[labels, other[gate]] = True
+        if not ((met.sum(0) <= 1).all() and (met.sum(1) <= 1).all()):
+            return False
+    return True
 
 
 def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
@@ -248,8 +311,8 @@ def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Mov
     plates, grown = _chosen_plates(problem), problem.plan.grown
     if unchosen := grown - set[str]().union(*plates.values()):
         raise ValueError(
-            f"plate {min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on "
-            "it with a category, as in Normal(mu[z], …)"
+            f"{min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on a "
+            "plate with a category, as in Normal(mu[z], …)"
         )
     if asked is False or (asked is None and not grown):
         return None
