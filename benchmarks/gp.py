@@ -4,6 +4,7 @@
     python benchmarks/gp.py share                            # how much of a step is BLAS and LAPACK that nobody can avoid
     python benchmarks/gp.py flights --peers FOLDER          # New York flights: RMSE and NLPD at equal time
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
+    python benchmarks/gp.py boosting                         # beside boosted trees, on tables of several kinds
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
 
 Every engine starts from the same kernel (RBF, a length scale for each input), noise and inducing inputs, reads the same
@@ -323,7 +324,16 @@ def publish(name: str, found, table: str) -> None:
     (results / f"{name}.md").write_text(table)
 
 
-PARTS = {"speed": speed, "share": share, "flights": flights, "million": million, "pictures": pictures}
+def boosting(options: argparse.Namespace) -> None:
+    """Processes beside boosted trees."""
+    import gp_boosting
+
+    gp_boosting.main()
+
+
+PARTS = {
+    "speed": speed, "share": share, "flights": flights, "million": million, "boosting": boosting, "pictures": pictures,
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -6,6 +6,7 @@ import pytest
 
 from natgrad.covariance import (
     RBF,
+    Categories,
     Constant,
     Function,
     Linear,
@@ -40,6 +41,7 @@ DEFINITIONS = [
         lambda x, z: 1.5 * np.exp(-0.5 * (np.sin(np.pi * (x - z) / 3.0) ** 2 / ELL**2).sum()),
     ),
     (Linear(ELL), lambda x, z: (ELL * x * z).sum()),
+    (Categories(1.5, ELL), lambda x, z: 1.5 * np.exp(-((np.abs(x - z) > 1e-6) / ELL).sum())),
     (Constant(2.0), lambda x, z: 2.0),
     (RBF(active=[1]), lambda x, z: np.exp(-0.5 * (x[1] - z[1]) ** 2)),
     (Linear(2.0) * RBF() + 0.3, lambda x, z: 2.0 * (x * z).sum() * np.exp(-0.5 * ((x - z) ** 2).sum()) + 0.3),
@@ -97,6 +99,18 @@ def test_white_noise_is_shared_by_no_two_points(rng):
     x = rng.normal(size=(3, 2))
     np.testing.assert_array_equal(White(0.5)(x), 0.5 * np.eye(3))
     np.testing.assert_array_equal(White(0.5)(x, x), np.zeros((3, 3)))
+
+
+def test_categories_have_no_order_and_are_numbers_to_nobody():
+    k = Categories(2.0, [0.5, 1.0], active=[0, 2]) * RBF(active=[1])
+    x = np.array([[0.0, 0.0, 7.0], [1.0, 0.0, 7.0], [9.0, 0.0, 7.0], [9.0, 0.0, 3.0]])
+    np.testing.assert_allclose(k(x)[0], 2.0 * np.exp([0.0, -2.0, -2.0, -3.0]))
+    again = np.random.default_rng(0).permutation(12)  # other numbers for the same categories
+    renamed = np.column_stack([again[x[:, 0].astype(int)], x[:, 1], again[x[:, 2].astype(int)]])
+    np.testing.assert_array_equal(k(renamed), k(x))
+    for wrong in (k + RBF(), Categories(active=[0]) + Matern32(active=[1, 0])):
+        with pytest.raises(ValueError, match=r"Categories reads column 0 as categories and (RBF|Matern32) as numbers"):
+            wrong(x)
 
 
 def test_theta_moves_every_parameter():

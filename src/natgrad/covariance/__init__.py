@@ -9,6 +9,7 @@ from natgrad.covariance._direct import direct_of
 from natgrad.covariance._expression import Covariance, Product, Sum, covariance_from_data
 from natgrad.covariance._functions import (
     RBF,
+    Categories,
     Constant,
     Function,
     Linear,
@@ -23,6 +24,7 @@ from natgrad.covariance._inducing import Inducing, diagonal, factorised
 
 __all__ = [
     "RBF",
+    "Categories",
     "Constant",
     "Covariance",
     "Function",

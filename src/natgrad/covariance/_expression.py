@@ -216,9 +216,16 @@ class _Combined(Covariance):
         return type(self)(*(part.at(own) for part, own in self._shared(theta)))
 
     def check(self, n_columns: int) -> None:
-        """Every part."""
+        """Every part; columns of categories are numbers to nobody."""
         for part in self.parts:
             part.check(n_columns)
+        kinds, numbers = (_read(self, n_columns, of_kinds) for of_kinds in (True, False))
+        if both := kinds.keys() & numbers.keys():
+            column = min(both)
+            raise ValueError(
+                f"{kinds[column]} reads column {column} as categories and {numbers[column]} as numbers: "
+                f"give {numbers[column]} active= without it"
+            )
 
     def to_data(self) -> dict[str, Any]:
         """{"type": …, "parts": […]}."""
@@ -271,6 +278,16 @@ class Product(_Combined):
 
     def __repr__(self) -> str:
         return " * ".join(f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts)
+
+
+def _read(kernel: Covariance, n_columns: int, of_kinds: bool) -> dict[int, str]:
+    """Columns that leaves read as categories, or as numbers, with the name of one that does."""
+    if isinstance(kernel, _Combined):
+        return {column: name for part in kernel.parts for column, name in _read(part, n_columns, of_kinds).items()}
+    name = type(kernel).__name__
+    if not isinstance(kernel, Leaf) or name in ("Constant", "White") or (name == "Categories") != of_kinds:
+        return {}
+    return dict.fromkeys(range(n_columns) if kernel.active is None else kernel.active, name)
 
 
 def covariance_from_data(data: Mapping[str, Any]) -> Covariance:

@@ -8,6 +8,7 @@
     Periodic           v exp(−½ Σ_d sin²(π (x_d − z_d)/p_d) / ℓ_d²)
     Linear             Σ_d v_d x_d z_d
     Constant, White    v, v δ(x, z)
+    Categories         v exp(−Σ_d [x_d ≠ z_d] / ℓ_d)
 
 Squared distances are |x|² + |z|² − 2 x·z, one matrix product. Rasmussen and Williams (2006), chapter 4.
 """
@@ -25,6 +26,7 @@ from natgrad.covariance._expression import Covariance, Leaf, namespace
 
 __all__ = [
     "RBF",
+    "Categories",
     "Constant",
     "Function",
     "Linear",
@@ -36,6 +38,8 @@ __all__ = [
     "White",
 ]
 
+# Numbers of two categories, standardised, are farther apart.
+SAME = 1e-6
 Array = Any
 Active = Sequence[int] | None
 
@@ -174,6 +178,37 @@ class White(Leaf):
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
         xp = namespace(x)
         return values["variance"] * xp.eye(x.shape[0]) if z is None else xp.zeros((x.shape[0], z.shape[0]))
+
+
+@final
+class Categories(Leaf):
+    """v exp(−Σ_d [x_d ≠ z_d] / ℓ_d): columns of categories, whose numbers have no order.
+
+    A small ℓ makes the categories of a column independent, a large one all the same. Inducing inputs stay at the categories
+    that they begin with, so no other covariance function may read these columns.
+
+    Parameters
+    ----------
+    variance : float, v
+    lengthscale : float or array [D], ℓ
+    active : columns that it reads; by default all
+
+    Examples
+    --------
+    >>> Categories(lengthscale=0.5)([[0.0], [3.0]], [[3.0]]).round(4).tolist()
+    [[0.1353], [1.0]]
+    >>> Categories(active=[0]) * RBF(active=[1])
+    Categories(variance=1, lengthscale=1, active=[0]) * RBF(variance=1, lengthscale=1, active=[1])
+    """
+
+    def __init__(self, variance: float = 1.0, lengthscale: Any = 1.0, *, active: Active = None) -> None:
+        super().__init__({"variance": variance, "lengthscale": lengthscale}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        xp, other = namespace(x), x if z is None else z
+        ell = xp.broadcast_to(values["lengthscale"], (x.shape[1],))
+        apart = sum((xp.abs(x[:, d, None] - other[:, d]) > SAME) / ell[d] for d in range(x.shape[1]))
+        return values["variance"] * xp.exp(-apart)
 
 
 @final

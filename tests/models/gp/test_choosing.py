@@ -110,3 +110,37 @@ def test_what_is_neither_is_refused():
         ng.SparseGPRegressor("best").fit(x, y)
     with pytest.raises((TypeError, ValueError), match="n_inducing"):
         ng.SparseGPRegressor(n_inducing="many").fit(x, y)
+
+
+def test_columns_of_few_values_are_tried_as_categories(rng):
+    n = 400
+    kinds = np.array([3.0, 4.0, 9.0, 20.0])[rng.integers(0, 4, n)]
+    numbers = np.column_stack(
+        [kinds, rng.normal(size=n), rng.integers(0, 2, n), rng.integers(0, 300, n), rng.poisson(3, n)]
+    )
+    rows = Rows(numbers, np.zeros((n, 1))).standardised(False)
+    assert choosing.few_valued(Rows(*rows.take(None))) == [
+        0,
+        4,
+    ]  # two values are numbers, too; three hundred are not few
+    best = covariance.Matern32(lengthscale=[1.0, 2.0, 3.0, 4.0, 5.0])
+    alone, shared = choosing.with_categories(best, 5, [0, 4])
+    for kernel in (alone, shared):
+        kernel.check(5)
+        assert "Categories(variance=1, lengthscale=[1, 1], active=[0, 4])" in str(kernel)
+        assert "Matern32(variance=1, lengthscale=[2, 3, 4], active=[1, 2, 3])" in str(kernel)
+    assert isinstance(shared, covariance.Sum)
+    (levels,) = choosing.with_categories(best, 2, [0, 1])
+    assert isinstance(levels, covariance.Categories)
+
+
+@pytest.mark.slow
+def test_inducing_inputs_stay_at_their_categories():
+    rng = np.random.default_rng(0)
+    kinds, x = rng.integers(0, 4, 300), rng.uniform(-2, 2, 300)
+    y = np.array([1.0, -1.0, 2.0, 0.0])[kinds] * np.sin(2 * x) + 0.05 * rng.normal(size=300)
+    kernel = covariance.RBF(active=[1]) * covariance.Categories(active=[0])
+    model = ng.SparseGPRegressor(kernel, 32, batch_size=100, max_steps=60, tol=0.0, verbose=False)
+    model.fit(np.column_stack([kinds, x]), y)
+    np.testing.assert_allclose(model.inducing_[:, 0], np.round(model.inducing_[:, 0]), atol=1e-9)
+    assert model.score(np.column_stack([kinds, x]), y) > 0.9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,24 +11,22 @@ import numpy.typing as npt
 from natgrad.covariance import RBF, Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling
-from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.engine import take_steps
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
+from natgrad.inference.trace import Trace
 from natgrad.models.base import register
 from natgrad.models.gp import choosing
-from natgrad.models.gp.cooling import cooling_phases
-from natgrad.models.gp.files import law_of, state_table
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.reading import GPReading
+from natgrad.models.gp.running import optimise
 from natgrad.models.gp.settings import Adam, Learned, Settings, leaves_of, settings_of
-from natgrad.models.gp.stopping import AveragedBound
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.random import Stream, generator
 from natgrad.renamed import OldName
 from natgrad.threads import ONE_BLAS_THREAD
@@ -54,6 +51,7 @@ KEPT = (
     "n_rows_seen_",
     "_flat",
     "_link",
+    "_part",
     "_correlated",
 )
 
@@ -67,6 +65,7 @@ class SparseGP(GPReading):
 
     elbo_: float
     n_steps_: int
+    n_rows_seen_: int
 
     # -- fitting --
 
@@ -90,14 +89,8 @@ class SparseGP(GPReading):
         rows, held = self._held_out(rows)
         problem = self._again(rows)
         earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
-        self._optimise(
-            problem,
-            problem.widened(self._state),
-            held,
-            Trace(earlier),
-            self.max_steps if max_steps is None else max_steps,
-            {},
-        )
+        most = self.max_steps if max_steps is None else max_steps
+        optimise(self, problem, problem.widened(self._state), held, Trace(earlier), most, {}, going_on=True)
         return self
 
     def _more(self, X: Any, y: Any = None) -> HeldRows:
@@ -111,7 +104,7 @@ class SparseGP(GPReading):
         assert y is not None
         rows, judges = self._held_out(Rows(x, y, self._x_scaling, self._y_scaling))
         problem = self._again(rows)
-        self._optimise(problem, problem.widened(self._state), judges, Trace(), self.max_steps, {})
+        optimise(self, problem, problem.widened(self._state), judges, Trace(), self.max_steps, {})
         self._data = held
 
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
@@ -119,7 +112,7 @@ class SparseGP(GPReading):
         held_rows = _as_held(rows)
         rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
         problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
-        self._optimise(problem, problem.start(settings), held, Trace(), self.max_steps, options)
+        optimise(self, problem, problem.start(settings), held, Trace(), self.max_steps, options)
         self._data = held_rows
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
@@ -129,39 +122,6 @@ class SparseGP(GPReading):
         return rows.split(
             self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), Stream.START, 1)
         )
-
-    def _optimise(
-        self, problem: GPProblem, state: State, held: Rows | None, trace: Trace, max_steps: Any, options: FitOptions
-    ) -> None:
-        method = checked_method(self.method)
-        watch = AveragedBound(problem, trace, held, float(self.tol))
-        callbacks, checkpoint = split_options(options)
-        limits = replace(
-            self._limits(
-                None, "raise max_steps, or call continue_fit()", max_steps=whole_number(max_steps, "max_steps")
-            ),
-            tol=0.0,
-        )
-        sizes = {
-            "output": problem.n_outputs,
-            "measured": problem.data.n_outputs,
-            "inducing": problem.n_inducing,
-            "column": problem.data.n_columns,
-            "factor": problem.shape[0],
-            "stacked": problem.shape[1],
-        }
-        result = self._run(
-            Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
-            options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
-            table=lambda: (state_table(problem.kernel, law_of(problem.likelihood)), sizes),
-            closing=[*cooling_phases(problem, method), Phase(problem, stepper=ExactPass(problem))],
-        )  # fmt: skip
-        if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"
-            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}", ran_out=True)
-        self._publish(problem, result.state)
-        self.elbo_ = problem.bound(result.state)
-        self.n_rows_seen_ = problem.n_groups
 
     def _partial(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, n_total: float | None) -> None:
         self._check_settings()
@@ -226,9 +186,9 @@ class SparseGP(GPReading):
             return self._first_settings(kernel, choosing.spread_inducing(few, seed, wanted), few, likelihood)
 
         if self.kernel == "auto":
-            kernel, settings = choosing.chosen_kernel(
-                make, rows.n_columns, first, seed, None if self.max_seconds is None else float(self.max_seconds) / 3.0
-            )
+            seconds = None if self.max_seconds is None else float(self.max_seconds) / 3.0
+            kinds = choosing.few_valued(few)
+            kernel, settings = choosing.chosen_kernel(make, rows.n_columns, first, seed, seconds, kinds)
         else:
             kernel = self._first_kernel(rows)
             settings = choosing.tried(make, kernel, first, seed)[2]

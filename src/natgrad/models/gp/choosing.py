@@ -1,7 +1,8 @@
 """Which covariance function, and how many inducing inputs where: rows in; a kernel and settings to start from out.
 
 Kernels are compared by the bound after a short fit to some of the rows, first those of one kind with a length scale for each
-column, then the best of these plus a linear function, and plus a function of each column alone.
+column, then the best of these plus a linear function, and plus a function of each column alone. Columns of few whole numbers are
+also tried as categories: a function of the other columns for each of them, alone and with what they share.
 
 Inducing inputs are rows, each the one of which those before it say least: the largest conditional variance of f (a pivoted
 Cholesky decomposition; Burt, Rasmussen and van der Wilk, 2020). What a bound with M of them can still gain is at most
@@ -14,12 +15,13 @@ and more than the part of it that M + 1 would remove: M is the first at which it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import RBF, Covariance, Linear, Matern12, Matern32, Matern52, Sum
+from natgrad.covariance import RBF, Categories, Covariance, Linear, Matern12, Matern32, Matern52, Product, Sum
 from natgrad.data.rows import Rows
 from natgrad.inference.engine import take_steps
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
@@ -29,7 +31,7 @@ from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, compiled
 from natgrad.random import Stream, generator
 
-__all__ = ["MOST_INDUCING", "chosen_kernel", "greedy_inducing", "spread_inducing", "tried"]
+__all__ = ["MOST_INDUCING", "chosen_kernel", "few_valued", "greedy_inducing", "spread_inducing", "tried"]
 
 Floats = npt.NDArray[np.float64]
 # Inducing inputs are spread among this many rows for each of them, and at most so many.
@@ -40,6 +42,8 @@ ROWS, INDUCING, STEPS, CANDIDATES = 4_000, 64, 200, 4_000
 ENOUGH, MOST_INDUCING, FEWEST = 0.01, 500, 16
 # Nats a row by which a sum must be ahead.
 MARGIN = 0.005
+# Values up to which a column of whole numbers may be one of categories, and rows for each of them.
+MOST_CATEGORIES, ROWS_OF_EACH = 100, 10
 # Columns up to which a function of each of them alone is tried.
 MOST_COLUMNS = 20
 Made = Callable[[Covariance, int], GPProblem]
@@ -59,8 +63,36 @@ def sums(best: Covariance, n_columns: int) -> Iterator[Covariance]:
         yield Sum(best, *(RBF(variance=0.3, lengthscale=1.0, active=[column]) for column in range(n_columns)))
 
 
+def few_valued(rows: Rows) -> list[int]:
+    """Columns that may be categories: three or more values, equally spaced or multiples of a spacing, often met."""
+    x = rows.take(None)[0]
+    found = []
+    for column in range(x.shape[1]):
+        values = np.unique(x[:, column])
+        if 3 <= len(values) <= min(MOST_CATEGORIES, len(x) // ROWS_OF_EACH):
+            apart = np.diff(values)
+            places = apart / apart.min()
+            if np.abs(places - np.round(places)).max() < 1e-6:
+                found.append(column)
+    return found
+
+
+def with_categories(best: Covariance, n_columns: int, kinds: list[int]) -> Iterator[Covariance]:
+    """The best kind on columns of numbers, for each category; and with functions that all of them share."""
+    ell = np.asarray(getattr(best, "lengthscale", np.full(n_columns, np.sqrt(n_columns))))
+    rest = [column for column in range(n_columns) if column not in kinds]
+    levels = Categories(lengthscale=np.ones(len(kinds)), active=kinds)
+    if not rest:
+        yield levels
+        return
+    kind: Any = type(best)
+    smooth = kind(lengthscale=ell[rest], active=rest)
+    yield Product(smooth, levels)
+    yield Sum(smooth, levels, Product(smooth, levels))
+
+
 def chosen_kernel(
-    make: Made, n_columns: int, first: First, seed: int, seconds: float | None = None
+    make: Made, n_columns: int, first: First, seed: int, seconds: float | None = None, kinds: Sequence[int] = ()
 ) -> tuple[Covariance, Settings]:
     """The kernel with the largest bound after a short fit, and what that learned; ``first`` has the settings of a start.
 
@@ -75,7 +107,7 @@ def chosen_kernel(
     learned = best[1].at([np.asarray(part) for part in best[2].theta])
     if time.perf_counter() < until:  # sums begin where it has ended: as many steps for it as for them
         best = max(best, tried(make, learned, first, seed), key=lambda trial: trial[0])
-    for kernel in sums(learned, n_columns):
+    for kernel in (*sums(learned, n_columns), *(with_categories(learned, n_columns, [*kinds]) if kinds else ())):
         if time.perf_counter() < until:
             trial = tried(make, kernel, first, seed)
             best = trial if trial[0] > best[0] + margin else best

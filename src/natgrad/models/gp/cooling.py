@@ -33,7 +33,7 @@ def cooling_phases(problem: GPProblem, method: Method | None) -> list[Phase]:
     for number, part in enumerate(PARTS):
         cooler = copy(problem)
         cooler.rate = part * problem.rate
-        stepper = _Uncounted(cooler, size, 1 + number * STEPS)
+        stepper = _Uncounted(cooler, problem, size, 1 + number * STEPS)
         phases.append(Phase(cooler, stepper=stepper, until=STEPS, optional=True))
     return phases
 
@@ -43,13 +43,13 @@ class _Uncounted(NothingToFinish):
 
     monotone, steps_per_pass, batches = False, 1, 1
 
-    def __init__(self, problem: GPProblem, size: int, first: int) -> None:
-        self.inner = GroupStepper(problem, size, *problem.local_limits, FOLLOWING, remember=False)
-        self.ahead = first
+    def __init__(self, cooler: GPProblem, problem: GPProblem, size: int, first: int) -> None:
+        self.inner = GroupStepper(cooler, size, *problem.local_limits, FOLLOWING, remember=False)
+        self.cooler, self.problem, self.ahead = cooler, problem, first
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        """One step, or none after a run that has hardly begun."""
-        if state.t < SHORTEST:
+        """One step, or none after a run that has hardly begun, or has cooled further itself."""
+        if state.t < SHORTEST or self.cooler.rate >= self.problem.rate:
             return state, StepInfo({}, 0.0, 0, unbounded=True)
         after, info = self.inner.step(state._replace(t=state.t + self.ahead), seed)
         self.ahead += 1

@@ -89,6 +89,7 @@ ALONG: dict[str, Any] = {
     "trace_?": Trace,
     "stop_?": Stop,
     "n_rows_seen_": "natural",
+    "_part?": "real in (0, 1]",
 }
 
 

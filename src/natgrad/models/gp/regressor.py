@@ -44,7 +44,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     kernel : natgrad.covariance function or "auto", optional
         In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
         scale for each column. "auto" takes the one of RBF, Matérns and sums of them with linear functions and functions of
-        single columns that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
+        single columns, or with categories for columns of few values, that has the largest bound after a short fit (a third
+        of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"
         Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
     likelihood : "gaussian", "student_t", "poisson", "negative_binomial" or "heteroskedastic"
@@ -70,7 +71,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
     tol : float
-        Nats a row left to gain, as averages of the bound tell, below which the fit has converged; 0 takes all steps.
+        Nats a row left to gain below which the fit has converged; 0 takes all steps, on batches alone.
     validation_fraction : float
         Share of the rows held out; the fit also stops when their density no longer grows.
     standardize : bool

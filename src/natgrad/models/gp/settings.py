@@ -19,7 +19,18 @@ from natgrad import _programs
 from natgrad._jax import in_64_bits
 from natgrad.covariance import Covariance, direct_of
 
-__all__ = ["Adam", "Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
+__all__ = [
+    "Adam",
+    "Gradient",
+    "Learned",
+    "Matrices",
+    "Settings",
+    "compiled",
+    "flat",
+    "leaves_of",
+    "settings_of",
+    "shaped",
+]
 
 Array = Any
 Floats = npt.NDArray[np.float64]
@@ -67,29 +78,29 @@ class Gradient(NamedTuple):
 
 def adam_step(learned: Learned, rate: float, settings: Settings, uphill: Settings) -> Settings:
     """The step of ``optax.scale_by_adam`` with its usual constants, in NumPy: for small arrays a call of it costs more."""
-    slope = _flat(uphill)
+    slope = flat(uphill)
     if not np.isfinite(slope).all():
         return settings
     adam = settings.adam
     count = int(adam.count) + 1
-    mu, nu = 0.9 * _flat(adam.mu) + 0.1 * slope, 0.999 * _flat(adam.nu) + 0.001 * slope**2
+    mu, nu = 0.9 * flat(adam.mu) + 0.1 * slope, 0.999 * flat(adam.nu) + 0.001 * slope**2
     step = mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - 0.999**count)) + 1e-8)
-    moved = _shaped(_flat(settings) + rate * step, settings)
+    moved = shaped(flat(settings) + rate * step, settings)
     return Settings(
         moved.theta if learned.kernel else settings.theta,
         moved.inducing if learned.inducing else settings.inducing,
         moved.psi if learned.noise else settings.psi,
-        adam._replace(count=np.asarray(count, np.int32), mu=_shaped(mu, settings), nu=_shaped(nu, settings)),
+        adam._replace(count=np.asarray(count, np.int32), mu=shaped(mu, settings), nu=shaped(nu, settings)),
     )
 
 
-def _flat(settings: Settings) -> Floats:
+def flat(settings: Settings) -> Floats:
     """All of them but Adam's, one after the other: one operation is faster than one for each."""
     return np.concatenate([np.ravel(part) for part in (*settings.theta, settings.inducing, settings.psi)])
 
 
-def _shaped(flat: Floats, like: Settings) -> Settings:
-    """`_flat` undone, as views."""
+def shaped(flat: Floats, like: Settings) -> Settings:
+    """`flat` undone, as views."""
     parts, begin = [], 0
     for part in (*like.theta, like.inducing, like.psi):
         end = begin + np.size(part)
@@ -190,7 +201,7 @@ class Matrices:
         """The settings as 64-bit arrays, with an Adam that remembers nothing yet."""
         theta, *rest = settings.theta, settings.inducing, settings.psi
         moving = Settings(tuple(np.array(a, np.float64) for a in theta), *(np.array(a, np.float64) for a in rest))
-        memory = (_shaped(np.zeros_like(_flat(moving)), moving) for _ in range(2))
+        memory = (shaped(np.zeros_like(flat(moving)), moving) for _ in range(2))
         return moving._replace(adam=Adam(np.zeros((), np.int32), *memory))
 
     @staticmethod

@@ -1,0 +1,91 @@
+"""A fit of a sparse Gaussian process as one run: steps on batches, then shorter ones or all rows, then q from all rows.
+
+Where all rows can be read often enough, half of the steps at most are taken on batches, and a quasi-Newton method has the rest
+(`natgrad.models.gp.polishing`); elsewhere the rate falls where nothing more is gained (`natgrad.models.gp.stopping`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from natgrad.inference.engine import Phase
+from natgrad.inference.steppers.groups import ExactPass
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.models.gp.cooling import cooling_phases
+from natgrad.models.gp.files import law_of, state_table
+from natgrad.models.gp.polishing import WARM, Polishing, polishing_of
+from natgrad.models.gp.stopping import AveragedBound
+from natgrad.posterior.fit_options import FitOptions, checked_method, checked_step, split_options
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.data.rows import Rows
+    from natgrad.inference.problem import State
+    from natgrad.models.gp.problem import GPProblem
+
+__all__ = ["optimise"]
+
+ADVICE = "raise max_steps, or call continue_fit()"
+
+
+def optimise(
+    model: Any,
+    problem: GPProblem,
+    state: State,
+    held: Rows | None,
+    trace: Trace,
+    max_steps: Any,
+    options: FitOptions,
+    *,
+    going_on: bool = False,
+) -> None:
+    """Run, and publish the result in the estimator; ``going_on``: from where a fit to the same rows has ended."""
+    method, most, tol = checked_method(model.method), whole_number(max_steps, "max_steps"), float(model.tol)
+    cooling = cooling_phases(problem, method)
+    polish = None if held is not None else polishing_of(problem, method, tol, most, model.max_seconds, state.t)
+    stop = getattr(model, "stop_", None)  # a stream has none
+    settled = going_on and stop is not None and stop.converged
+    watch = AveragedBound(
+        problem,
+        trace,
+        held,
+        tol if polish is None else WARM * tol,
+        float(getattr(model, "_part", 1.0)) if settled else 1.0,
+    )
+    if polish is not None:
+        watch.ends_at_once, watch.cools = settled, False
+    callbacks, checkpoint = split_options(options)
+    steps = most if polish is None else most // 2
+    limits = replace(model._limits(None, ADVICE, max_steps=steps), tol=0.0)
+    sizes = {
+        "output": problem.n_outputs,
+        "measured": problem.data.n_outputs,
+        "inducing": problem.n_inducing,
+        "column": problem.data.n_columns,
+        "factor": problem.shape[0],
+        "stacked": problem.shape[1],
+    }
+    result = model._run(
+        Phase(problem, method, checked_step(model.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
+        options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
+        table=lambda: (state_table(problem.kernel, law_of(problem.likelihood)), sizes),
+        closing=[*(cooling if polish is None else [polish.phase]), Phase(problem, stepper=ExactPass(problem))],
+    )  # fmt: skip
+    model.stop_ = _why(result.stop, polish, watch, most, tol)
+    model._part = watch.part
+    model._publish(problem, result.state)
+    model.elbo_ = problem.bound(result.state)
+    model.n_rows_seen_ = problem.n_groups
+
+
+def _why(stop: Stop, polish: Polishing | None, watch: AveragedBound, most: int, tol: float) -> Stop:
+    """Why the run ended, and how much is left where its steps ran out."""
+    if polish is not None and polish.done:
+        return Stop(Reason.TOLERANCE, f"converged: {polish.words()}, less than tol = {tol:g}")
+    ran_out = stop.reason is Reason.STEPS or (polish is not None and stop.reason is Reason.TOLERANCE)
+    if not ran_out or tol == 0:
+        return stop
+    left = watch.remaining() if polish is None else polish.words()
+    words = f"stopped at max_steps = {most} before the bound converged to tol = {tol:g} ({left})"
+    return Stop(Reason.STEPS, f"{words}: {ADVICE}", ran_out=True)

@@ -1,0 +1,93 @@
+"""A fit that ends with all rows: the bound with q at its best and its slope, what moves, and that nothing is left to gain."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import natgrad as ng
+from natgrad.covariance import RBF
+from natgrad.data.rows import Rows
+from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.polishing import Polishing, polishing_of
+from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.settings import Learned, Settings, flat, shaped
+
+
+def table(n=600, seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, 3))
+    return x, np.sin(3 * x[:, 0]) * x[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def begun(n=40, **settings):
+    x, y = table(n)
+    kernel = RBF(1.3, [0.7, 0.9, 2.0])
+    problem = GPProblem(Rows(x, y[:, None]), kernel, Gaussian(), n_inducing=6, batch_size=n // 4, **settings)
+    state = problem.start(Settings(kernel.theta, x[:6], np.array([Gaussian().start(0.02)])))
+    return problem, state, kernel
+
+
+def quick(**settings):
+    defaults = {"n_inducing": 10, "batch_size": 200, "max_steps": 2000, "verbose": False}
+    return ng.SparseGPRegressor(**{**defaults, **settings})
+
+
+def test_its_value_is_the_collapsed_bound_and_its_slope_that_of_the_value():
+    problem, state, kernel = begun()
+    x, y = problem.data.take(None)
+    z, noise = x[:6], 0.02
+    k_mm = kernel(z) + problem.jitter * kernel(z).diagonal().mean() * np.eye(6)
+    low = kernel(x, z) @ np.linalg.solve(k_mm, kernel(z, x))
+    wanted = multivariate_normal.logpdf(y[:, 0], np.zeros(40), low + noise * np.eye(40))
+    wanted -= (kernel.diagonal(kernel.theta, x) - np.diag(low)).sum() / (2 * noise)
+    polish = Polishing(problem, 1e-3, 500, None, 0)
+    settings = state.hyper["settings"]
+    value, slope = polish._value(state, settings)
+    assert value == pytest.approx(-wanted / 40, rel=1e-7)
+    for place in range(0, len(slope), 5):
+        there = [np.array(flat(settings)) for _ in range(2)]
+        there[0][place] += 1e-5
+        there[1][place] -= 1e-5
+        above, below = (polish._value(state, shaped(a, settings)._replace(adam=settings.adam))[0] for a in there)
+        assert (above - below) / 2e-5 == pytest.approx(slope[place], rel=1e-4, abs=1e-7)
+
+
+def test_a_converged_fit_gains_nothing_when_it_goes_on():
+    x, y = table()
+    model = quick().fit(x, y)
+    assert model.stop_.converged
+    assert "readings of all rows" in str(model.stop_)
+    bound, density = model.elbo_, model.log_predictive_density(*table(seed=2)).mean()
+    steps = model.n_steps_
+    model.set_params(tol=1e-7).continue_fit(x, y, max_steps=1000)
+    assert model.n_steps_ == steps + 1  # what had settled is not disturbed
+    assert -1e-9 * abs(bound) <= model.elbo_ - bound < 1e-3 * len(y)
+    assert abs(model.log_predictive_density(*table(seed=2)).mean() - density) < 1e-3
+
+
+def test_steps_that_run_out_say_how_much_is_left():
+    with pytest.warns(ng.errors.NotConverged, match=r"max_steps = 200 .* nats a row, and about .* are left to gain"):
+        model = quick(max_steps=200, tol=1e-9).fit(*table())
+    assert not model.stop_.converged
+    with pytest.warns(ng.errors.NotConverged, match=r"the last 100 changed the averaged bound by"):
+        quick(max_steps=300, tol=1e-9, likelihood="student_t").fit(*table())
+
+
+def test_only_what_is_learned_moves():
+    problem, state, _ = begun(learned=Learned(kernel=True, noise=False, inducing=False))
+    after = Polishing(problem, 1e-6, 500, None, 0).step(state, 0)[0]
+    before, now = state.hyper["settings"], after.hyper["settings"]
+    np.testing.assert_array_equal(now.inducing, before.inducing)
+    np.testing.assert_array_equal(now.psi, before.psi)
+    assert not np.array_equal(now.theta[1], before.theta[1])
+    assert problem.bound(after) > problem.bound(state)
+
+
+def test_who_is_polished():
+    problem, _, _ = begun()
+    assert polishing_of(problem, None, 1e-3, 500, None, 0) is not None
+    assert polishing_of(problem, ng.VB(), 1e-3, 500, None, 0) is None
+    assert polishing_of(problem, None, 0.0, 500, None, 0) is None
+    assert polishing_of(problem, None, 1e-3, 100, None, 0) is None  # hardly begun
+    problem.batch_size = problem.n_groups
+    assert polishing_of(problem, None, 1e-3, 500, None, 0) is None  # no noise
