@@ -263,7 +263,10 @@ def million_pairs():
     return data["user"].astype(np.int64), data["item"].astype(np.int64), tuple(int(n) for n in data["shape"]), None
 
 
-LIKES = {"Jester": jester_likes, "taste": likes.generated, "films": likes.films, "popularity alone": million_pairs}
+LIKES = {
+    "Jester": jester_likes, "taste": likes.generated, "films": likes.films, "popularity alone": million_pairs,
+    "crowd": likes.crowd, "half and half": likes.half_and_half,
+}  # fmt: skip
 
 
 def chunks(options):

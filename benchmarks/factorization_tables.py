@@ -1,13 +1,14 @@
 """The results of `benchmarks/factorization.py` as tables."""
 
-from factorization_likes import EASE_GRID
-
 COMMAND = "python benchmarks/factorization.py"
 PAIRS = {
     "Jester": "The jokes that users rated above zero.",
     "popularity alone": "The pairs of the generated million as likes alone: who rated what was drawn by popularity, whatever the "
     "taste of the user, so that popularity is the best order there is.",
     "films": "A million likes of 6,000 users and 3,500 items: popularity · exp(taste · trait + series).",
+    "crowd": "A quarter of a million likes of 4,000 users and 1,500 items, drawn by popularity alone.",
+    "half and half": "Two hundred thousand likes of 3,000 users and 2,000 items: a third of the users have a taste, weaker than "
+    "above, the others take what is popular.",
     "taste": "Two hundred thousand likes of 2,000 users and 3,000 items, drawn in proportion to popularity · exp(taste · trait).",
 }
 
@@ -83,8 +84,7 @@ def _ranking(found):
             lines.append(f"| {name} | {scores} | {row['cpu']:.1f} | {row['chosen']} | {row.get('version', '')} |")
         grids = "; ".join(f"{name}: {row['grid']}" for name, row in rows.items() if "grid" in row)
         lines += ["", f"{PAIRS[what]} A fifth of each user's likes held out. Grids of the peers, tuned on a fifth of the rest: "
-                  f"{grids}; "
-                  f"EASE: ridges {EASE_GRID}. The time of natgrad includes the choice of its numbers. "
+                  f"{grids}. The time of natgrad includes the choice of its numbers. "
                   f"`{COMMAND} likes --peer \"{what}\"`", ""]  # fmt: skip
     speed = found.get("recommend")
     if speed:

@@ -34,7 +34,7 @@ N_TIMES = 8
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", default="run", choices=("run", "table"))
-    parser.add_argument("--peers", type=Path, help="environment with tomotopy and gensim")
+    parser.add_argument("--peers", type=Path, help="environment, or folder of packages, with tomotopy and gensim")
     parser.add_argument("--only", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument(
         "--one", nargs=2, help=argparse.SUPPRESS
@@ -64,8 +64,12 @@ def run_task(task: str, options: argparse.Namespace, runs: dict) -> None:
             if system == "natgrad":
                 command = [sys.executable, __file__, "--one", given, found]
             else:
-                command = [options.peers / "bin" / "python", HERE / "peers" / "topics_peers.py", given, found]
+                own = options.peers / "bin" / "python"
+                python, path = (own, "") if own.exists() else (sys.executable, str(options.peers))
+                command = [python, HERE / "peers" / "topics_peers.py", given, found]
             threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            if system == "peer" and path:
+                threads["PYTHONPATH"] = path
             subprocess.run(command, check=True, env={**os.environ, **threads})
             with np.load(found, allow_pickle=False) as file:
                 runs[f"{task}|{system}"] = measured(data, {name: file[name] for name in file.files})

@@ -84,6 +84,14 @@ def documents(kind: Any, **settings: Any) -> Callable[..., Any]:
     return lambda **keep: kind(2, **{"max_steps": STEPS, "tol": 0, **settings}).fit(counts, *known, **keep)
 
 
+def drifting(**settings: Any) -> Callable[..., Any]:
+    rng = np.random.default_rng(7)
+    pairs, known = rng.integers(0, 8, (200, 2)), {"time": rng.uniform(0, 5, 200), "context": rng.integers(0, 2, 200)}
+    return lambda **keep: ng.recommenders.ContextFactorization(
+        2, **{"n_bins": 3, "max_steps": STEPS, "tol": 0, **settings}
+    ).fit(pairs, pairs.sum(1) + known["time"], **known, **keep)
+
+
 KNOWN = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True}
 SUM = covariance.RBF() + covariance.Linear()
 CASES: dict[str, Callable[..., Any]] = {
@@ -115,6 +123,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "MF, likes alone": factors("likes", likelihood="bernoulli", n_negatives=4.0),
     "MF, stars": factors("stars", likelihood="ordinal"),
     "MF, counts": factors("counts", likelihood="poisson"),
+    "ratings in time and context": drifting(max_steps=150),  # vectors start from a fit of 40 sweeps
     "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
     "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),
     "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0),

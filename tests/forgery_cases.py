@@ -68,6 +68,17 @@ def use_factors(model: Any) -> None:
     model.predict(who, what)
 
 
+def use_drift(model: Any) -> None:
+    asked = {"time": [1.0, 9.0], "context": "home"}
+    mean, sd = model.predict(model.user_ids_[:2], model.item_ids_[:2], True, **asked)
+    assert np.isfinite(mean).all()
+    assert (sd >= 0).all()
+    model.recommend(model.user_ids_[0], n=2, exclude_seen=False, time=1.0, context="home")
+    # A forged file may hold a larger model, which takes its time.
+    if len(model.user_ids_) * len(model.time_edges_) < 1000:
+        model.continue_fit(2)
+
+
 def use_chain(X: Any) -> Callable[[Any], None]:
     def use(model: Any) -> None:
         look(model)
@@ -154,6 +165,12 @@ CASES = {
     "likes alone": factors(np.ones(len(STARS)), likelihood="bernoulli", n_negatives=4.0, max_steps=25),
     "likes, all pairs": factors(np.ones(len(STARS)), likelihood="bernoulli"),
     "counts": factors(np.round(np.exp(STARS)), likelihood="poisson"),
+    "ratings in time and context": Case(
+        lambda **keep: ng.recommenders.ContextFactorization(2, n_bins=2, max_steps=3, tol=0.0).fit(
+            ratings(STARS), time=np.arange(len(STARS)), context=np.resize(["home", "work"], len(STARS)), **keep
+        ),
+        use_drift,
+    ),
     "GaussianHMM": hmm(ng.GaussianHMM, SERIES),
     "GaussianHMM, diagonal": hmm(ng.GaussianHMM, SERIES, covariance="diag"),
     "CategoricalHMM": hmm(ng.CategoricalHMM, CODES),

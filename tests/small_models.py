@@ -104,6 +104,8 @@ def workspace(tmp_path, monkeypatch) -> Path:
     ]
     (tmp_path / "reviews.csv").write_text("\n".join(["text,price,year,author,shop", *rows, ""]))
     (tmp_path / "ratings.csv").write_text("\n".join(["user,item,rating", *lines, ""]))
+    times = [f"{line},{2000 + n % 6},{('tv', 'phone')[n % 2]}" for n, line in enumerate(lines)]
+    (tmp_path / "rated.csv").write_text("\n".join(["user,item,rating,year,device", *times, ""]))
     levels = np.repeat([0, 1, 0, 1], 30)
     rows = [f"{level + 0.2 * rng.normal():.3f},{rng.random() < 0.2 + 0.6 * level:d}" for level in levels]
     (tmp_path / "series.csv").write_text("\n".join(["level,symbol", *rows, ""]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import operator
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ CONTENTS = {
     "b": "booleans",
 }
 CONTENTS |= {"f": "floats", "O": "objects"}
+OVERFLOW = "squares of larger ones overflow, so give the data in another unit"
 # Sizes of numbers whose squares, and sums and ratios of them, are numbers.
 LARGEST_VALUE, LEAST_VALUE, LARGEST_COUNT = 1e100, 1e-100, 1e15
 LARGEST = np.iinfo(np.int64).max
@@ -144,7 +146,9 @@ def as_numbers(value: Any, what: str, wanted: str = "numbers") -> npt.NDArray[np
     array = _copied(value, what, wanted, "")
     if array.size == 0:
         raise ValueError(f"{what} is empty, shape {array.shape}")
-    require(np.isfinite(array), array, what, "finite")
+    if not (small := np.abs(array) <= LARGEST_VALUE).all():  # nor is it where they are not finite
+        require(np.isfinite(array), array, what, "finite")
+        require(small, array, what, f"at most {LARGEST_VALUE:g} in size", f": {OVERFLOW}")
     return array.astype(np.float64, copy=False)
 
 
@@ -197,10 +201,25 @@ def _copied(value: Any, what: str, wanted: str, hint: str) -> npt.NDArray[Any]:
         return array
     if hasattr(value, "toarray"):
         raise TypeError(f"{what} must be {wanted}, got a sparse matrix: give its .toarray()")
-    contents = _named(value) if array.ndim == 0 else CONTENTS.get(array.dtype.kind, f"dtype {array.dtype}")
-    raise TypeError(
-        f"{what} must be {wanted}, got {contents}{hint if array.dtype.kind in 'USO' and array.ndim else ''}"
-    )
+    if array.ndim == 0:
+        listed = ": give list(…)" if isinstance(value, Iterator) else ""
+        raise TypeError(f"{what} must be {wanted}, got {_named(value)}{listed}")
+    contents = CONTENTS.get(array.dtype.kind, f"dtype {array.dtype}")
+    if array.dtype.kind not in "USO":
+        raise TypeError(f"{what} must be {wanted}, got {contents}")
+    texts = [entry for entry in array.ravel().tolist() if isinstance(entry, (str, bytes))]
+    such = f" such as {texts[0]!r}" if texts else ""
+    if texts and all(map(_is_numeric, texts)):
+        hint = ": these are numbers in quotes, np.asarray(values, dtype=float)"
+    raise TypeError(f"{what} must be {wanted}, got {contents}{such}{hint}")
+
+
+def _is_numeric(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _from_objects(value: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

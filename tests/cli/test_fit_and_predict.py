@@ -291,3 +291,27 @@ def test_several_kinds_of_columns_and_durations(workspace):
     assert "level: means in each state" in (workspace / "p.html").read_text()
     wrong = call("fit", "hmm-tracks", "kinds.csv", "-o", "b", "--emissions", "Gauss()")
     assert "Gauss is not known here" in one_line(wrong, code=2)
+
+
+def test_ratings_in_time_and_context(workspace):
+    words = ("--time", "year", "--context", "device", "--n-factors", 1, "--n-bins", 3, "--max-steps", 2)
+    right("fit", "context", "rated.csv", "-o", "m", *words, "--held-out", 0.2, "--report", "p.html")
+    assert 'id="drift"' in (workspace / "p.html").read_text()
+    assert json.loads(right("score", "m", "rated.csv", "--json").stdout)["rmse"] < 3
+    right("predict", "m", "rated.csv", "-o", "said.csv")
+    lines = (workspace / "said.csv").read_text().splitlines()
+    assert lines[0] == "user,item,year,device,mean,sd"
+    known = ng.load("m")
+    mean, sd = known.predict(["ann"], ["0"], True, time=2000.0, context="tv")
+    assert lines[1] == f"ann,0,2000.0,tv,{mean[0]:.6g},{sd[0]:.6g}"
+    best = json.loads(right("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--json").stdout)
+    assert "3" in [row["item"] for row in best["items"]]
+    right("continue", "m", "-o", "n")
+    assert len(ng.load("n").ratings_) == len(known.ratings_)
+    assert "the fit had a time" in one_line(call("recommend", "m", "ann"))
+    assert "without --draw" in one_line(call("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--draw", 1))
+    assert "must be a number, or a date" in one_line(call("recommend", "m", "ann", "--time", "soon"))
+    assert "--time yeer is not a column" in one_line(call("fit", "context", "rated.csv", "-o", "x", "--time", "yeer"))
+    assert "give --time or --context" in one_line(call("fit", "context", "rated.csv", "-o", "x"))
+    right("fit", "mf", "ratings.csv", "-o", "f", "--n-factors", 1, "--max-steps", 2)
+    assert "natgrad fit context" in one_line(call("recommend", "f", "ann", "--time", 2003))

@@ -60,3 +60,8 @@ def test_rows_of_a_gaussian_process_are_whole():
             ng.SparseGPRegressor(n_inducing=5).fit(*wrong)
         with pytest.raises(ValueError, match=rf"{name} is masked, and a row must be whole"):
             ng.SparseGPClassifier(n_inducing=5).fit(wrong[0], wrong[1] if wrong[0] is X else y > 0.5)
+    for missing in (np.nan, np.inf):
+        X_off, y_off = np.where(X > 0.9, missing, X), np.where(y > 0.9, missing, y)
+        for wrong, name in (((X_off, y), r"X\[18, 0\]"), ((X.tolist(), y_off), r"y\[18\]")):
+            with pytest.raises(ValueError, match=rf"{name} = {missing} must be a finite number \(2 such\); a row"):
+                ng.SparseGPRegressor(n_inducing=5).fit(*wrong)

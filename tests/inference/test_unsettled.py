@@ -116,3 +116,16 @@ def test_the_old_name_says_the_new_one(loaded):
     assert said.count("has no attribute 'continue_' since version 0.2: it is called 'continue_fit'") == 3
     with pytest.raises(AttributeError, match="it is called 'continue_fit'"):
         _ = network().fit().continue_
+
+
+def test_a_fit_that_diverges_is_a_warning_with_advice(rng):
+    """A column at 1e9 beside an intercept, with flat priors: the matrix has no inverse in double precision."""
+    n = 200
+    x = rng.normal(size=n)
+    rows = np.column_stack([1e9 + x, np.ones(n)])
+    w = ng.MultivariateNormal("w", np.zeros(2), 1e-30 * np.eye(2))
+    y = ng.Normal("y", ng.dot(rows, w), ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("n", n), observed=3.0 * x)
+    with pytest.warns(NotConverged, match="has not converged: diverged at step 1 .*centre the columns of data") as seen:
+        fit = ng.Network(y).fit()
+    assert fit.stop.diverged
+    assert [warning.filename for warning in seen] == [__file__]

@@ -42,11 +42,15 @@ ESTIMATORS = {
     },
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
     # Not with finish="gibbs": samples move whole words, and the checks feed fractions of them.
+    "SupervisedLDA of documents": lambda: ng.topics.SupervisedLDA(2, max_steps=3),
     "CorrelatedTopics of documents": lambda: ng.topics.CorrelatedTopics(2, max_steps=3),
     "DynamicTopics of documents": lambda: ng.topics.DynamicTopics(2, max_steps=3),
     "AuthorTopics of documents": lambda: ng.topics.AuthorTopics(2, max_steps=3),
     "LDA of learned priors": lambda: ng.LDA(n_topics=3, max_passes=2, learn_priors=True),
     "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
+    # Two of its columns are the user and the item; the second is the time as well, which the checks do not mind.
+    "ContextFactorization of times": lambda: ng.recommenders.ContextFactorization(2, time=1, n_bins=3, max_steps=3),
+    "ContextFactorization of contexts": lambda: ng.recommenders.ContextFactorization(2, context=1, max_steps=3),
     "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=10, max_steps=8),
     "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8),
     "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(

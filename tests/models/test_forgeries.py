@@ -107,7 +107,7 @@ def fitted_with(**parts):
         ("GaussianMixture, tied", {"model": {**MIXTURE, "covariance": "full"}}, "must have the shape"),
         ("GaussianMixture, tied", {"model": {**MIXTURE, "covariance": ["full"]}}, "covariance"),
         ("GaussianMixture, tied", {"model": None}, "model"),
-        ("SparseGPRegressor", {"offset": np.zeros(2)}, "output=1"),
+        ("SparseGPRegressor", {"offset": np.zeros(2)}, "output=2"),
         ("SparseGPRegressor", {"x_scaling": (np.zeros(2), np.zeros(2))}, "x_scaling.* got 0"),
         ("SparseGPRegressor", {"another": 1}, "another"),
     ],

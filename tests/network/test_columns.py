@@ -120,6 +120,10 @@ def wrong(column: str, values: Any) -> dict[str, Any]:
 MISTAKES = {
     "a missing column": (lambda: {"age": [1.0], "incone": [1.0]}, ValueError, "no column 'income'.*did you mean 'incone'"),
     "a wrong type": (lambda: wrong("y", ["1.0"] * 29 + ["x"]), TypeError, "column 'y', row 0: '1.0' is not a number"),
+    "a known number is infinite": (
+        lambda: wrong("age", [np.inf, *range(29)]), ValueError, "column 'age', row 0: inf, but what .* takes must be finite",
+    ),
+    "a known number is too large": (lambda: wrong("age", [1e200, *range(29)]), ValueError, "column 'age', row 0: 1e.200.*unit"),
     "a known number is missing": (lambda: wrong("age", [None, *range(29)]), ValueError, "column 'age', row 0 is missing.*known"),
     "dates": (lambda: wrong("y", np.array(["2020-01-01"] * 30, "M8[D]")), TypeError, "column 'y' is of type datetime"),
     "an empty table": (lambda: {name: values[:0] for name, values in regression().table.items()}, ValueError, "no rows"),

@@ -85,7 +85,8 @@ def test_categories_without_data_of_their_own_are_refused_by_kmeans_and_drawn_by
     with pytest.raises(ValueError, match="needs observed data on its own plates"):
         network.fit(init="kmeans")
     fit = network.fit()
-    assert all(start.name.startswith("draws") for start in fit.trace.starts)
+    assert all(start.name.startswith("draws") for start in fit.trace.starts[:-1])
+    assert fit.trace.starts[-1].name == "init='random', to its end"
     labels = fit["z"].mean().argmax(-1)
     assert (labels == labels[0]).tolist() == [i % 2 == 0 for i in range(12)]
 
@@ -149,6 +150,81 @@ def test_saved_fits_keep_the_starts(tmp_path):
     fit = scalar_mixture(n=40).network.fit(n_init=3)
     fit.save(tmp_path / "fit.natgrad")
     assert ng.load(tmp_path / "fit.natgrad").trace.starts == fit.trace.starts
+
+
+# -- the other starts, to their ends --
+
+
+def topics(seed=0):
+    """Three topics of twenty short documents: many optima, a nat or less apart."""
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.full(30, 0.2), 3)
+    counts = np.array([rng.multinomial(40, rng.dirichlet(np.full(3, 0.3)) @ phi) for _ in range(20)])
+    document, word = np.nonzero(counts)
+    repeat = counts[document, word]
+    theta = ng.Dirichlet("theta", 0.3, size=3, plate=ng.Plate("document", 20))
+    token, beta = ng.Plate("token", int(repeat.sum())), ng.Dirichlet("phi", 0.2, size=30, plate=ng.Plate("topic", 3))
+    z = ng.Categorical("z", theta[np.repeat(document, repeat)], plate=token)
+    return ng.Network(ng.Categorical("w", beta[z], plate=token, observed=np.repeat(word, repeat)))
+
+
+ENDS = ["init='kmeans', to its end", "init='random', to its end"]
+
+
+@pytest.mark.parametrize("seed", [4, 9])  # half a nat below the draw, and below the clusters, before
+def test_the_default_ends_no_lower_than_clusters_or_a_draw_of_the_same_seed(seed):
+    network = topics()
+    fit, clusters, draw = (network.fit(init=init, seed=seed) for init in (None, "kmeans", "random"))
+    assert fit.elbo >= max(clusters.elbo, draw.elbo) - 0.01
+    # each of them is the run that init= would have been, and the trace says where it ended
+    assert [start.name for start in fit.trace.starts[-2:]] == ENDS
+    assert [start.bound for start in fit.trace.starts[-2:]] == [clusters.elbo, draw.elbo]
+    assert np.all(np.diff(fit.trace["elbo"]) > -1e-9)
+    assert fit.trace.last.messages_read > clusters.trace.last.messages_read + draw.trace.last.messages_read
+    assert fit.elbo == pytest.approx(fit.problem.bound(fit.state), abs=1e-8)
+
+
+def test_who_says_where_to_begin_gets_that_run():
+    network = scalar_mixture(n=60).network
+    assert [start.name for start in network.fit().trace.starts[-2:]] == ENDS
+    order = ("z", "mu", "pi") if set(network.hidden) == {"z", "mu", "pi"} else network.fit().settings.order
+    for said in ({"n_init": 3}, {"init": "kmeans"}, {"method": ng.VB()}, {"moves": "keep"}, {"order": order}):
+        assert not set(ENDS) & {start.name for start in network.fit(**said).trace.starts}, said
+    assert not set(ENDS) & {start.name for start in network.fit(tol=0, max_steps=5).trace.starts}  # it never settles
+    assert not set(ENDS) & {start.name for start in network.fit(max_steps=1).trace.starts}
+
+
+def test_a_network_whose_fit_is_long_is_fitted_once(monkeypatch):
+    network = scalar_mixture(n=60).network
+    monkeypatch.setattr("natgrad.network.start.restarts.SMALL", 0.5 * network._chosen(None).seconds)
+    assert not set(ENDS) & {start.name for start in network.fit().trace.starts}
+
+
+def test_other_starts_keep_to_the_limits_of_the_fit():
+    network = scalar_mixture(n=60).network
+    whole = network.fit()
+    before = whole.trace["messages_read"][-2] + whole.problem.n_messages
+    fit = network.fit(max_messages=int(before) + 1)  # one more than the run itself reads
+    assert fit.stop.converged
+    assert [start.steps for start in fit.trace.starts[-2:]] == [1, 1]
+
+
+def test_a_run_stopped_before_the_other_starts_goes_on_with_the_same_bits(tmp_path):
+    whole = topics().fit(seed=4)
+    jump = int(np.argmax(np.diff(whole.trace["elbo"])[20:])) + 21  # the step at which another start took over
+    with pytest.warns(UserWarning, match="has not converged"):
+        topics().fit(seed=4, max_steps=jump - 2, checkpoint=tmp_path, every=1000)
+    rest = topics().fit(seed=4, checkpoint=tmp_path, every=1000, resume=True)
+    np.testing.assert_array_equal(rest.trace["elbo"], whole.trace["elbo"])
+    assert rest.trace.starts == whole.trace.starts
+
+
+@pytest.mark.slow
+def test_the_other_starts_are_the_same_for_both_backends():
+    network = scalar_mixture(n=60).network
+    ends = [network.fit(backend=backend).trace.starts[-2:] for backend in ("numpy", "jax")]
+    assert [end.name for end in ends[0]] == ENDS
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Linear response: exact for Gaussians, the derivative of a fit under a tilt for everything else."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,13 @@ import pytest
 from networks import CASES
 
 import natgrad as ng
-from natgrad.errors import NotAtMaximum, NotConverged
+from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.inference.problem import State
+from natgrad.network.results.response import linearised
 from natgrad.posterior.response.eliminated import Eliminated, to_eliminate
 from natgrad.posterior.response.operator import Operator
+from natgrad.posterior.response.settling import LEFT, at_optimum, still_to_go
+from natgrad.posterior.response.solvers import Dense
 
 TIGHT = {"tol": 1e-13, "max_steps": 300}
 
@@ -162,6 +166,62 @@ def test_what_is_left_without_some_blocks_has_the_same_solutions(case):
     assert "z" in chosen
     places = np.concatenate([np.arange(operator.size)[operator.places[name]] for name in chosen])
     assert np.abs(operator.jacobian[np.ix_(places, places)]).max() == 0.0
+
+
+def vector() -> ng.Network:
+    """A regression with one vector: all but its noise can be taken out."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)) + 1.0
+    b, tau = ng.MultivariateNormal("b", np.zeros(6), 0.1 * np.eye(6)), ng.Gamma("tau", 1.0, 1.0)
+    plate, y = ng.Plate("n", 40), x.sum(1) + rng.normal(size=40)
+    return ng.Network(ng.Normal("y", ng.dot(x, b), tau, plate=plate, observed=y))
+
+
+@pytest.mark.parametrize("case", ["vector", "hmm"])
+def test_all_covariances_at_once_are_those_of_one_question_after_the_other(case):
+    """A small system answers with products of matrices: of what is left without some blocks, or of the whole."""
+    fit = vector().fit(tol=1e-9) if case == "vector" else converged(case)
+    names = ["b", "tau"] if case == "vector" else ["mu", "tau", "A"]
+    at_once, one_by_one, whole = (fit.linear_response() for _ in range(3))
+    one_by_one._solver.__dict__["_values"] = None
+    whole._solver.__dict__["_values"], whole._solver._looked = None, True
+    whole._solver._dense = Dense(whole._solver.operator)
+    for first in names:
+        np.testing.assert_allclose(at_once[first].std(), one_by_one[first].std(), rtol=1e-10)
+        np.testing.assert_allclose(at_once[first].std(), whole[first].std(), rtol=1e-9)
+        for second in names:
+            unit = np.multiply.outer(whole[first].std(), whole[second].std())
+            found = [lr.cov(first, second) / unit for lr in (at_once, one_by_one, whole)]
+            np.testing.assert_allclose(found[0], found[1], atol=1e-10)
+            np.testing.assert_allclose(found[0], found[2], atol=1e-9)
+    assert isinstance(at_once._solver._dense, Eliminated)
+    assert at_once._solver._values is not None
+    contrast = [lr.std(lambda m: m[names[0]][..., 0] ** 2 * m["tau"].sum()) for lr in (at_once, one_by_one, whole)]
+    np.testing.assert_allclose(contrast[:2], [contrast[2]] * 2, rtol=1e-9)
+
+
+def test_newton_steps_that_are_left_out_would_have_changed_nothing(monkeypatch):
+    """Where the next gain is foreseen to be rounding, the state is the optimum."""
+    from natgrad.posterior.response import settling
+
+    steps: list[int] = []
+    monkeypatch.setattr(Dense, "step", lambda *args, step=Dense.step: steps.append(1) or step(*args))
+    made = []
+    for sweeps in (3, 4, 5, 6):
+        fit = vector().fit(max_steps=sweeps, tol=0.0)
+        found = []
+        for ahead in ((100.0, 10.0), (np.inf, np.inf)):
+            monkeypatch.setattr(settling, "FIRST_AHEAD", ahead[0])
+            monkeypatch.setattr(settling, "AHEAD", ahead[1])
+            steps.clear()
+            lr = fit.linear_response()
+            found.append((lr["b"].std(), lr["tau"].std(), lr.left, len(steps)))
+        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-10)
+        np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-10)
+        assert found[0][2] == found[1][2]
+        made.append((found[0][3], found[1][3]))
+    assert any(few < many for few, many in made), made  # some were left out
+    assert max(few for few, _ in made) > 1, made  # and some were not
 
 
 def test_an_element_of_weight_w_is_w_elements():
@@ -346,6 +406,58 @@ def test_what_has_not_converged_is_said():
     done = crossed()[0].fit()
     with pytest.warns(NotConverged, match="conjugate gradients stopped after 1 products"):
         done.linear_response(max_iterations=1).std(lambda m: m["a"][0])
+
+
+def test_what_is_left_is_how_far_means_have_to_go():
+    """A Gaussian posterior: the distance of the means of q to the exact ones, in the metric of the exact covariance."""
+    network, covariance, x, y = regression()
+    exact = covariance @ (2.0 * x.T @ y)
+    fit = network.fit(tol=1e-13)
+    lam = dict(fit.state.lam)
+    for shift, rtol in ((1e-2, 1e-2), (1e-5, 1e-4)):  # from afar, the flattest directions are estimated
+        lam["b"] = fit.state.lam["b"][0] * (1.0 + shift), fit.state.lam["b"][1]
+        found = at_optimum(linearised(fit.problem, State(lam, {}, 1), fit.settings.order))
+        off = exact - [float(fit.problem.blocks[name].family.mean(lam[name])) for name in "abc"]
+        np.testing.assert_allclose(still_to_go(found.left), np.sqrt(off @ np.linalg.solve(covariance, off)), rtol=rtol)
+        if found.left < LEFT:
+            np.testing.assert_allclose(
+                [found.at.lam[n][0] for n in "abc"], [fit.state.lam[n][0] for n in "abc"], rtol=1e-8
+            )
+
+
+def test_a_rotation_is_flat_whatever_its_curvature_looks_like_beside_the_optimum():
+    """Curvature along a rotation is below 0 as often as above, by as much as the state is off: no saddle, and no variance."""
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=(14, 2)) @ rng.normal(size=(2, 10)) + 0.9 * rng.normal(size=(14, 10))
+    who, what = np.nonzero(rng.random((14, 10)) < 0.6)
+    u = ng.MultivariateNormal("u", np.zeros(2), np.eye(2), plate=ng.Plate("user", 14))
+    v = ng.MultivariateNormal("v", np.zeros(2), np.eye(2), plate=ng.Plate("item", 10))
+    rating = ng.Plate("rating", len(who))
+    node = ng.Normal("r", ng.dot(u[who], v[what]), ng.Gamma("tau", 1.0, 1.0), plate=rating, observed=y[who, what])
+    network, spread = ng.Network(node), []
+    for tol in (1e-6, 1e-3):
+        lr = network.fit(init="random", seed=1, tol=tol).linear_response()
+        spread.append([float(lr["tau"].std()), float(lr.std(lambda m: m["u"][0] @ m["v"][1]))])
+        with pytest.raises(NotAtMaximum, match="flat along a direction"):
+            lr["u"].std()
+    np.testing.assert_allclose(spread, [spread[0]] * 2, rtol=1e-4)
+
+
+def test_a_positive_number_that_is_not_determined_is_said_to_be_so():
+    """Vectors may be longer on one side and shorter on the other: a straight line puts ± 20 on precisions of 1."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 25)) + rng.normal(size=(40, 25))
+    table[rng.random(table.shape) > 0.4] = np.nan
+    model = ng.MatrixFactorization(2, verbose=False, tol=1e-9, max_steps=3000, biases=False).fit(table)
+    lr = model.linear_response()
+    with pytest.warns(
+        PoorApproximation, match=r"2 of 2 standard deviations of 'user_precision' are larger than their means"
+    ):
+        assert lr["user_precision"].std().max() > lr["user_precision"].mean().max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert lr["noise"].std() < 0.2 * lr["noise"].mean()
+        assert lr.std(model.expected([0], [2])) < 1.0
 
 
 def test_it_reads_like_a_fit():

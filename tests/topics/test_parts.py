@@ -161,3 +161,19 @@ def test_what_is_refused_of_later_parts() -> None:
     with pytest.raises(ValueError, match="Later documents without any come together with others"):
         model.partial_fit(counts[20:], np.full(20, np.nan))
     assert model.topics_ is topics
+
+
+def test_a_fit_that_goes_on_is_one_that_never_stopped(tmp_path) -> None:
+    """The words of a fit that ran out of steps name it."""
+    counts, known = drawn()
+    model = ng.topics.SupervisedLDA(2, max_steps=3, tol=0).fit(counts, known["y"])
+    whole = ng.topics.SupervisedLDA(2, max_steps=7, tol=0).fit(counts, known["y"])
+    topics = model.topics_
+    assert model.continue_fit(4) is model
+    assert not np.array_equal(model.topics_, topics)
+    np.testing.assert_array_equal(model.topics_, whole.topics_)
+    assert model.elbo_ == whole.elbo_
+    assert len(model.trace_) == 7
+    model.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="not in files"):
+        ng.load(tmp_path / "m").continue_fit()

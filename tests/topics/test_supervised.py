@@ -133,7 +133,7 @@ def test_counts_that_are_not_whole_and_questions_before_a_fit_are_refused() -> N
         ng.topics.SupervisedLDA(2).predict_proba(["a"])
 
 
-@pytest.mark.parametrize("what", ["update", "forget"])
-def test_data_that_are_not_kept_are_said_so(fitted, what) -> None:
-    with pytest.raises(ValueError, match=f"{what}: a SupervisedLDA keeps no data of its fit; fit\\(\\) again"):
+@pytest.mark.parametrize(("what", "advice"), [("update", "partial_fit"), ("forget", "fit\\(\\) again")])
+def test_data_that_are_not_kept_are_said_so(fitted, what, advice) -> None:
+    with pytest.raises(ValueError, match=f"{what}: SupervisedLDA keeps no data of its fit; {advice}"):
         getattr(fitted[0], what)([0])

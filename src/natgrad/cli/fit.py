@@ -72,7 +72,7 @@ def fit_command(name: str, model: Model) -> click.Command:
         check_output(output, force)
         kept = {**values, "held_out": held_out}
         fitted = estimator(**given_parameters(estimator, values))
-        source, held = model.read(file, values, None), None
+        source, held = model.read(file, kept, None), None
         whole = source
         if held_out is not None:
             source, held = split_input(source, held_out, int(fitted.seed))
@@ -100,7 +100,7 @@ def fit_command(name: str, model: Model) -> click.Command:
         score = None if held is None else float(fitted.score(*held))
         tell(fitted, source.words, output, report, time.perf_counter() - begin, as_json, score)
         if interruption.exit_code:
-            needed = "" if name == "mf" else f" {file}"  # which keeps its ratings
+            needed = "" if name in ("mf", "context") else f" {file}"  # which keep their ratings
             click.echo(
                 f"interrupted: {output} is the model so far; natgrad continue {output}{needed} -o NEW goes on", err=True
             )

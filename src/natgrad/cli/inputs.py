@@ -21,11 +21,9 @@ from natgrad.cli.documents import (
     read_texts,
     reader_with,
 )
-from natgrad.data.ids import as_ids
+from natgrad.cli.ratings import context_options, rating_options, read_context, read_rated
 from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
-from natgrad.data.io.ratings import read_ratings
-from natgrad.data.io.tables import kind_of_table, read_table
-from natgrad.data.ratings import Ratings
+from natgrad.data.io.tables import read_table
 from natgrad.models.registry import model_class
 from natgrad.report.format import count
 
@@ -34,7 +32,6 @@ __all__ = [
     "Input",
     "Model",
     "encoding_option",
-    "ids_like",
     "model_of",
     "pair_options",
     "read_texts",
@@ -72,7 +69,8 @@ def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a file is read, for commands that take any model."""
     own = [
         *document_options()[:-1],
-        *_rating_options()[:-1],
+        *rating_options()[:-1],
+        *context_options(),
         *_number_options()[:-1],
         target_option(),
         *known_options(),
@@ -82,8 +80,8 @@ def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which columns of a table are users and items, and how its text is read."""
-    return _with_options(function, [*_rating_options()[:2], encoding_option()])
+    """The options that say which columns of a table are users and items, times and contexts, and how its text is read."""
+    return _with_options(function, [*rating_options()[:2], *context_options(), encoding_option()])
 
 
 def _with_options(function: Callable[..., Any], options: list[click.Option]) -> Callable[..., Any]:
@@ -92,38 +90,6 @@ def _with_options(function: Callable[..., Any], options: list[click.Option]) -> 
             function
         )
     return function
-
-
-# -- ratings --
-
-
-def _rating_options() -> list[click.Option]:
-    return [
-        click.Option(["--user"], help="The column of users, if its name does not say so."),
-        click.Option(["--item"], help="The column of items, if its name does not say so."),
-        click.Option(["--value"], help="The column of ratings, if its name does not say so."),
-        encoding_option(),
-    ]
-
-
-def _read_ratings(path: Path, options: dict[str, Any], fitted: Any) -> Input:
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file of ratings (looked for {path.absolute()})")
-    if fitted is not None and fitted.columns_ and kind_of_table(path) is not None:
-        options = remembered(fitted, options, column_names(path, encoding=options.get("encoding")))
-    ratings = read_ratings(path, **{name: options.get(name) for name in ("user", "item", "value", "encoding")})
-    columns = {role: options[role] for role in ("user", "item", "value") if options.get(role) is not None}
-    if fitted is not None:
-        known, own = fitted.ratings_, (ratings.user_ids, ratings.item_ids)
-        users, items = (ids_like(*both) for both in zip((known.user_ids, known.item_ids), own, strict=True))
-        ratings = Ratings.numbered(ratings.users, ratings.items, ratings.values, users, items)
-    return Input((ratings,), ratings, None, repr(ratings), columns)
-
-
-def ids_like(known: Any, texts: Any) -> Any:
-    """Ids as the model has them: a text that spells one of its ids is this id, as the 7 of a file for the 7 of a table."""
-    spelled = {str(key): key for key in known.tolist()}
-    return as_ids([spelled.get(str(text), text) for text in texts], "ids")
 
 
 # -- sequences and rows --
@@ -233,8 +199,15 @@ MODELS = {
         "MatrixFactorization",
         "Factors of users and items from ratings: lines of user, item, rating, Parquet, or .npz.",
         "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise-precision 2",
-        _rating_options,
-        _read_ratings,
+        rating_options,
+        read_rated,
+    ),
+    "context": Model(
+        "ContextFactorization",
+        "Ratings whose levels drift with the times in a column of their table, or whose tastes depend on a column of contexts.",
+        "natgrad fit context rated.csv -o drifting.natgrad --time year --n-factors 2 --n-bins 3 --max-steps 5",
+        rating_options,
+        read_context,
     ),
     "hmm": Model(
         "GaussianHMM",

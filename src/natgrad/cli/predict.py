@@ -20,8 +20,10 @@ from natgrad.cli.common import (
     output_option,
     require_model,
 )
-from natgrad.cli.inputs import Input, ids_like, model_of, pair_options, read_texts, reading_options, remembered
+from natgrad.cli.inputs import Input, model_of, pair_options, read_texts, reading_options, remembered
 from natgrad.cli.networks import opened, predict_table
+from natgrad.cli.options import Value
+from natgrad.cli.ratings import ids_like, pairs_at
 from natgrad.data.io.numbers import Numbers, read_numbers
 from natgrad.data.io.tables import read_table
 from natgrad.data.rating_columns import rating_columns
@@ -29,6 +31,7 @@ from natgrad.report.format import percent, short
 
 __all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
+RATINGS = ("MatrixFactorization", "ContextFactorization")
 OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
 TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
 HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
@@ -53,6 +56,8 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
     if type(fitted).__name__ in TOPICS:
         scores["perplexity"] = float(np.exp(-scores["score"]))
         scores["coherence"] = float(np.mean(fitted.coherence(source.arguments[0])))
+    if type(fitted).__name__ == "ContextFactorization":
+        scores["rmse"] = fitted.score(*source.arguments, metric="rmse")
     if type(fitted).__name__ == "MatrixFactorization":
         ratings = source.arguments[0]
         guess = fitted.predict(ratings.user_ids[ratings.users], ratings.item_ids[ratings.items])
@@ -78,21 +83,27 @@ def predict(
 ) -> None:
     """Predict ratings of pairs, the target of rows or documents, or what a table lacks, with standard deviations.
 
-    Matrix factorisation takes a table with columns of users and items. Gaussian processes and mixtures take the columns that they
-    were fitted to; a classifier gives the class and its probability, a mixture the component. A network that was fitted to a
-    table predicts the observed columns that the new one has not.
+    Factorisations take a table with columns of users and items, and of times and contexts if they were fitted with them.
+    Gaussian processes and mixtures take the columns that they were fitted to; a classifier gives the class and its
+    probability, a mixture the component. A network that was fitted to a table predicts the observed columns that the new one
+    has not.
     """
     fitted = load_model(model)
     if type(fitted).__name__ == "SavedFit":
         predict_table(fitted, file, output)
         return
-    require_model(fitted, ("MatrixFactorization", "SupervisedLDA", *OF_ROWS), "predict")
+    require_model(fitted, (*RATINGS, "SupervisedLDA", *OF_ROWS), "predict")
     if type(fitted).__name__ == "SupervisedLDA":
         _predict_documents(fitted, read_texts(file, {"column": column, "encoding": encoding}, fitted), output)
         return
     if type(fitted).__name__ in OF_ROWS:
         chosen = remembered(fitted, {"columns": columns})["columns"]
         _predict_rows(fitted, read_numbers(file, chosen and chosen.split(","), encoding=encoding), output)
+        return
+    if type(fitted).__name__ == "ContextFactorization":
+        names, pairs, mean, sd = pairs_at(file, {**named, "encoding": encoding}, fitted)
+        ends = ([f"{m:.6g}", f"{s:.6g}"] for m, s in zip(mean, sd, strict=True))
+        _write(output, [*names, "mean", "sd"], ([*row, *end] for row, end in zip(pairs.tolist(), ends, strict=True)))
         return
     _predict_pairs(fitted, file, output, named, encoding)
 
@@ -227,15 +238,17 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
 @click.option("--quantile", type=float, help="Rank by a quantile: 0.1 is cautious, 0.9 tries what may be good.")
 @click.option("--draw", type=click.IntRange(min=0), help="Rank by a draw from the posterior with this seed.")
 @click.option("--because", type=click.IntRange(min=1), help="Show so many of the user's items that speak for each.")
+@click.option("--time", type=Value(), help="The time at which, of a model that was fitted with times.")
+@click.option("--context", help="The context in which, of a model that was fitted with contexts.")
 @json_option
 def recommend(
     model: Path, user: str, n: int, only: tuple[str, ...], exclude: tuple[str, ...], quantile: float | None,
-    draw: int | None, because: int | None, as_json: bool,
+    draw: int | None, because: int | None, time: Any, context: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The items that a user has not rated and would rate highest, with standard deviations."""
     fitted = load_model(model)
-    require_model(fitted, ("MatrixFactorization",), "recommend")
-    ratings = fitted.ratings_
+    require_model(fitted, RATINGS, "recommend")
+    ratings, at = fitted.ratings_, _when_and_where(fitted, time, context)
     who = ids_like(ratings.user_ids, [user])
     if who.tolist()[0] not in ratings.user_ids.tolist():
         known = ", ".join(str(name) for name in ratings.user_ids[:5])
@@ -243,15 +256,18 @@ def recommend(
     chosen = {
         name: ids_like(ratings.item_ids, list(ids)) for name, ids in (("only", only), ("exclude", exclude)) if ids
     }
+    asked = {**chosen, **{name: value for name, value in (("quantile", quantile), ("draw", draw)) if value is not None}}
+    if at is not None and (asked or because):
+        raise UserError(f"{type(fitted).__name__} ranks by what is expected, without --{next(iter(asked), 'because')}")
     try:
-        found = fitted.recommend(who, n, quantile=quantile, draw=draw, **chosen)
-        best = found.items[0][np.isfinite(found.scores[0])]
+        found = fitted.recommend(who, n, **asked) if at is None else fitted.recommend(who[0], n, **at)
+        best = found.items[0][np.isfinite(found.scores[0])] if at is None else found.items
         reasons = [fitted.because(who[0], item, because).items for item in best] if because else []
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
     if not len(best):
         raise UserError(f"user {user!r} has rated every item" + (" of these" if chosen else ""))
-    mean, sd = fitted.predict(np.repeat(who, len(best)), best, return_std=True)
+    mean, sd = fitted.predict(np.repeat(who, len(best)), best, return_std=True, **(at or {}))
     items: list[dict[str, Any]] = [
         {"item": str(item), "mean": float(m), "sd": float(s)} for item, m, s in zip(best, mean, sd, strict=True)
     ]
@@ -295,6 +311,23 @@ def report(
 
 
 # -- parts --
+
+
+def _when_and_where(fitted: Any, time: Any, context: str | None) -> dict[str, Any] | None:
+    """The time and the context of a call, as a model knows them; None of a model without."""
+    given = {name: value for name, value in (("time", time), ("context", context)) if value is not None}
+    if type(fitted).__name__ != "ContextFactorization":
+        if given:
+            raise UserError(f"--{next(iter(given))} is for models that were fitted with it: natgrad fit context")
+        return None
+    if isinstance(time, str):
+        try:
+            given["time"] = np.datetime64(time)
+        except ValueError:
+            raise UserError(f"--time {time}: must be a number, or a date as 2024-05-31") from None
+    if context is not None and fitted.context_ids_ is not None:
+        given["context"] = ids_like(fitted.context_ids_, [context])[0]
+    return given
 
 
 def _shown_part(arguments: tuple[Any, ...]) -> Any:

@@ -200,7 +200,7 @@ def _check_sizes(folder: Path, options: dict[str, Any]) -> None:
 def continue_(model: Path, file: Path | None, output: Path, force: bool, as_json: bool, **options: Any) -> None:
     """Go on with a fit from where it ended, for as many steps as it has in its settings.
 
-    FILE is what the model was fitted to. Matrix factorisation keeps its ratings and takes none.
+    FILE is what the model was fitted to. Factorisations keep their ratings and take none.
     """
     from natgrad.cli.fit import check_output, tell
 
@@ -211,11 +211,11 @@ def continue_(model: Path, file: Path | None, output: Path, force: bool, as_json
     name, source = type(fitted).__name__, None
     if not hasattr(fitted, "continue_fit"):
         raise UserError(f"{name} cannot go on with a fit yet")
-    if name == "MatrixFactorization":
+    if name in ("MatrixFactorization", "ContextFactorization"):
         if file is not None:
             raise click.UsageError(
                 f"{model} keeps the ratings that it was fitted to, and {file} would not be read: leave it out. For other "
-                f"ratings: natgrad fit mf {file} -o {output}"
+                f"ratings: natgrad fit {'mf' if name[0] == 'M' else 'context'} {file} -o {output}"
             )
     else:
         source = _source(fitted, file, options)

@@ -7,6 +7,7 @@ file of float64 numbers, so that rows can be drawn at random and read again, wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +16,10 @@ import numpy.typing as npt
 
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.spill import spill
-from natgrad.data.numbers import refuse_masked
-from natgrad.validation import check_unit
+from natgrad.data.numbers import as_numbers, refuse_masked
+from natgrad.validation import check_unit, require
 
-__all__ = ["Rows", "Scaling", "checked_arrays", "open_rows", "rows_of_arrays", "validated"]
+__all__ = ["Rows", "Scaling", "checked_arrays", "open_rows", "rows_of_arrays", "validated", "validated_with_gaps"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -80,6 +81,17 @@ class Rows:
     def n_outputs(self) -> int:
         """P."""
         return int(self._y.shape[1])
+
+    @cached_property
+    def n_seen(self) -> Ints:
+        """How many numbers there are of each output [P]; the others are missing."""
+        seen = (np.count_nonzero(~np.isnan(y), axis=0) for _, y in self.pieces())
+        return np.asarray(sum(seen, start=np.zeros(self.n_outputs, np.int64)))
+
+    @cached_property
+    def gaps(self) -> bool:
+        """Whether any entry of several outputs is missing, NaN."""
+        return self.n_outputs > 1 and bool((self.n_seen < len(self)).any())
 
     @property
     def inputs(self) -> npt.NDArray[Any]:
@@ -148,13 +160,54 @@ def validated(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
     return arrays
 
 
+def validated_with_gaps(estimator: Any, X: Any, y: Any, **checks: Any) -> Any:
+    """As `validated`, but entries of several outputs y [N, P] may be missing, NaN, None or masked: they are NaN."""
+    shape = y.shape if hasattr(y, "shape") else _shape_of(y)
+    if len(shape) != 2 or shape[1] < 2:
+        return validated(estimator, X, y, **checks)
+    plain = type(y) in (np.ndarray, np.memmap) and y.dtype.kind in "biuf"
+    numbers = y if plain else as_numbers(y, "y")
+    missing = np.isnan(numbers)
+    if not missing.any():
+        return validated(estimator, X, numbers, **checks)
+    X, filled = validated(estimator, X, np.where(missing, numbers.dtype.type(0), numbers), **checks)
+    filled[missing] = np.nan
+    return X, filled
+
+
+def _shape_of(values: Any) -> tuple[int, ...]:
+    try:
+        return np.asarray(values).shape
+    except ValueError:  # rows of different lengths, which are refused elsewhere
+        return ()
+
+
 def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
     """What scikit-learn's ``validate_data`` gives, without importing it for plain arrays that nothing is to be said about."""
     if (plain := _plain_arrays(estimator, X, *targets, **checks)) is not None:
         return plain if targets else plain[0]
     from sklearn.utils.validation import validate_data
 
-    return validate_data(estimator, X, *targets, **checks)
+    try:
+        return validate_data(estimator, X, *targets, **checks)
+    except ValueError as error:
+        said = error
+    for values, argument in zip((X, *targets), ("X", "y"), strict=False):
+        _refuse_not_finite(values, argument)
+    raise said
+
+
+def _refuse_not_finite(values: Any, argument: str) -> None:
+    """An error with the first entry that is NaN or infinite, if these are numbers: scikit-learn does not say where it is."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fO" or array.ndim == 0:
+            return
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        return
+    hint = "; a row must be whole: leave out rows with NaN (missing entries) or infinity"
+    require(np.isfinite(array), array, argument, "a finite number", hint)
 
 
 def _plain_arrays(
@@ -226,21 +279,33 @@ def _spilled(chunks: Iterable[Any], check: Callable[[Any, Any], tuple[Any, Any]]
 
 def _moments(pieces: Iterator[tuple[Floats, Floats]]) -> tuple[Scaling, Scaling]:
     """Mean and standard deviation of every column in one reading, by Chan's update of pieces."""
-    n, means, squares = 0, None, None
+    n: Any = 0
+    means = squares = None
     for piece in pieces:
         part = np.hstack(piece)
-        mean, square, size = part.mean(0), ((part - part.mean(0)) ** 2).sum(0), len(part)
+        mean, square, size = _centred(part)
         if means is None or squares is None:
             n, means, squares = size, mean, square
             continue
         off = mean - means
-        means = means + off * size / (n + size)
-        squares = squares + square + off**2 * n * size / (n + size)
+        means = means + off * size / np.maximum(n + size, 1)
+        squares = squares + square + off**2 * n * size / np.maximum(n + size, 1)
         n += size
     assert means is not None
     assert squares is not None
-    sd = np.sqrt(squares / n)
+    sd = np.sqrt(squares / np.maximum(n, 1))
     # What a constant column has is rounding, a few times 2⁻⁵³ of its mean; that must not depend on its unit.
     sd = np.where(sd > 1e-13 * np.abs(means), sd, 1.0)
     width = piece[0].shape[1]
     return Scaling(means[:width], sd[:width]), Scaling(means[width:], sd[width:])
+
+
+def _centred(part: Floats) -> tuple[Floats, Floats, Any]:
+    """Means of columns, sums of squares about them, and of how many numbers; NaN is none."""
+    seen = ~np.isnan(part)
+    if seen.all():
+        mean = part.mean(0)
+        return mean, ((part - mean) ** 2).sum(0), len(part)
+    size = seen.sum(0)
+    mean = np.where(seen, part, 0.0).sum(0) / np.maximum(size, 1)
+    return mean, np.where(seen, (part - mean) ** 2, 0.0).sum(0), size

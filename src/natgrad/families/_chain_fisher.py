@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.families import _ops as ops
+from natgrad.families._close_messages import close_pairs, is_close
 from natgrad.families._messages import run_messages, under
 from natgrad.families._ops import Array, Stats
 
@@ -29,16 +30,7 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     """V dλ of paths; ``starts`` [T] says where sequences begin. Changes may have an axis in front of those of λ."""
     potentials, initial, transition = np.moveaxis(lam[0], -2, 0), lam[1], lam[2]
     with np.errstate(all="ignore"):
-        past, future = run_messages(potentials, initial, transition, starts)
-        potentials = under(potentials, past.ndim)
-        forward = potentials + past
-        marginals = ops.softmax(forward + future)  # [T, ..., K]
-        joint = forward[:-1, ..., :, None] + transition + (potentials + future)[1:, ..., None, :]
-        top = joint.max((-1, -2), keepdims=True)
-        pairs = np.exp(joint - np.where(np.isfinite(top), top, 0.0))
-        pairs = pairs / pairs.sum((-1, -2), keepdims=True)
-    inside = ~starts[1:].reshape((-1, *(1,) * (pairs.ndim - 1)))
-    pairs = np.where(inside, pairs, 0.0)
+        marginals, pairs = (close_pairs if is_close(transition) else _pairs)(potentials, initial, transition, starts)
     after = _divided(pairs, marginals[:-1, ..., :, None])  # P(z_{t+1} | z_t)
     before = _divided(pairs, marginals[1:, ..., None, :])  # P(z_t | z_{t+1})
     first = np.flatnonzero(starts)
@@ -62,6 +54,18 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
         return np.moveaxis(of_states, 0, -2), of_states[first].sum(0), (pairs[wide] * of_pairs).sum(0)
 
     return times
+
+
+def _pairs(potentials: Array, initial: Array, transition: Array, starts: Any) -> tuple[Array, Array]:
+    """As `close_pairs`, in logarithms."""
+    past, future = run_messages(potentials, initial, transition, starts)
+    potentials = under(potentials, past.ndim)
+    forward = potentials + past
+    joint = forward[:-1, ..., :, None] + transition + (potentials + future)[1:, ..., None, :]
+    top = joint.max((-1, -2), keepdims=True)
+    pairs = np.exp(joint - np.where(np.isfinite(top), top, 0.0))
+    inside = ~starts[1:].reshape((-1, *(1,) * (pairs.ndim - 1)))
+    return ops.softmax(forward + future), np.where(inside, pairs / pairs.sum((-1, -2), keepdims=True), 0.0)
 
 
 def _recursion(steps: Array) -> Callable[..., Array]:

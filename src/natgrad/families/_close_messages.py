@@ -14,7 +14,7 @@ backward in reversed time: half the steps, which are what costs in `lax.scan` an
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from natgrad.families import _ops as ops
 from natgrad.families._messages import shift_of, under
 from natgrad.families._ops import Array
 
-__all__ = ["close_moments", "is_close"]
+__all__ = ["close_moments", "close_pairs", "is_close"]
 
 CLOSE = 300.0
 # States up to which products of steps take less time than the calls of as many steps, and numbers in all of them at once.
@@ -47,6 +47,31 @@ def close_moments(
     transition : array [..., K, K], log weights of a step
     starts : bool array [T], where a sequence begins
     """
+    found = _run(potentials, initial, transition, starts)
+    xp = ops.namespace(found.forward)
+    pairs = found.weights * xp.einsum("t...i,t...j->...ij", found.forward, found.share)
+    return found.marginals, pairs, found.a
+
+
+def close_pairs(
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
+) -> tuple[Array, Array]:
+    """Marginals [T, ..., K], and P(z_t, z_{t+1}) of every step [T − 1, ..., K, K], 0 where a sequence begins between the two."""
+    found = _run(potentials, initial, transition, starts)
+    return found.marginals, found.weights * found.forward[..., :, None] * found.share[..., None, :]
+
+
+class _Close(NamedTuple):
+    """Marginals; f_t and g_{t+1} / Z_t of every step; the weights of a step; the log partition function."""
+
+    marginals: Array
+    forward: Array
+    share: Array
+    weights: Array
+    a: Array
+
+
+def _run(potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]) -> _Close:
     xp = ops.namespace(potentials, initial, transition)
     batch = np.broadcast_shapes(potentials.shape[1:-1], initial.shape[:-1], transition.shape[:-2])
     n_times, n_states = potentials.shape[0], potentials.shape[-1]
@@ -66,10 +91,9 @@ def close_moments(
     marginals = forward * xp.flip(xp.where(resets[:, 1], 1.0, sums[:, 1]), 0)
     total = ops.summed(marginals)[..., None]
     share = xp.where(_along(~starts[1:], marginals), from_future[1:] / total[:-1], 0.0)
-    pairs = weights[1] * xp.einsum("t...i,t...j->...ij", forward[:-1], share)
     last = np.flatnonzero(np.append(starts[1:], True))
     a = (shift[:, 0] + _log(xp, size[:, 0])).sum(0) + _log(xp, ops.summed(forward[last])).sum(0)
-    return marginals / total, pairs, a + top * (n_times - int(starts.sum()))
+    return _Close(marginals / total, forward[:-1], share, weights[1], a + top * (n_times - int(starts.sum())))
 
 
 def _along(flags: np.ndarray[Any, Any], like: Array) -> np.ndarray[Any, Any]:

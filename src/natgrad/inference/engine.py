@@ -33,10 +33,10 @@ from natgrad.inference.executors.threads import Executor, Threads, opened, place
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
 from natgrad.inference.moves import Moves, records_of_start
-from natgrad.inference.moving import Round, is_due
+from natgrad.inference.moving import Round, is_due, just_moved
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
-from natgrad.inference.starts import Starts, best_start
+from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.ahead import concrete
 from natgrad.inference.steppers.groups import GroupStepper
@@ -79,6 +79,8 @@ class Phase:
         Of a closing phase: whether it is left out when the time is up.
     moves : Moves, optional
         The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
+    rivals : Rivals, optional
+        Other starts, each followed to its end when the run has settled: it goes on from the highest.
     """
 
     problem: Problem
@@ -92,6 +94,7 @@ class Phase:
     why: str = ""
     optional: bool = False
     moves: Moves | None = None
+    rivals: Rivals | None = None
 
 
 # The phase of the steps after a given one, or why there is none.
@@ -215,7 +218,8 @@ class _Loop:
             return kept.state, stop
         if kept.stop is None:
             return kept.state, None
-        stop, state = self._after(None, kept.state, self._just_moved(kept.state))  # which the limit left out
+        moved = just_moved(self.monitor.trace, self.stepper.steps_per_pass, kept.state.t)
+        stop, state = self._after(None, kept.state, moved)  # which the limit left out
         return state, stop
 
     def step(self, state: State) -> tuple[Stop | None, State]:
@@ -227,6 +231,8 @@ class _Loop:
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
         if settled and not moved and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
             stop, state = self._probed(stop, state)
+        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
+            stop, state = self._overtaken(self.phase.rivals, stop, state)
         if self.phase.moves is not None and not moved and (stop is None or stop is self.monitor.settled):
             stop, state = self._moved(stop, state)
         self.bar(self.monitor.trace)
@@ -349,10 +355,19 @@ class _Loop:
         monitor.charge(read)
         return stop, state
 
-    def _just_moved(self, state: State) -> bool:
-        """Whether a move led to this state: the next one is not before another step."""
-        last = self.monitor.trace.moves[-1:]
-        return any(m.accepted and m.kind != "start" and m.t + self.stepper.steps_per_pass == state.t for m in last)
+    def _overtaken(self, rivals: Rivals, stop: Stop, state: State) -> tuple[Stop | None, State]:
+        """The run goes on from where another of the starts that were compared has led, if that is higher; asked once."""
+        monitor, trace = self.monitor, self.monitor.trace
+        if not trace.starts or set(rivals.names) & {start.name for start in trace.starts}:
+            return stop, state
+        ends = rivals.ends(monitor.left())
+        trace.starts += tuple(end.record for end in ends)
+        found = overtaking(ends, state, monitor.bounds[-1], monitor.limits.nats)
+        if found is None:
+            monitor.charge(sum(end.read for end in ends))
+            return stop, state
+        monitor.record(*found)
+        return self.tell(found[0]) or monitor.ended(found[0]), found[0]
 
     def _moved(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where the first move that raises the bound leads; what is read is counted."""

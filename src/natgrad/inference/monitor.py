@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from natgrad.inference.auto import Auto, Control
@@ -177,6 +177,13 @@ class RunMonitor:
             now = time.perf_counter() - self.started
             self.trace.append(last._replace(messages_read=self.messages_read, seconds=now))
 
+    def left(self) -> Limits:
+        """The limits of a run within this one: as many steps, and what is left of the time and of the messages."""
+        seconds = None if self.until is None else max(1e-9, self.until - time.perf_counter())
+        read = self.messages_read - self.messages_before
+        messages = None if self.limits.max_messages is None else max(1, self.limits.max_messages - read)
+        return replace(self.limits, max_seconds=seconds, max_messages=messages)
+
     def bound_diverged(self) -> Stop | None:
         """A bound that is not finite, or has left for minus infinity."""
         if not self.bounds:
@@ -282,6 +289,8 @@ class RunMonitor:
             "",
             "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()",
         )
+        if self.stepper.monotone:
+            advice = "Exact sweeps fail where numbers of very different sizes meet: centre the columns of data, and scale them"
         if isinstance(self.method, Children):
             sampled = f", C = {self.method.C}"
         elif isinstance(self.method, GlobalBatch):
@@ -295,6 +304,7 @@ class RunMonitor:
         return Stop(
             Reason.DIVERGED,
             f"diverged at step {t} (ρ = {rho:.3g}{sampled}): {what}. The state is the last good one. {advice}.",
+            self._may_converge,
         )
 
 

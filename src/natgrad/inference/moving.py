@@ -12,7 +12,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.trace import MoveRecord, Trace
 
-__all__ = ["Accepted", "Round", "is_due"]
+__all__ = ["Accepted", "Round", "is_due", "just_moved"]
 
 # A pass that gains less than so many nats has found what its components are; or so many passes since the last move are enough.
 LITTLE, ENOUGH = 1.0, 10
@@ -53,6 +53,11 @@ def is_due(trace: Trace, bounds: Sequence[float], per_pass: int, tol: float, set
     if trace.moves and trace.moves[-1].kind in ("births", "anew") and since >= GROWING * per_pass:
         return True
     return bounds[-1] - bounds[-1 - per_pass] <= max(tol, LITTLE) or since >= ENOUGH * per_pass
+
+
+def just_moved(trace: Trace, per_pass: int, t: int) -> bool:
+    """Whether a move led to step ``t``: the next one is not before another step."""
+    return any(m.accepted and m.kind != "start" and m.t + per_pass == t for m in trace.moves[-1:])
 
 
 class Round:

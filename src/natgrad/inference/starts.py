@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from natgrad.inference.problem import State
-from natgrad.inference.steppers.stepper import Stepper, all_valid
+from natgrad.families.natural_step import relative_change
+from natgrad.inference.problem import BlockInfo, State
+from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
 from natgrad.inference.stopping import left_to_gain
 from natgrad.inference.trace import StartRecord
 
-__all__ = ["Starts", "best_start"]
+if TYPE_CHECKING:
+    from natgrad.inference.monitor import Limits
+
+__all__ = ["Ended", "Rivals", "Starts", "best_start", "overtaking"]
 
 # Nats by which a start has to be higher than the first to be worth more steps; two that lead to one optimum are not.
 WORTH = 0.01
@@ -52,6 +56,25 @@ class Starts(NamedTuple):
     lasting: frozenset[int] = frozenset()
 
 
+class Ended(NamedTuple):
+    """Where a run of its own has led: what the trace says of it, its state, and the messages that it read."""
+
+    record: StartRecord
+    state: State
+    read: int
+
+
+class Rivals(NamedTuple):
+    """Other starts, for a run that has settled: what they are called, and where each of them ends, within some limits.
+
+    What begins lower may end higher, and only runs to their end tell. A run that settles goes on from the end of a rival that is
+    higher.
+    """
+
+    names: tuple[str, ...]
+    ends: Callable[[Limits], Sequence[Ended]]
+
+
 class _Trial(NamedTuple):
     number: int
     make: Callable[[], State]
@@ -65,6 +88,16 @@ class BestStart(NamedTuple):
     state: State
     read: int
     records: tuple[StartRecord, ...]
+
+
+def overtaking(ends: Sequence[Ended], state: State, bound: float, tol: float) -> tuple[State, StepInfo] | None:
+    """The highest of some ends as the step after a settled state, if it is higher than that by more than ``tol``."""
+    best = max(ends, key=lambda end: end.record.bound, default=None)
+    if best is None or not best.record.bound > bound + max(WORTH, tol):
+        return None
+    blocks = {name: BlockInfo(True, relative_change(state.lam[name], lam)) for name, lam in best.state.lam.items()}
+    info = StepInfo(blocks, 1.0, sum(end.read for end in ends), best.record.bound)
+    return best.state._replace(t=state.t + 1, memory={}), info
 
 
 def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> BestStart:

@@ -179,7 +179,7 @@ class Reason(enum.Enum):
 class Stop:
     """The reason a run ended, and in words what happened and what to do about it.
 
-    ``ran_out`` says whether a limit ended a run that was to go on until it had converged; files do not keep it.
+    ``ran_out`` says whether a limit, or the guard, ended a run that was to go on until it had converged; files do not keep it.
     """
 
     reason: Reason

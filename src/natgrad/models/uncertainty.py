@@ -66,7 +66,7 @@ class UncertaintyMixin:
         True
         """
         from natgrad.posterior.response.result import LinearResponse
-        from natgrad.posterior.response.solving import LEFT
+        from natgrad.posterior.response.settling import LEFT
 
         self._check_fitted()
         at, gained, left = self._linearised(X, **data)

@@ -86,9 +86,9 @@ class UpdateMixin:
     def _needed_data(self, what: str) -> Held:
         self._check_fitted()
         if not self._keeps_data:
-            raise ValueError(
-                f"{what}: a {type(self).__name__} keeps no data of its fit; fit() again, with all that count"
-            )
+            more = what == "update" and hasattr(self, "partial_fit")
+            advice = "partial_fit() takes more of them in" if more else "fit() again, with all that count"
+            raise ValueError(f"{what}: {type(self).__name__} keeps no data of its fit; {advice}")
         if self._data is None:
             advice = "partial_fit() takes a step from new ones" if what == "update" else "fit() again, without them"
             raise ValueError(

@@ -35,7 +35,7 @@ from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.components import moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order
-from natgrad.network.start.restarts import find_start
+from natgrad.network.start.restarts import find_start, rivals_of
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
     checked_every,
@@ -100,9 +100,7 @@ class Network(SimulationMixin):
         self._joint = checked_joint(joint, self.nodes)
         if any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             warn_unreached(self.nodes)
-        elif any(
-            node.categories is None for node in self.nodes.values()
-        ):  # without data there are queries of categories
+        elif any(node.categories is None for node in self.nodes.values()):  # without data, categories have queries
             raise ValueError(self._nothing_observed)
 
     @classmethod
@@ -261,7 +259,8 @@ class Network(SimulationMixin):
         init : mapping, "random", "kmeans", optional
             Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters of the data. The
             others start at their priors. By default components of a mixture that would all start equal start from the best of
-            some clusters and draws. Nodes that are multiplied with one another and would both start at zero are drawn.
+            some clusters and draws, and a small one is fitted from both. Nodes that are multiplied with one another and would
+            both start at zero are drawn.
         n_init : int, optional
             How many starts are compared, after a few exact sweeps of each, before the best goes on; ``trace.starts`` lists them.
             What ``init`` leaves open differs between them: draws and clusters.
@@ -330,14 +329,15 @@ class Network(SimulationMixin):
         watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
-        about |= {} if n_init is None else {"n_init": n_init}
-        about |= {} if moves is None else {"moves": moves}
+        about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
         moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
-        checkpointer = checkpointer_of(
-            keep, lambda: about, lambda: (state_table(shapes_of(problem), settings.seed), {})
-        )
+        kept_as = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
+        checkpointer = checkpointer_of(keep, lambda: about, kept_as)
+        # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
+        free = all(said is None for said in (init, n_init, method, step, order, moving))
+        others = rivals_of(problem, settings.seed, chosen.seconds) if free else None
         result = run(
-            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving),
+            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others),
             lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,

@@ -1,47 +1,54 @@
 """`ContextFactorization`: ratings with times or contexts in; tastes, biases that drift, and predictions at a time out.
 
-The network, its equations and its moments are in `natgrad.recommenders.declared`.
+The network, its equations and its moments are in `natgrad.recommenders.declared`, what is asked of a fit in `asking`. Ratings are
+kept: what comes later (`partial_fit`, `update`) is fitted with all that came before, from the means that were reached.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self, Unpack, final
+from copy import copy
+from functools import partial
+from typing import Any, NamedTuple, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import number_ids
 from natgrad.data.ratings import Ratings
+from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.factorization.estimator import MatrixFactorization
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.recommenders.columns import Codes, TimeBins, as_seconds, columns_in, label_codes
-from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table, predicted
-from natgrad.special import ndtri
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, seeing, split_options
+from natgrad.recommenders.asking import ContextQueries, width_of
+from natgrad.recommenders.columns import Codes, Columns, TimeBins, label_codes
+from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table
 from natgrad.validation import whole_number
 
 __all__ = ["ContextFactorization"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-# Sweeps of `MatrixFactorization` that the vectors start from, and of the network by which starts are compared.
-FIRST_SWEEPS, TRIAL_SWEEPS = 40, 10
-LOG_2PI = float(np.log(2.0 * np.pi))
+# Sweeps of `MatrixFactorization` that the vectors start from, of the network by which starts are compared, and of a fit to which
+# ratings come.
+FIRST_SWEEPS, TRIAL_SWEEPS, PARTIAL_SWEEPS = 40, 10, 10
 
 
-class Best(NamedTuple):
-    """Ids of items, best first, and their expected ratings."""
+class _Subject(NamedTuple):
+    """What is published along with a fit."""
 
-    items: npt.NDArray[Any]
-    scores: Floats
+    network: Network
+    columns: Columns
+    bins: TimeBins | None
+    contexts: npt.NDArray[Any] | None
+    shape: Shape
+    offset: float
 
 
 @final
-class ContextFactorization(Estimator):
+class ContextFactorization(ContextQueries, Estimator):
     """Ratings at times, or in contexts: biases drift along Gaussian chains, and contexts are the third mode of a tensor.
 
     Parameters
@@ -50,6 +57,8 @@ class ContextFactorization(Estimator):
         The length K of the vectors, an upper bound: their precisions are learned.
     n_bins : int
         Bins of equal length that times are cut into; biases make a step from each to the next, of a size that is learned.
+    time, context : str or int, optional
+        The column of X that has them: its name in a table, its number in an array of rows. Calls may give values instead.
     max_steps, max_seconds : limits
         Most sweeps, most time.
     tol : float
@@ -60,8 +69,10 @@ class ContextFactorization(Estimator):
     Attributes
     ----------
     user_ids_, item_ids_, context_ids_ : ids in the order of the rows below; contexts None without
+    user_factors_, item_factors_ : mean and sd [rows, K]
     user_drift_, item_drift_ : means of the biases [users, bins], [items, bins]; one column without times
     time_edges_ : array [bins + 1], where bins begin and end; None without times
+    ratings_ : Ratings, what was fitted
     moments_ : means and variances of every part of a rating
     network_, fit_ : the declaration and its `Fit`, with draws and linear response; not in files and pickles
     elbo_, trace_, stop_, posterior_ : as of `natgrad.MatrixFactorization`
@@ -80,13 +91,14 @@ class ContextFactorization(Estimator):
 
     network_: Network
     fit_: Fit
-    _keeps_data = False
 
     def __init__(
         self,
         n_factors: int = 10,
         *,
         n_bins: int = 20,
+        time: str | int | None = None,
+        context: str | int | None = None,
         max_steps: int = 300,
         max_seconds: float | None = None,
         tol: float = 1e-5,
@@ -95,6 +107,8 @@ class ContextFactorization(Estimator):
     ) -> None:
         self.n_factors = n_factors
         self.n_bins = n_bins
+        self.time = time
+        self.context = context
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.tol = tol
@@ -107,49 +121,121 @@ class ContextFactorization(Estimator):
 
         Parameters
         ----------
-        X : rows of user and item (an array [n, 2], a table) with their ratings y, a table of user, item and rating, or `Ratings`
-            A pair may come several times.
+        X : a table of user, item and rating, the path of one, rows of user and item (an array, a table) with their ratings y,
+            `Ratings`, or an iterator of tables. A pair may come several times. All ratings are held.
         y : array of numbers [n], optional
-        time : numbers or dates [n], or the name of a column of X, optional
-        context : labels [n], or the name of a column of X, optional
+        time : numbers or dates [n], or a column of X: its name in a table, its number in an array of rows; the setting by default
+        context : labels [n], or a column of X, in the same way
             An hour of the day, a device, a place: whatever tastes depend on besides users and items.
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
-        self._check_from_table()
-        whole_number(self.seed, "seed", least=0)
-        if time is None and context is None:
+        self._check_settings()
+        if all(part is None for part in (time, context, self.time, self.context)):
             raise ValueError("give time= or context=; ratings with neither are what MatrixFactorization is made for")
-        columns = columns_in(X, y, time, context)
-        ratings, n = columns.ratings, len(columns.ratings)
-        self._bins = (
-            None if columns.time is None else TimeBins(columns.time.min(), columns.time.max(), int(self.n_bins))
-        )
-        self.user_ids_, self.item_ids_ = ratings.user_ids, ratings.item_ids
-        self.context_ids_: npt.NDArray[Any] | None = None
-        contexts = np.zeros(n, np.int64)
-        if columns.context is not None:
-            self.context_ids_, contexts = np.unique(columns.context, return_inverse=True)
-        bins = np.zeros(n, np.int64) if columns.time is None or self._bins is None else self._bins.of(columns.time)
-        codes = Codes(ratings.users.astype(np.int64), ratings.items.astype(np.int64), bins, contexts.astype(np.int64))
-        self._seen = codes.users, codes.items
-        self._fit_network(codes, ratings, keep)
+        if hasattr(self, "n_features_in_"):
+            del self.n_features_in_
+        columns = self._read(X, y, time, context)
+        if (width := width_of(X)) is not None:
+            self.n_features_in_: int = width
+        bins = None if columns.time is None else TimeBins.over(columns.time, int(self.n_bins))
+        self._learn(columns, bins, None, keep)
         return self
 
-    def _fit_network(self, codes: Codes, ratings: Ratings, keep: FitOptions) -> None:
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None, *, time: Any = None, context: Any = None) -> Self:
+        """Fit to more ratings, by a few sweeps over these and all that came before, which are kept.
+
+        New users, items and contexts may appear; times before the first or after the last have bins of their own, as long as the
+        others. A pair that comes again is rated again.
+        """
+        if not hasattr(self, "_state"):
+            return self.fit(X, y, time=time, context=context)
+        self._check_settings()
+        self._join(self._data.joined(self._more(X, y, time=time, context=context)), PARTIAL_SWEEPS)
+        return self
+
+    @all_or_nothing
+    def continue_fit(self, max_steps: int | None = None) -> Self:
+        """Go on from the means that were reached, on the same ratings, for as many sweeps as the settings say or these."""
+        self._check_fitted()
+        self._check_settings()
+        self._join(self._data, self.max_steps if max_steps is None else whole_number(max_steps, "max_steps"))
+        return self
+
+    def _more(self, X: Any, y: Any = None, *, time: Any = None, context: Any = None) -> Columns:
+        more = self._read(X, y, time, context)
+        for name in ("time", "context"):
+            given, known = (getattr(columns, name) is not None for columns in (more, self._data))
+            if given != known:
+                had, do = ("a", "give one") if known else ("no", "leave it out")
+                raise ValueError(f"the fit had {had} {name}=: {do}")
+        return more
+
+    def _go_on(self, held: Columns) -> None:
+        self._check_settings()
+        self._join(held, self.max_steps)
+
+    def _join(self, columns: Columns, max_steps: int | None) -> None:
+        """From the means that were reached, to what users, items, bins and contexts there are now."""
+        bins = self._bins if self._bins is None or columns.time is None else self._bins.extended(columns.time)
+        rows = [
+            label_codes(old, what, new)
+            for old, what, new in (
+                (self.user_ids_, "users", columns.ratings.user_ids),
+                (self.item_ids_, "items", columns.ratings.item_ids),
+            )
+        ]
+        reached: dict[str, Any] = {"u": self.moments_.u[0][rows[0]], "v": self.moments_.v[0][rows[1]]}
+        if self.moments_.w is not None and self.context_ids_ is not None and columns.context is not None:
+            labels = number_ids(columns.context, "context", "context")[1].array
+            reached["w"] = self.moments_.w[0][label_codes(self.context_ids_, "context", labels)]
+        self._learn(columns, bins, reached, {}, max_steps)
+
+    def _learn(
+        self,
+        columns: Columns,
+        bins: TimeBins | None,
+        reached: dict[str, Any] | None,
+        keep: FitOptions,
+        max_steps: int | None = None,
+    ) -> None:
+        ratings, n = columns.ratings, len(columns.ratings)
+        labels, contexts = None, np.zeros(n, np.int64)
+        if columns.context is not None:
+            numbers, ids = number_ids(columns.context, "context", "context")
+            labels, contexts = ids.array, numbers.astype(np.int64)
+        places = np.zeros(n, np.int64) if columns.time is None or bins is None else bins.of(columns.time)
+        codes = Codes(ratings.users.astype(np.int64), ratings.items.astype(np.int64), places, contexts)
         values, offset = ratings.values, float(ratings.values.mean())
         unit = float(values.std()) or abs(offset) or 1.0
-        sizes = len(self.user_ids_), len(self.item_ids_), 0 if self._bins is None else self._bins.n
-        shape = Shape(*sizes, 0 if self.context_ids_ is None else len(self.context_ids_), int(self.n_factors))
+        sizes = ratings.n_users, ratings.n_items, 0 if bins is None else bins.n
+        shape = Shape(*sizes, 0 if labels is None else len(labels), int(self.n_factors))
         network = declared(codes, values - offset, shape, unit)
+        subject = _Subject(network, columns, bins, labels, shape, offset)
+        callbacks, kept = split_options(keep)
         fit = network.fit(
-            init=self._start(network, ratings, shape, unit), max_steps=self.max_steps or 1000, max_seconds=self.max_seconds,
-            tol=self.tol * len(values), seed=self.seed, verbose=self.verbose, **keep,
+            init=self._start(network, ratings, shape, unit) if reached is None else reached,
+            max_steps=max_steps or self.max_steps or 1, max_seconds=self.max_seconds,
+            tol=self.tol * len(values), seed=self.seed, verbose=self.verbose,
+            callbacks=[seeing(callback, partial(self._at, subject)) for callback in callbacks], **kept,
         )  # fmt: skip
-        self.network_, self.fit_, self._state = network, fit, fit.state
+        self._publish(subject, fit)
+
+    def _at(self, subject: _Subject, fit: Fit) -> Self:
+        """A copy of the model as it would be if the run ended with this fit."""
+        shown = copy(self)
+        shown._publish(subject, fit)
+        return shown
+
+    def _publish(self, subject: _Subject, fit: Fit) -> None:
+        self.network_, self.fit_, self._state = subject.network, fit, fit.state
+        self._data, self._bins = subject.columns, subject.bins
+        self.ratings_: Ratings = subject.columns.ratings
+        self.context_ids_: npt.NDArray[Any] | None = subject.contexts
         self.elbo_: float = fit.elbo
         self.trace_, self.stop_ = fit.trace, fit.stop
         self.posterior_ = Posterior({name: fit[name] for name in fit})
-        self.moments_: Moments = moments_of(fit, shape, offset)
+        self.moments_: Moments = moments_of(fit, subject.shape, subject.offset)
 
     def _start(self, network: Network, ratings: Ratings, shape: Shape, unit: float) -> dict[str, Any]:
         """Vectors of a factorisation without context; or drawn ones, where a few sweeps from these have the higher bound."""
@@ -166,138 +252,76 @@ class ContextFactorization(Estimator):
         short: dict[str, Any] = {"max_steps": TRIAL_SWEEPS, "tol": 0.0, "seed": self.seed, "verbose": False}
         return max((known, drawn), key=lambda start: network.fit(init=start, **short).elbo)
 
-    def predict(
-        self, users: Any, items: Any, return_std: bool = False, *, time: Any = None, context: Any = None
-    ) -> Any:
-        """The mean of a new rating for each pair at a time, in a context.
+    # -- settings and files --
 
-        Parameters
-        ----------
-        users, items : ids, of the same length; who is not known is predicted from the prior that was learned
-        return_std : bool
-            Whether its standard deviation, noise included, comes with it.
-        time, context : one for each pair, or one for all
-            Needed where the fit had them. After the last time of the fit biases stay, and grow less sure with every bin.
-        """
-        codes = self._codes(users, items, time, context)
-        mean, variance = predicted(self.moments_, codes)
-        return (mean, np.sqrt(variance)) if return_std else mean
+    def _check_settings(self) -> None:
+        self._check_from_table()
+        whole_number(self.seed, "seed", least=0)
+        for name in ("time", "context"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int, np.integer))):
+                raise TypeError(f"{name} must be the name of a column or its number, got {value!r}: values go to fit()")
 
-    def interval(
-        self, users: Any, items: Any, mass: float = 0.9, *, time: Any = None, context: Any = None
-    ) -> tuple[Floats, Floats]:
-        """The ends of the central interval of a new rating with probability ``mass``; the rest as of `predict`."""
-        if not 0 < mass < 1:
-            raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
-        mean, sd = self.predict(users, items, True, time=time, context=context)
-        half = float(ndtri(0.5 + 0.5 * mass)) * sd
-        return mean - half, mean + half
-
-    def score(
-        self, X: Any, y: Any = None, *, time: Any = None, context: Any = None,
-        metric: Literal["log_likelihood", "rmse", "mae"] = "log_likelihood",
-    ) -> float:  # fmt: skip
-        """How well held-out ratings were foreseen: the mean log density of each, or the error of the mean."""
-        if metric not in ("log_likelihood", "rmse", "mae"):
-            raise ValueError(f"metric must be one of log_likelihood, rmse, mae, got {metric!r}")
-        self._check_fitted()
-        columns = columns_in(X, y, time, context)
-        ratings = columns.ratings
-        pairs = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
-        mean, variance = predicted(self.moments_, self._codes(*pairs, columns.time, columns.context))
-        error = ratings.values - mean
-        if metric == "log_likelihood":
-            return float(np.mean(-0.5 * (LOG_2PI + np.log(variance) + error**2 / variance)))
-        return float(np.sqrt(np.mean(error**2)) if metric == "rmse" else np.mean(np.abs(error)))
-
-    def recommend(
-        self, user: Any, n: int = 10, exclude_seen: bool = True, *, time: Any = None, context: Any = None
-    ) -> Best:
-        """The best items of a user at a time, in a context; those rated at any time are left out if ``exclude_seen``."""
-        self._check_fitted()
-        items = self.item_ids_
-        scores = self.predict([user] * len(items), items, time=time, context=context)
-        if exclude_seen:
-            place = int(label_codes(self.user_ids_, "users", [user])[0])
-            scores[self._seen[1][self._seen[0] == place]] = -np.inf
-        order = np.argsort(-scores, kind="stable")[: whole_number(n, "n")]
-        order = order[scores[order] > -np.inf]
-        return Best(items[order], scores[order])
-
-    @property
-    def user_drift_(self) -> Floats:
-        """Means of the users' biases [users, bins]."""
-        self._check_fitted()
-        return self.moments_.b[0][:-1]
-
-    @property
-    def item_drift_(self) -> Floats:
-        """Means of the items' biases [items, bins]."""
-        self._check_fitted()
-        return self.moments_.c[0][:-1]
-
-    @property
-    def time_edges_(self) -> Floats | None:
-        """Where bins begin and end; of dates in seconds since 1970."""
-        self._check_fitted()
-        return None if self._bins is None else np.linspace(self._bins.first, self._bins.last, self._bins.n + 1)
-
-    # -- parts --
-
-    def _codes(self, users: Any, items: Any, time: Any, context: Any) -> Codes:
-        self._check_fitted()
-        rows, columns = label_codes(self.user_ids_, "users", users), label_codes(self.item_ids_, "items", items)
-        if len(rows) != len(columns):
-            raise ValueError(f"users and items must have the same length, got {len(rows)} and {len(columns)}")
-        bins, contexts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        for name, given, known in (("time", time, self._bins), ("context", context, self.context_ids_)):
-            if (given is None) != (known is None):
-                had, do = ("no", "leave it out") if known is None else ("a", "give one")
-                raise ValueError(f"the fit had {had} {name}=: {do}")
-        if self._bins is not None:
-            bins = self._bins.of(as_seconds(_for_all(time, len(rows)), len(rows)))
-        if self.context_ids_ is not None:
-            contexts = label_codes(self.context_ids_, "context", _for_all(context, len(rows)))
-        return Codes(rows, columns, bins, contexts)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.target_tags.required = True, True
+        return tags
 
     def __getstate__(self) -> Any:
-        """For pickles: the model, without the network and its data."""
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("network_", "fit_")}
+        """For pickles: the model and its ratings, without the network."""
+        held = vars(self).get("_data")
+        state = {name: value for name, value in super().__getstate__().items() if name not in ("network_", "fit_")}
+        return state if held is None else {**state, "_data": held}
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
         return {
-            "n_factors": "natural", "n_bins": "natural", "max_steps": "natural", "max_seconds": "none | positive",
-            "tol": "nonnegative", "seed": "whole", "verbose": "none | flag",
+            "n_factors": "natural", "n_bins": "natural", "time": "none | text | whole", "context": "none | text | whole",
+            "max_steps": "natural", "max_seconds": "none | positive", "tol": "nonnegative", "seed": "whole",
+            "verbose": "none | flag",
         }  # fmt: skip
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         has, timed = (isinstance(fitted, Mapping) and fitted.get(name) is not None for name in ("contexts", "bins"))
-        return cls._settings_table(), {
+        table = {
             "users": "ids [user]", "items": "ids [item]", "contexts": "ids [context]" if has else "none",
-            "seen": ("whole [rating] in [0, user)", "whole [rating] in [0, item)"),
+            "codes": ("whole [rating] in [0, user)", "whole [rating] in [0, item)"), "values": "real [rating]",
+            "times": "real [rating]" if timed else "none", "labels": "whole [rating] in [0, context)" if has else "none",
             "moments": moments_table(has), "bins": ("real", "real", "size bin") if timed else "none",
-            "elbo": "float", "trace": Trace, "stop": Stop,
+            "n_features": "none | natural", "elbo": "float", "trace": Trace, "stop": Stop,
         }  # fmt: skip
 
+        def of(value: Any, sizes: Any, where: str) -> None:
+            check(value, table, sizes, where)
+            if timed:
+                bins, times = TimeBins(*value["bins"]), np.asarray(value["times"])
+                places = bins.of(times) if bins.last > bins.first else np.array([-1])
+                if places.min() < 0 or places.max() >= bins.n:
+                    refuse(where, "has times that are in none of its bins")
+
+        return cls._settings_table(), of
+
     def _saved(self) -> dict[str, Any]:
+        held, labels = self._data, None
+        if held.context is not None:
+            labels = number_ids(held.context, "context", "context")[0].astype(np.int64)
         return {
             "users": self.user_ids_, "items": self.item_ids_, "contexts": self.context_ids_,
-            "bins": None if self._bins is None else tuple(self._bins), "seen": self._seen, "moments": tuple(self.moments_),
+            "codes": (held.ratings.users, held.ratings.items), "values": held.ratings.values, "times": held.time,
+            "labels": labels, "bins": None if self._bins is None else tuple(self._bins), "moments": tuple(self.moments_),
+            "n_features": getattr(self, "n_features_in_", None),
             "elbo": self.elbo_, "trace": self.trace_, "stop": self.stop_,
         }  # fmt: skip
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        self.user_ids_, self.item_ids_, self.context_ids_ = saved["users"], saved["items"], saved["contexts"]
+        users, items = saved["codes"]
+        self.ratings_ = Ratings.numbered(users, items, saved["values"], saved["users"], saved["items"])
+        self.context_ids_, self.moments_ = saved["contexts"], Moments(*saved["moments"])
+        labels = None if self.context_ids_ is None else self.context_ids_[saved["labels"]]
+        self._data = Columns(self.ratings_, saved["times"], labels)
         self._bins = None if saved["bins"] is None else TimeBins(*saved["bins"])
-        self._seen, self.moments_ = saved["seen"], Moments(*saved["moments"])
+        if saved["n_features"] is not None:
+            self.n_features_in_ = saved["n_features"]
         self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
         self._state: Any = None  # there, and not fitted here: the network and its factors are not in the file
-
-
-def _for_all(given: Any, n: int) -> Any:
-    """One for each of n, where one is given for all."""
-    alone = isinstance(given, (str, bytes)) or not hasattr(given, "__len__")
-    return [given] * n if alone else given

@@ -24,6 +24,8 @@ __all__ = ["Moments", "Shape", "declared", "moments_of", "moments_table", "predi
 
 Floats = npt.NDArray[np.float64]
 VAGUE = 1e-3
+# Of the largest number of a covariance, below which differences are rounding.
+TINY = 1e-9
 
 
 class Shape(NamedTuple):
@@ -127,31 +129,30 @@ def moments_of(fit: Any, shape: Shape, offset: float) -> Moments:
 
 
 def moments_table(contexts: bool) -> Any:
-    """What a file may hold of them."""
+    """What a file may hold of them: numbers whose products are numbers, and covariances that are some."""
 
-    def pair(side: str, axis: str = "factor") -> tuple[str, str]:
-        return f"real [{side}, {axis}]", f"nonnegative [{side}, {axis}]"
+    def pair(side: str, *axes: str) -> tuple[str, str]:
+        shape = ", ".join([side, *axes])
+        return f"real [{shape}] in [-1e50, 1e50]", f"nonnegative [{shape}] in [0, 1e50]"
 
-    vectors = [(f"real [{side}, factor]", f"real [{side}, factor, factor]") for side in ("users", "items")]
-    if contexts:
-        vectors = [pair("users"), pair("items")]
-    w, d = (pair("contexts"), ("real [contexts]", "nonnegative [contexts]")) if contexts else ("none", "none")
-    rule = (
-        *vectors,
-        w,
-        pair("users", "bin"),
-        pair("items", "bin"),
-        d,
-        ("nonnegative", "nonnegative"),
-        "real",
-        "positive",
-    )
+    vectors = [pair(side, "factor") for side in ("users", "items")]
+    if not contexts:
+        vectors = [(mean, spread.replace("nonnegative", "real").replace("factor]", "factor, factor]").replace("[0,", "[-1e50,"))
+                   for mean, spread in vectors]  # fmt: skip
+    w, d = (pair("contexts", "factor"), pair("contexts")) if contexts else ("none", "none")
+    steps, noise = ("nonnegative in [0, 1e50]",) * 2, "positive in (0, 1e50]"
+    rule = (*vectors, w, pair("users", "bin"), pair("items", "bin"), d, steps, "real in [-1e50, 1e50]", noise)
 
     def of(value: Any, sizes: Any, where: str) -> None:
         check(value, rule, sizes, where)
         for side in ("user", "item", "context")[: 3 if contexts else 2]:
             if sizes[f"{side}s"] != sizes[side] + 1:
                 refuse(where, f"has {sizes[f'{side}s']} rows of {side}s instead of {sizes[side]} and one of the prior")
+        for covariance in () if contexts else (np.asarray(part[1]) for part in value[:2]):
+            size = np.abs(covariance).max(initial=0.0)
+            turned = covariance.transpose(0, 2, 1)
+            if np.abs(covariance - turned).max() > TINY * size or np.linalg.eigvalsh(covariance).min() < -TINY * size:
+                refuse(where, "has a matrix that is no covariance")
 
     return of
 

@@ -68,15 +68,17 @@ class AuthorTopics(TopicNetwork):
     author_prior: float = 0.1
 
     @all_or_nothing
-    def fit(self, X: Any, authors: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
+    def fit(
+        self, X: Any, authors: Any = None, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]
+    ) -> Self:
         """Fit to documents and their authors.
 
         Parameters
         ----------
-        X : documents, as `natgrad.LDA.fit` takes them
+        X : documents, as `natgrad.LDA.fit` takes them; or a stream, an iterator of pairs (documents, authors)
         authors : for each document, the list of its authors, or one
         vocabulary : the V words, optional
-        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         return self._learn(X, authors, vocabulary, keep)
 
@@ -163,7 +165,7 @@ class AuthorTopics(TopicNetwork):
     def _start(self, first: First, corpus: Corpus, side: Floats) -> dict[str, Any]:
         return {"phi": first.topics, "theta": as_shares(side.T @ first.shares + LEAST_SHARE)}
 
-    def _publish_fit(self, fit: Any, side: Floats) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         self.topics_ = fit["phi"].mean()
         self.author_shares_: Floats = np.asarray(fit["theta"].mean())
 

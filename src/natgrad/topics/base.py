@@ -4,8 +4,8 @@ A model says which network it declares for documents (`_network`), what is known
 documents are read. The network is fitted as any other; it starts from the topics of a few passes of `LDA`, which are cheap. New
 documents are read with the mean topics, as `LDA` with ``local="map"`` reads them.
 
-Documents may come in parts (`partial_fit`). What earlier parts told the nodes that all documents share (`natgrad.topics.told`)
-is then an observation of the network of the next: streaming variational Bayes, as in ``Fit.update``.
+Documents may come in parts (`partial_fit`, or a stream in `fit`). What earlier parts told the nodes that all documents share
+(`natgrad.topics.told`) is then an observation of the network of the next: streaming variational Bayes, as in ``Fit.update``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
+from natgrad.inference.methods import VB
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.estimator import LDA
@@ -29,7 +29,10 @@ from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMi
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
-from natgrad.posterior.fit_options import FitOptions, seeing, split_options
+from natgrad.posterior.files.tables import METHOD, STEP
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, refuse_checkpoint, seeing, split_options
+from natgrad.random import Stream, generator
+from natgrad.topics.stream import parts_of_stream
 from natgrad.topics.told import Told, reminded, told_to
 from natgrad.validation import real_number, whole_number
 
@@ -45,6 +48,8 @@ READ_TOL, READ_ROUNDS = 1e-4, 1000
 SETTINGS: dict[str, Any] = {
     "n_topics": "natural",
     "topic_prior": "positive",
+    "method": METHOD,
+    "step": STEP,
     "max_steps": "natural",
     "max_seconds": "none | positive",
     "tol": "nonnegative",
@@ -80,21 +85,29 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
     n_topics : int
     topic_prior : float
         β, the concentration of a topic's words.
+    method, step : as in ``Network.fit``
+        Sweeps over all documents by default; `SVI({"doc": size})` takes batches of documents, `SVI({"cell": size})` batches of
+        words where documents are no plate (`AuthorTopics`).
     max_steps, max_seconds : limits
-        Most sweeps, most time.
+        Most steps (a sweep, or a batch), most time.
     tol : float
         Nats a word left to gain below which the fit has converged.
     seed : int
+    executor : as in ``Network.fit``
+        Of workers of a Dask cluster; they share out batches of documents, for which ``method`` is `SVI`.
     verbose : bool, optional
     """
 
     n_topics: int = 20
     _: KW_ONLY
     topic_prior: float = 0.05
+    method: Any = None
+    step: Any = None
     max_steps: int = 100
     max_seconds: float | None = None
     tol: float = 1e-4
     seed: int = 0
+    executor: Any = None
     verbose: bool | None = None
 
     _keeps_data = False
@@ -111,7 +124,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         """The declaration for some documents; ``side`` is what is known of them besides words."""
 
     @abstractmethod
-    def _publish_fit(self, fit: Any, side: Any) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         """Set what users of the model expect, and nothing that follows from it."""
 
     def _start(self, first: First, corpus: Corpus, side: Any) -> dict[str, Any]:
@@ -131,9 +144,21 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
     def _learn(
         self, X: Any, known: Any, vocabulary: Sequence[Any] | None, keep: FitOptions, *, anew: bool = True
     ) -> Self:
-        """Fit to documents; unless ``anew``, what earlier ones told counts on."""
+        """Fit to documents, or to all parts of a stream; unless ``anew``, what earlier ones told counts on."""
         self._check_from_table()
         whole_number(self.seed, "seed", least=0)
+        if (parts := parts_of_stream(X, known, self._asks_for_side)) is not None:
+            refuse_checkpoint(split_options(keep)[1])
+            for part in parts:
+                with part.named():
+                    first = anew and part.number == 0
+                    self._learn_part(part.documents, part.known, vocabulary if first else None, keep, anew=first)
+            return self
+        return self._learn_part(X, known, vocabulary, keep, anew=anew)
+
+    def _learn_part(
+        self, X: Any, known: Any, vocabulary: Sequence[Any] | None, keep: FitOptions, *, anew: bool
+    ) -> Self:
         anew = anew or not hasattr(self, "_state")
         if not anew and vocabulary is not None:
             raise ValueError("vocabulary is for the first documents: later ones are read with the words of the model")
@@ -155,22 +180,41 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.n_documents_seen_: int = len(corpus) + (0 if anew else self.n_documents_seen_)
         self.network_ = reminded(self._network(corpus, side), self._told)
         callbacks, kept = split_options(keep)
+        # Extrapolation would save some sweeps, and costs more than these: documents have most of what it carries along.
+        method = VB() if self.method is None and self.executor is None else checked_method(self.method)
         fit = self.network_.fit(
+            method, step=self.step, executor=self.executor,
             init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=self.max_seconds,
             tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose,
-            callbacks=[seeing(callback, partial(self._at, side)) for callback in callbacks], **kept,
+            callbacks=[seeing(callback, self._at) for callback in callbacks], **kept,
         )  # fmt: skip
-        self._publish(fit, side)
+        self._publish(fit)
         return self
 
-    def _at(self, side: Any, fit: Fit) -> Self:
+    @all_or_nothing
+    def continue_fit(self, max_steps: int | None = None) -> Self:
+        """Go on from where the last fit ended, on the same documents, which `fit_` has; the trace continues.
+
+        Parameters
+        ----------
+        max_steps : most steps more; by default as many as of a fit
+        """
+        self._check_fitted()
+        if not hasattr(self, "fit_"):
+            raise ValueError("continue_fit: the documents are not in files and pickles; fit() again, or partial_fit() more of them")
+        fit: Fit = self.fit_
+        steps = self.max_steps if max_steps is None else whole_number(max_steps, "max_steps")
+        self._publish(fit.continue_fit(max_steps=steps, max_seconds=self.max_seconds, verbose=self.verbose))
+        return self
+
+    def _at(self, fit: Fit) -> Self:
         """A copy of the model as it would be if the run ended with this fit."""
         shown = copy(self)
         shown.network_ = self.network_  # which pickles and copies go without
-        shown._publish(fit, side)
+        shown._publish(fit)
         return shown
 
-    def _publish(self, fit: Fit, side: Any) -> None:
+    def _publish(self, fit: Fit) -> None:
         self.topics_: Floats
         self.fit_ = fit
         self.elbo_: float = fit.elbo
@@ -178,7 +222,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.posterior_ = Posterior({name: fit[name] for name in fit})
         self._state = fit.state
         self._told = told_to(self.network_, fit)
-        self._publish_fit(fit, side)
+        self._publish_fit(fit)
 
     def _first_topics(self, corpus: Corpus) -> First:
         """The best of some short fits of LDA, which are cheap; the largest topic first."""
@@ -194,12 +238,26 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         ]
         best = max(models, key=lambda model: float(model.log_likelihood_[-1]) if sampled else model.elbo_)
         order = np.argsort(-best.components_.sum(1), kind="stable")
-        return First(best.topics_[order], best.transform(corpus)[:, order])
+        return First(self._told_apart(best.topics_[order]), best.transform(corpus)[:, order])
+
+    def _told_apart(self, topics: Floats) -> Floats:
+        """Topics that are all alike, as those of documents that are, a little apart: otherwise no update could part them."""
+        if len(topics) < 2 or not np.allclose(topics, topics[0], rtol=1e-6, atol=0):
+            return topics
+        return as_shares(topics * generator(self.seed, Stream.START).gamma(100.0, 0.01, topics.shape))
 
     def _by_words(self, corpus: Corpus) -> Floats:
         """Shares of the topics in documents [D, K], by their words alone and with equal shares a priori."""
         alpha = np.full(self.n_topics, 1.0 / self.n_topics)
         return as_shares(read_documents(corpus, self._mean_topics(), alpha))
+
+    _draws_advice = "fit_, the fit of its network, has them: model.fit_.draws(). It is there after fit, and not in files"
+
+    def _data_of_fit(self, X: Any, what: str) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} has no {what}(): fit_, the fit of its network, has it: model.fit_.{what}(). It is there "
+            "after fit, and not in files"
+        )
 
     @property
     def vocabulary_(self) -> npt.NDArray[Any]:

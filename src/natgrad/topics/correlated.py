@@ -75,10 +75,10 @@ class CorrelatedTopics(FixedTopics):
 
         Parameters
         ----------
-        X : documents, as `natgrad.LDA.fit` takes them
+        X : documents, as `natgrad.LDA.fit` takes them; or a stream, an iterator of them
         y : ignored
         vocabulary : the V words, optional
-        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         whole_number(self.n_topics, "n_topics", least=2)
         return self._learn(X, None, vocabulary, keep)
@@ -126,7 +126,7 @@ class CorrelatedTopics(FixedTopics):
         rest = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1][:, 1:]
         return {"phi": first.topics, "psi": np.log(shares[:, :-1] / rest)}
 
-    def _publish_fit(self, fit: Any, side: None) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         self.topics_ = fit["phi"].mean()
         self.mean_: Floats = np.asarray(fit["mean"].mean())
         self.covariance_: Floats = np.linalg.inv(fit["precision"].mean())

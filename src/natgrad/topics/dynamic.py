@@ -71,16 +71,18 @@ class DynamicTopics(TopicNetwork):
     doc_prior: float = 0.1
 
     @all_or_nothing
-    def fit(self, X: Any, times: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
+    def fit(
+        self, X: Any, times: Any = None, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]
+    ) -> Self:
         """Fit to documents and their times.
 
         Parameters
         ----------
-        X : documents, as `natgrad.LDA.fit` takes them
+        X : documents, as `natgrad.LDA.fit` takes them; or a stream, an iterator of pairs (documents, times)
         times : array [D], numbers, dates or names that sort as they follow one another
             Documents of one time share their topics; between two that follow one another, topics make one step.
         vocabulary : the V words, optional
-        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         return self._learn(X, times, vocabulary, keep)
 
@@ -188,7 +190,7 @@ class DynamicTopics(TopicNetwork):
         start = {f"r{t}": topics for t in range(n_times)}
         return {**start, **{f"s{t}": 1.0 / topics for t in range(1, n_times)}}
 
-    def _publish_fit(self, fit: Any, side: Ints) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         # After the last time that has words, topics stay as they are.
         last = max(t for t in range(len(self.times_)) if f"r{t}" in fit)
         means = np.stack([fit[f"r{min(t, last)}"].mean() for t in range(len(self.times_))])

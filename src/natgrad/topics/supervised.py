@@ -82,16 +82,18 @@ class SupervisedLDA(FixedTopics):
     coefficient_prior: float = 0.1
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, vocabulary: Sequence[Any] | None = None, **keep: Unpack[FitOptions]
+    ) -> Self:
         """Fit to documents and their responses.
 
         Parameters
         ----------
-        X : documents, as `natgrad.LDA.fit` takes them; counts are whole numbers
+        X : documents, as `natgrad.LDA.fit` takes them, with whole counts; or a stream, an iterator of pairs (documents, y)
         y : array [D]
             NaN where a response is not known: its document tells of the topics alone.
         vocabulary : the V words, optional
-        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         return self._learn(X, y, vocabulary, keep)
 
@@ -190,7 +192,7 @@ class SupervisedLDA(FixedTopics):
             start["tau"] = 1.0 / max(float(np.mean((value - shares @ eta) ** 2)), LEAST_VARIANCE)
         return start
 
-    def _publish_fit(self, fit: Any, side: Floats) -> None:
+    def _publish_fit(self, fit: Any) -> None:
         centre, spread = self.scale_
         self.topics_ = fit["phi"].mean()
         # z̄ sums to 1, so that the centre of the responses is the same number in every coefficient.
@@ -214,6 +216,11 @@ class SupervisedLDA(FixedTopics):
 
     def _shares(self, corpus: Corpus) -> Floats:
         return as_shares(read_documents(corpus, self._topics_now(), np.full(self.n_topics, float(self.doc_prior))))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True  # scikit-learn's word for whole numbers
+        return tags
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:

@@ -276,3 +276,25 @@ def test_cautious_bold_and_drawn_lists(model):
     assert (drawn[0] != drawn[2]).any()
     folded = model.fold_in(ng.data.Ratings([777] * 2, [3, 5], [1.0, 1.0]))
     assert folded.recommend(777, n=3, quantile=0.1).items.shape == (3,)
+
+
+def test_where_taste_adds_nothing_popularity_ranks(tmp_path):
+    """Held-out likes say that other likes tell nothing: lists are those of popularity, whatever was searched before."""
+    rng = np.random.default_rng(3)
+    popular = np.log(1.0 / (5.0 + np.arange(60)))
+    race = popular + rng.gumbel(size=(400, 60))
+    users, items = np.repeat(np.arange(400), 8), np.argsort(-race, axis=1)[:, :8].ravel()
+    likes = ng.data.Ratings(users, items, np.ones(len(users)), shape=(400, 60))
+    crowd = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(likes)
+    assert crowd._kind.ridge.rank == 0
+    count = np.bincount(items, minlength=60)
+    np.testing.assert_allclose(crowd.predict(np.zeros(60, int), np.arange(60)), count / 400, rtol=1e-6)
+    table = np.zeros((400, 60), bool)
+    table[users, items] = True
+    best = np.sort(np.where(table, -1, count), axis=1)[:, ::-1]
+    ranked = crowd.recommend(n=10).items
+    np.testing.assert_array_equal(count[ranked], best[:, :10])  # equally popular ones in any order
+    assert np.isfinite(crowd.similar_items(3, n=5).scores).all()
+    np.testing.assert_array_equal(count[crowd.recommend(n=10, quantile=0.1).items], best[:, :10])
+    crowd.save(tmp_path / "m")
+    np.testing.assert_array_equal(ng.load(tmp_path / "m").recommend(n=10).items, ranked)

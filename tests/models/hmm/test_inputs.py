@@ -211,3 +211,30 @@ def test_inputs_that_are_missing_new_or_not_wanted_are_said_so(fitted) -> None:
         model.forecast(1, X, inputs=[9])
     with pytest.raises(ValueError, match="this GaussianHMM has none"):
         ng.GaussianHMM(2, seed=0, n_init=1).fit(X[:, :1]).forecast(1, inputs=[0])
+
+
+def test_a_real_valued_input_is_a_network_of_logistic_transitions(rng) -> None:
+    """With paths that are known the declared chain is one logistic regression for every state that is left."""
+    n, n_times = 40, 4
+    dose, path = rng.normal(size=(n, n_times)), rng.integers(0, 2, (n, n_times))
+    before, stick, who = ng.Plate("before", 2), ng.Plate("stick", 1), ng.Plate("who", n)
+    move = ng.MultivariateNormal("move", np.zeros(2), 0.1, plate=(before, stick))
+    x = ng.Categorical("x0", [0.5, 0.5], plate=who, observed=path[:, 0])
+    chain = []
+    for t in range(1, n_times):
+        inputs = np.stack([np.ones(n), dose[:, t]], axis=1)
+        x = ng.Categorical(f"x{t}", logits=ng.dot(inputs, move[x]), plate=who, observed=path[:, t])
+        chain.append(x)
+    found = ng.Network(*chain).fit(tol=1e-13)
+    bounds = []
+    for state in (0, 1):
+        d, t = np.nonzero(path[:, :-1] == state)
+        rows = np.stack([np.ones(len(d)), dose[d, t + 1]], axis=1)
+        w = ng.MultivariateNormal("w", np.zeros(2), 0.1)
+        y = ng.Bernoulli(
+            "y", logit=ng.dot(rows, w), plate=ng.Plate("row", len(d)), observed=path[d, t + 1] == 0
+        )
+        alone = ng.Network(y).fit(tol=1e-13)
+        np.testing.assert_allclose(found["move"].mean()[state, 0], alone["w"].mean(), atol=1e-6)
+        bounds.append(alone.elbo)
+    assert found.elbo == pytest.approx(sum(bounds) + n * np.log(0.5), abs=1e-6)

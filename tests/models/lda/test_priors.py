@@ -65,7 +65,7 @@ def test_learning_raises_the_bound_of_a_converged_fit():
 
 @pytest.mark.parametrize(
     ("options", "slack"),
-    [({}, 0.2), ({"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7)}, 0.6)],
+    [({"start_sweeps": 0}, 0.2), ({"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7)}, 0.6)],
     ids=["memoised", "sampled"],
 )
 def test_known_priors_are_recovered(options, slack):
@@ -76,7 +76,7 @@ def test_known_priors_are_recovered(options, slack):
     X = np.array([rng.multinomial(100, p) for p in shares @ topics])
     model = ng.LDA(4, doc_prior=0.5, topic_prior=0.5, learn_priors=True, seed=0, max_passes=15, **options).fit(X)
     # Mean field takes a document's shares for better known than they are, so large concentrations come out smaller; sampled
-    # steps still remember where β started.
+    # steps still remember where β started. After 15 passes β is on its way down from 0.5; converged it is 0.13 from any start.
     np.testing.assert_allclose(np.sort(model.doc_prior_)[::-1], alpha, rtol=0.3)
     assert model.topic_prior_ == pytest.approx(beta, rel=slack)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from natgrad.validation import real_number, whole_number
 if TYPE_CHECKING:
     from natgrad.models.factorization.estimator import MatrixFactorization
 
-__all__ = ["check_settings"]
+__all__ = ["check_settings", "refuse_time"]
 
 
 def check_settings(model: MatrixFactorization) -> None:
@@ -38,3 +39,12 @@ def check_settings(model: MatrixFactorization) -> None:
             f"factorized=True is the paper's model, with known precisions and no biases: {learned[0]}="
             f"{getattr(model, learned[0])!r} needs factorized=False"
         )
+
+
+def refuse_time(options: Mapping[str, Any]) -> None:
+    """Say who takes times and contexts of ratings."""
+    for name in ("time", "context"):
+        if name in options:
+            raise TypeError(
+                f"{name}= is not for MatrixFactorization: ng.recommenders.ContextFactorization has ratings in time and context"
+            )

@@ -25,7 +25,7 @@ from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.models.factorization.checks import check_settings
+from natgrad.models.factorization.checks import check_settings, refuse_time
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
@@ -51,7 +51,7 @@ WARM_UP, TAKES_OVER = 5, 7
 
 @says_new_names
 class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, RatingFiles):
-    """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
+    """Bayesian matrix factorisation of ratings, likes and counts; with times or contexts `recommenders.ContextFactorization`.
 
     Parameters
     ----------
@@ -224,6 +224,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         settings = self._settings()
+        refuse_time(keep)
         if callable(getattr(X, "chunks", None)):
             from natgrad.models.factorization.stream import fit_rating_stream
 

@@ -82,7 +82,7 @@ LEARNED: dict[str, Any] = {
             "common?": "nonnegative",
         },
         "n_users?": "natural",
-        "basis?": "real [item_row, rank]",
+        "basis?": "none | real [item_row, rank]",
         "features?": FEATURES,
     },
 }
@@ -294,6 +294,8 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
         refuse("learned", "has likes alone, and no popularity of items")
     if len({name in learned for name in ("ridge", "items", "basis")}) > 1:
         refuse("learned", "has some of items, their basis and how they are shrunk, and all belong together")
+    if "ridge" in learned and (learned["basis"] is None) != (learned["ridge"]["rank"] == 0):
+        refuse("learned", f"has a basis of another rank than {learned['ridge']['rank']}")
     if "ridge" in learned and learned["ridge"]["mix"] > 1:
         refuse("learned", f"mixes {learned['ridge']['mix']} parts of one")
     if "items" in learned:

@@ -13,7 +13,8 @@ Beside it stands a Gaussian factorisation of all pairs whose noise has the varia
 
 As σ falls its fit is the best one of its ``rank``, and costs the likes: with D = diag(d^flatness) and V the leading right
 singular vectors of X D⁻¹, found by subspace iteration, the fitted row of a user is x D⁻¹ V Vᵀ D. Directions are shrunk as the
-loadings of probabilistic PCA are (Tipping and Bishop, 1999), which makes the rank matter less. Of the scores, ``mix`` parts are
+loadings of probabilistic PCA are (Tipping and Bishop, 1999), which makes the rank matter less. Of rank 0 it is the mean of each
+item. Of the scores, ``mix`` parts are
 this and 1 − mix the regression on the other items. ``common`` parts of an item's popularity, d_j over all users, are added: what
 a user of whom little is known will like.
 """

@@ -4,7 +4,8 @@ A fifth of the likes of every user is held out, as many users as fit into a tabl
 the numbers is moved while that rises: those of the factorisation of all pairs, then, in the mixture of both, those of the
 regression on other items, what part of the scores is which, and how much popularity is taken off. What the regression needs alone
 is not what it needs beside a factorisation, which has the strong directions already: it is shrunk more there. Where there are
-many items the regression is that of the most popular.
+many items the regression is that of the most popular. What is found must rank better than popularity by more than chance, user by
+user, or popularity is what ranks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from natgrad.models.factorization.item_ridge import (
     user_weights,
     weights_of,
 )
-from natgrad.models.factorization.metrics import ranking_scores
+from natgrad.models.factorization.metrics import ndcg_of_users
 from natgrad.random import Stream, generator
 
 __all__ = ["learned_ridge"]
@@ -51,6 +52,9 @@ COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 # What popularity is taken off or added only where it helps by this part: less is chance.
 CLEARLY = 1e-3
+# Popularity alone is a factorisation of rank 0, in all but the last digits: what items say of one another orders those that are
+# equally popular, and explains. It is what ranks unless taste is better by so many standard errors.
+ALMOST_ALL, SURELY = 1.0 - 1e-9, 2.0
 # Likes below which too few are held out to tell.
 LEAST = 1000
 
@@ -69,7 +73,9 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
             break
     best = max(ranked, _mixed(judge, ranked[1]))
     best = _climbed(judge, _clearly(best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
-    return _clearly(best, _climbed(judge, best, "common", COMMON))[1]
+    best = _clearly(best, _climbed(judge, best, "common", COMMON))
+    popular = judge(best[1]._replace(rank=0, flatness=0.0, mix=ALMOST_ALL, power=0.0, common=0.0))
+    return (best if judge.is_surely_better(best[1], popular[1]) else popular)[1]
 
 
 def _clearly(best: Judged, tried: Judged) -> Judged:
@@ -132,6 +138,7 @@ class _Judge:
         self.shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
         self.table = self.seen[:, self.places].toarray()
         self._known: dict[ItemRidge, Judged] = {}
+        self._users_of: dict[ItemRidge, Floats] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
         self._bases: dict[float, Leading] = {}
         self._last: dict[str, tuple[ItemRidge, Float32s]] = {}
@@ -148,14 +155,20 @@ class _Judge:
                 scores += (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32)
             if ridge.power:
                 scores *= popular_scale(self.likes_of, ridge.power)
-            self._known[ridge] = self._ndcg(scores), ridge
+            self._users_of[ridge] = self._ndcg(scores)
+            self._known[ridge] = float(self._users_of[ridge].mean()), ridge
         return self._known[ridge]
 
-    def _ndcg(self, scores: Float32s) -> float:
-        """Of scores [users, items], which are overwritten."""
+    def is_surely_better(self, one: ItemRidge, other: ItemRidge) -> bool:
+        """Whether one ranks better by more than chance, user by user; both were judged."""
+        gains = self._users_of[one] - self._users_of[other]
+        return bool(gains.mean() > SURELY * gains.std() / np.sqrt(len(gains)))
+
+    def _ndcg(self, scores: Float32s) -> Floats:
+        """Of each user, by scores [users, items], which are overwritten."""
         best = np.empty((len(scores), self.shown), np.int64), np.empty((len(scores), self.shown), np.float32)
         top_items(scores, 0, self.seen.indptr.astype(np.int64), self.seen.indices, True, *best)
-        return ranking_scores(best[0], self.wanted.indptr, self.wanted.indices.astype(np.int64))["ndcg"]
+        return ndcg_of_users(best[0], self.wanted.indptr, self.wanted.indices.astype(np.int64))
 
     def _regression(self, ridge: ItemRidge) -> Float32s:
         """Scores from the other items; the last are kept, while other numbers are tried."""
@@ -172,6 +185,9 @@ class _Judge:
     def _factorisation(self, ridge: ItemRidge) -> Float32s:
         """Scores of the best fit of a rank; the last are kept."""
         own = ItemRidge(rank=ridge.rank, flatness=ridge.flatness)
+        if not own.rank:  # what is popular, for everybody
+            shares = (self.likes_of / self.kept.shape[0]).astype(np.float32)
+            return np.broadcast_to(shares, (self.seen.shape[0], len(shares)))
         if self._last.get("factorisation", (None,))[0] != own:
             if own.flatness not in self._bases:
                 self._bases[own.flatness] = leading(self.kept, max(RANKS), own.flatness, self.rng)

@@ -220,6 +220,8 @@ class ItemPredictor(NamedTuple):
         sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
         out = inner @ (self.right * self.part[:, None]).T
         out[np.repeat(np.arange(len(users)), counts), items] -= self._own()[items]  # what is asked for does not count
+        if not self.left.shape[1]:  # a factorisation without factors is the mean of each item
+            out += self.part * self.popular
         if len(self.weights):
             out[:, self.places] += self._regressed(start, items)
         out[counts == 0] = self.popular
@@ -312,9 +314,7 @@ class ItemLikes:
                 "popularity": np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5),
                 "items": most_liked(likes, int(most)),
                 "ridge": ridge._asdict(),
-                "basis": leading(likes, ridge.rank, ridge.flatness, generator(seed, Stream.NEGATIVES, 1)).basis(
-                    ridge.rank
-                ),
+                "basis": _basis(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
             }
         self.learned, self.offset = dict(learned), 0.0
         self.ridge = ItemRidge(**learned["ridge"])
@@ -356,7 +356,8 @@ class ItemLikes:
             weights = item_weights(mean) * own if own else np.zeros((0, 0), np.float32)
             bias = weights[size, :size] if self.ridge.bias and own else np.zeros(size, np.float32)
             self._known = mean, (np.ascontiguousarray(weights[:size, :size]), bias.copy())
-        likes_of, basis = np.asarray(self.learned["popularity"]), np.asarray(self.learned["basis"])
+        likes_of, basis = np.asarray(self.learned["popularity"]), self.learned["basis"]
+        basis = np.zeros((len(likes_of), 0), np.float32) if basis is None else np.asarray(basis)
         new = ratings.n_items - len(likes_of)
         likes_of, basis = np.append(likes_of, np.zeros(new)), np.pad(basis, ((0, new), (0, 0)))
         flat = popular_scale(likes_of, self.ridge.flatness)[:, None]
@@ -374,3 +375,7 @@ class ItemLikes:
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""
         return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
+
+
+def _basis(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> Float32s | None:
+    return leading(likes, ridge.rank, ridge.flatness, rng).basis(ridge.rank) if ridge.rank else None

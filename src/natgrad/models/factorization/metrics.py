@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ranking_scores"]
+__all__ = ["ndcg_of_users", "ranking_scores"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -28,9 +28,30 @@ def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
     >>> found["recall"], round(found["ndcg"], 3), found["map"]
     (0.5, 0.387, 0.25)
     """
-    k = ranked.shape[1]
-    discount = 1.0 / np.log2(np.arange(k) + 2.0)
-    ideal = np.cumsum(discount)
+    k, (hits, n_wanted) = ranked.shape[1], _hits(ranked, start, wanted)
+    most = np.minimum(n_wanted, k)
+    precision = np.cumsum(hits, 1) / (np.arange(k) + 1.0)
+    return {
+        "ndcg": float(np.mean(_discounted(hits, most))),
+        "precision": float(np.mean(hits.sum(1) / k)),
+        "recall": float(np.mean(hits.sum(1) / n_wanted)),
+        "map": float(np.mean((precision * hits).sum(1) / most)),
+    }
+
+
+def ndcg_of_users(ranked: Ints, start: Ints, wanted: Ints) -> Floats:
+    """NDCG@k of each user who has held-out items."""
+    hits, n_wanted = _hits(ranked, start, wanted)
+    return _discounted(hits, np.minimum(n_wanted, ranked.shape[1]))
+
+
+def _discounted(hits: Floats, most: Ints) -> Floats:
+    discount = 1.0 / np.log2(np.arange(hits.shape[1]) + 2.0)
+    return np.asarray(hits @ discount / np.cumsum(discount)[most - 1])
+
+
+def _hits(ranked: Ints, start: Ints, wanted: Ints) -> tuple[Floats, Ints]:
+    """Which recommended items were held out [users, k], and how many were, of users who have any."""
     n_wanted = np.diff(start)
     n_items = int(max(ranked.max(initial=0), wanted.max(initial=0))) + 1
     keys = np.repeat(np.arange(len(n_wanted)), n_wanted) * n_items + wanted
@@ -39,12 +60,4 @@ def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
     kind: Literal["table"] | None = "table" if len(ranked) * n_items <= MOST_FLAGS else None
     hits = np.isin(looked_up, keys, kind=kind) & (ranked >= 0)
     judged = n_wanted > 0
-    most = np.minimum(n_wanted[judged], k)
-    hits = hits[judged].astype(np.float64)
-    precision = np.cumsum(hits, 1) / (np.arange(k) + 1.0)
-    return {
-        "ndcg": float(np.mean(hits @ discount / ideal[most - 1])),
-        "precision": float(np.mean(hits.sum(1) / k)),
-        "recall": float(np.mean(hits.sum(1) / n_wanted[judged])),
-        "map": float(np.mean((precision * hits).sum(1) / most)),
-    }
+    return hits[judged].astype(np.float64), n_wanted[judged]

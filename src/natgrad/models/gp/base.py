@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from natgrad.covariance import RBF, Covariance
 from natgrad.data.held import HeldRows
-from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
+from natgrad.data.rows import Rows, Scaling
 from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
@@ -20,10 +19,11 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
 from natgrad.models.gp import choosing
 from natgrad.models.gp.cooling import cooling_phases
-from natgrad.models.gp.files import GPFiles, state_table
+from natgrad.models.gp.files import law_of, state_table
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.settings import Adam, Learned, Settings, leaves_of, settings_of
 from natgrad.models.gp.stopping import AveragedBound
 from natgrad.models.scikit import check_is_fitted
@@ -43,16 +43,26 @@ __all__ = ["SparseGP"]
 Floats = npt.NDArray[np.float64]
 # Rows that the offset is taken from.
 MOST_STARTING_ROWS = 20_000
-MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
-KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat", "_link")
+KEPT = (
+    "n_features_in_",
+    "feature_names_in_",
+    "classes_",
+    "elbo_",
+    "trace_",
+    "stop_",
+    "n_rows_seen_",
+    "_flat",
+    "_link",
+    "_correlated",
+)
 
 # Both are parts of a checkpoint.
 register(Settings, "gp.Settings")
 register(Adam, "gp.Adam")
 
 
-class SparseGP(GPFiles):
+class SparseGP(GPReading):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     elbo_: float
@@ -78,10 +88,15 @@ class SparseGP(GPFiles):
         if rows.n_outputs != (seen := len(self._y_scaling.sd)):
             raise ValueError(f"y has {rows.n_outputs} outputs, and the fit has {seen}: give the same rows")
         rows, held = self._held_out(rows)
-        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
+        problem = self._again(rows)
         earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
         self._optimise(
-            problem, self._state, held, Trace(earlier), self.max_steps if max_steps is None else max_steps, {}
+            problem,
+            problem.widened(self._state),
+            held,
+            Trace(earlier),
+            self.max_steps if max_steps is None else max_steps,
+            {},
         )
         return self
 
@@ -95,8 +110,8 @@ class SparseGP(GPFiles):
         assert x is not None
         assert y is not None
         rows, judges = self._held_out(Rows(x, y, self._x_scaling, self._y_scaling))
-        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
-        self._optimise(problem, self._state, judges, Trace(), self.max_steps, {})
+        problem = self._again(rows)
+        self._optimise(problem, problem.widened(self._state), judges, Trace(), self.max_steps, {})
         self._data = held
 
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
@@ -132,11 +147,13 @@ class SparseGP(GPFiles):
             "measured": problem.data.n_outputs,
             "inducing": problem.n_inducing,
             "column": problem.data.n_columns,
+            "factor": problem.shape[0],
+            "stacked": problem.shape[1],
         }
         result = self._run(
             Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
             options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
-            table=lambda: (state_table(problem.kernel, problem.likelihood.name), sizes),
+            table=lambda: (state_table(problem.kernel, law_of(problem.likelihood)), sizes),
             closing=[*cooling_phases(problem, method), Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
         if result.stop.reason is Reason.STEPS and self.tol > 0:
@@ -160,8 +177,8 @@ class SparseGP(GPFiles):
             problem, settings = self._begun(rows, likelihood, seed, population)
             state = problem.start(settings)
         else:
-            problem = self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population)
-            state = self._state
+            problem = self._again(rows, population)
+            state = problem.widened(self._state)
         size = min(problem.batch_size, len(rows))
         step = FOLLOWING if self.step is None else self.step
         stepper = GroupStepper(problem, size, *problem.local_limits, step, remember=False)
@@ -223,6 +240,12 @@ class SparseGP(GPFiles):
             inducing=choosing.greedy_inducing(rows, kernel, settings, likelihood, wanted, rng)
         )
 
+    def _again(self, rows: Rows, population: float | None = None) -> GPProblem:
+        """The problem of the fit with these rows; q stays one factor for all functions, if it was."""
+        whole = self._state.lam["v"][0].shape[1] > self._n_inducing
+        likelihood = self._own_likelihood()
+        return self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population, whole)
+
     def _problem(
         self,
         rows: Rows,
@@ -231,11 +254,14 @@ class SparseGP(GPFiles):
         n_inducing: int,
         offset: Floats,
         population: float | None,
+        joint: bool = False,
     ) -> GPProblem:
-        learned = Learned(self.learn_kernel, self.learn_noise and likelihood.has_parameter, self.learn_inducing)
+        moves = (self.learn_noise or (likelihood.mixes and self.learn_kernel)) and likelihood.has_parameter
+        learned = Learned(self.learn_kernel, moves, self.learn_inducing)
         return GPProblem(
             rows, kernel, likelihood, n_inducing=n_inducing, learned=learned, rate=float(self.learning_rate),
             jitter=float(self.jitter), batch_size=self.batch_size, population=population, offset=offset,
+            joint=joint or (likelihood.mixes and rows.gaps),
         )  # fmt: skip
 
     def _first_inducing(self, rows: Rows, seed: int) -> Floats:
@@ -259,8 +285,7 @@ class SparseGP(GPFiles):
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
         self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
         with ONE_BLAS_THREAD:  # as in the engine: a loaded model has the same numbers
-            q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        self._predictor = Predictor(problem.kernel, settings, inducing, q, problem.offset)
+            self._predictor = Predictor.of(problem, state)
 
     def _check_settings(self) -> None:
         self._check_choices(besides=("likelihood",))
@@ -313,7 +338,7 @@ class SparseGP(GPFiles):
         else:
             rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
         rows, _ = self._held_out(rows)
-        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
+        problem = self._again(rows)
         return hyper_response(problem, self._state, np.asarray(self._y_scaling.sd) ** 2)
 
     _draws_advice = (
@@ -347,50 +372,14 @@ class SparseGP(GPFiles):
         scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
         rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(y_scaling.sd))), scaling, y_scaling)
         lam, likelihood = saved["lam"], self._own_likelihood()
-        problem = self._problem(rows, saved["kernel"], likelihood, lam[0].shape[1], saved["offset"], None)
+        n_inducing = len(saved["settings"][len(saved["kernel"].theta)])
+        whole = lam[0].shape[1] > n_inducing
+        problem = self._problem(rows, saved["kernel"], likelihood, n_inducing, saved["offset"], None, whole)
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
         with ONE_BLAS_THREAD:
             moments = problem.moments(problem.blocks["v"], lam)
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
-
-    def _own_likelihood(self) -> Likelihood:
-        raise NotImplementedError
-
-    def _read(self, X: Any, y: Any, reset: bool) -> Rows:
-        """Checked rows with outputs as the likelihood takes them."""
-        raise NotImplementedError
-
-    # -- reading --
-
-    def _is_stream(self, X: Any) -> bool:
-        return isinstance(X, (str, Path, Iterator))
-
-    def _rows(self, X: Any, y: Any, reset: bool, **checks: Any) -> Rows:
-        """Rows of arrays, memory maps, a Parquet file or an iterator of (X, y)."""
-        types = (np.float64, np.float32)
-
-        def checked(x: Any, targets: Any) -> tuple[Any, Any]:
-            return validated(self, x, targets, reset=reset, dtype=types, **checks)  # type: ignore[no-any-return]
-
-        if self._is_stream(X):
-            return open_rows(X, y, checked)
-        return rows_of_arrays(*checked(X, y))
-
-    def _latent(self, X: Any) -> tuple[Floats, Floats]:
-        """Means and variances of f, in standardised units."""
-        check_is_fitted(self)
-        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
-        return self._predictor.latent(self._x_scaling.apply(np.asarray(x, dtype=np.float64)))
-
-    def _latent_draws(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
-        """Joint draws of f [n, N, F], in standardised units."""
-        check_is_fitted(self)
-        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
-        if len(x) > MOST_JOINT_ROWS:
-            raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
-        scaled = self._x_scaling.apply(np.asarray(x, dtype=np.float64))
-        return self._predictor.draws(scaled, n, rng)
 
 
 def _as_held(rows: Rows) -> HeldRows:

@@ -11,10 +11,11 @@ from natgrad.covariance import Covariance
 from natgrad.inference.schema import check, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
+from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.settings import Adam, Settings
 from natgrad.posterior.files.tables import RUN
 
-__all__ = ["GPFiles", "state_table"]
+__all__ = ["GPFiles", "law_of", "state_table"]
 
 # Logarithms whose exponentials are numbers.
 LOG = "in [-200, 200]"
@@ -63,15 +64,17 @@ REGRESSOR: dict[str, Any] = {
     "learn_noise": "flag",
     "noise_variance": "real in (0, 1e100]",
     "df": "positive",
+    "outputs": "none | 'correlated' | 'independent'",
 }
 CLASSIFIER: dict[str, Any] = {
     "likelihood": "none | 'probit' | 'softmax' | 'ordinal'",
     "order": _order,
 }
 # Parameters of a likelihood, where they are not one for each output.
-PSI = {"ordinal": "real [cut]", "heteroskedastic": "real [measured, 2]"}
+CORRELATED = "correlated"
+PSI = {"ordinal": "real [cut]", "heteroskedastic": "real [measured, 2]", CORRELATED: "real [measured, mixed]"}
 FITTED: dict[str, Any] = {
-    "lam": "MultivariateNormal [output; inducing]",
+    "lam": "MultivariateNormal [factor; stacked]",
     "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
     "y_scaling": (f"real [measured] {WIDE}", f"real [measured] {SPREAD}"),
     "offset": f"real [output] {WIDE}",
@@ -100,13 +103,22 @@ class GPFiles(Estimator):
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         classes = cls.__name__ == "SparseGPClassifier"
         own = (
-            {"classes_": "ids [class]", "_link?": "'probit' | 'softmax' | 'ordinal'"} if classes else {"_flat": "flag"}
+            {"classes_": "ids [class]", "_link?": "'probit' | 'softmax' | 'ordinal'"}
+            if classes
+            else {"_flat": "flag", "_correlated?": "flag"}
         )
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, {**FITTED, "settings": tuple, "fitted": {**ALONG, **own}}, sizes, where)
             law = str(value["fitted"].get("_link", "probit") if classes else settings.get("likelihood"))
-            check(value["settings"], _learned(value["kernel"], law), sizes, f"{where}['settings']")
+            mixed = bool(value["fitted"].get("_correlated", False))
+            check(
+                value["settings"],
+                _learned(value["kernel"], CORRELATED if mixed else law),
+                sizes,
+                f"{where}['settings']",
+            )
+            _check_factors(mixed, sizes)
             n = len(value["kernel"].theta) + 2
             _check_adam(value["settings"][n + 1 : 2 * n + 1], value["settings"][2 * n + 1 :])
             if ("trace_" in value["fitted"]) != ("stop_" in value["fitted"]):
@@ -127,6 +139,23 @@ def _learned(kernel: Covariance, law: str) -> tuple[Any, ...]:
     here = (*(f"{rule} {LOG}" for rule in moving[:-2]), f"{moving[-2]} {WIDE}", f"{moving[-1]} {LOG}")
     squares = tuple(rule.replace("real", "nonnegative") for rule in moving)
     return (*here, COUNT, *moving, *squares)
+
+
+def law_of(likelihood: Likelihood) -> str:
+    """What the parameters of a likelihood go by here."""
+    return CORRELATED if likelihood.mixes else likelihood.name
+
+
+def _check_factors(mixed: bool, sizes: Mapping[str, int]) -> None:
+    """A factor of q for each function, or, where outputs go together, one for all of them; numbers that mix functions."""
+    n, size = sizes["output"], sizes["inducing"]
+    kinds = [(n, size), (1, n * size)][: 2 if mixed else 1]
+    if (sizes["factor"], sizes["stacked"]) not in kinds:
+        refuse(
+            "lam", f"is of shape [{sizes['factor']}, {sizes['stacked']}], with {n} functions and {size} inducing inputs"
+        )
+    if mixed and sizes["mixed"] != 2 + n:
+        refuse("settings", f"has {sizes['mixed']} columns of parameters for {n} outputs that go together")
 
 
 def _check_adam(mu: Any, nu: Any) -> None:

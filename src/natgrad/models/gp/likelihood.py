@@ -52,6 +52,23 @@ class Likelihood(abc.ABC):
     conjugate = False
     has_parameter = False
     standardised = False
+    # Whether the functions of the process are mixed before they are read (`natgrad.models.gp.outputs`).
+    mixes = False
+    # Whether entries of y may be missing, NaN.
+    skips = False
+
+    @property
+    def own(self) -> Likelihood:
+        """What reads the functions, after they are mixed."""
+        return self
+
+    def parts(self, psi: Floats) -> tuple[Floats, Floats | None]:
+        """ψ of `own`, and the matrix that mixes functions [P, F], or None."""
+        return psi, None
+
+    def slopes(self, psi: Floats, own: Floats, covariance: Floats) -> Floats:
+        """Slopes along ψ, from those along ψ of `own` and along the covariance matrix of mixed functions."""
+        raise NotImplementedError
 
     def n_functions(self, n_outputs: int) -> int:
         """F, how many functions the columns of y read."""
@@ -96,6 +113,8 @@ class Likelihood(abc.ABC):
 
 class Columnwise(Likelihood):
     """One function and one number ψ for each column of y (0 and unused where there is none); abstract."""
+
+    skips = True
 
     @abc.abstractmethod
     def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
@@ -156,12 +175,21 @@ class Columnwise(Likelihood):
 
     def offsets(self, y: Floats) -> Floats:
         """Those of the columns."""
-        return np.array([self.offset(column) for column in y.T])
+        return np.array([self.offset(column[~np.isnan(column)]) for column in y.T])
 
     def expected_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Expected:
         """One column after the other."""
-        said = [self.expected(float(p), *rest) for p, *rest in zip(psi, y.T, mean, var, strict=True)]
+        said = [self._seen(float(p), *rest) for p, *rest in zip(psi, y.T, mean, var, strict=True)]
         return Expected(*(np.array(part) for part in zip(*said, strict=True)))
+
+    def _seen(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
+        """Entries that are missing say nothing."""
+        seen = ~np.isnan(y)
+        if seen.all():
+            return self.expected(psi, y, mean, var)
+        said = self.expected(psi, y[seen], mean[seen], var[seen])
+        value, slope, curvature, spread = (_placed(part, seen) for part in said[:4])
+        return Expected(value, slope, curvature, spread, said.parameter)
 
     def predict_rows(self, psi: Floats, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """One column after the other."""
@@ -171,8 +199,11 @@ class Columnwise(Likelihood):
 
     def log_predictive_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Floats:
         """One column after the other."""
-        columns = zip(psi, y.T, mean.T, var.T, strict=True)
-        return np.asarray(np.sum([self.log_predictive(float(p), *rest) for p, *rest in columns], axis=0))
+        values = []
+        for p, column, m, v in zip(psi, y.T, mean.T, var.T, strict=True):
+            seen = ~np.isnan(column)
+            values.append(_placed(self.log_predictive(float(p), column[seen], m[seen], v[seen]), seen))
+        return np.asarray(np.sum(values, axis=0))
 
     def quantile_rows(self, psi: Floats, level: float, mean: Floats, var: Floats) -> Floats:
         """One column after the other."""
@@ -182,6 +213,13 @@ class Columnwise(Likelihood):
     def sample_rows(self, psi: Floats, f: Floats, rng: np.random.Generator) -> Floats:
         """One column after the other."""
         return np.stack([self.sample(float(p), f[..., n], rng) for n, p in enumerate(psi)], axis=-1)
+
+
+def _placed(values: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
+    """Numbers of rows that are seen among zeros."""
+    out = np.zeros(len(seen))
+    out[seen] = values
+    return out
 
 
 class Scaled(Columnwise):

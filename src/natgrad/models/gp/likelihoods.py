@@ -220,7 +220,7 @@ def _log_mean(y: Floats) -> float:
 
 
 def _check_counts(y: Floats, what: str, name: str) -> None:
-    bad = np.argwhere((y < 0) | (y != np.round(y)))
+    bad = np.argwhere(~np.isnan(y) & ((y < 0) | (y != np.round(y))))
     if len(bad):
         place = tuple(int(i) for i in bad[0])
         raise ValueError(f"{what}{list(place)} = {y[place]:g}: likelihood={name!r} needs whole numbers ≥ 0")

@@ -6,7 +6,8 @@
 
 The block is v: its prior stays N(0, I) when the kernel moves. A row says (w_n r_n a_n, −½ w_n a_n a_nᵀ) with w_n = −curvature,
 cut at zero, and w_n r_n = slope + w_n a_nᵀm; for Gaussian noise w = 1/σ² and r = y, whatever q is, so that a step of length
-one on all rows is the optimum. Several outputs have one kernel and one Z, and a q(v) each.
+one on all rows is the optimum. Several outputs have one kernel and one Z, and a q(v) each; outputs that go together read sums of
+these functions, and where some are missing there is one q(v) of all functions (`natgrad.models.gp.outputs`).
 
 Hensman, Fusi and Lawrence (2013), equations 4–6; Titsias (2009) for the collapsed bound; Hensman et al. (2015) for others.
 """
@@ -28,6 +29,7 @@ from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, S
 from natgrad.models.gp import algebra
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.outputs import Coregionalised, Marginal, covariance_slope, marginal, retold, stacked, unmixed
 from natgrad.models.gp.settings import MOST_ROWS, Gradient, Learned, Matrices, Settings, compiled
 
 __all__ = ["GPProblem"]
@@ -56,6 +58,8 @@ class GPProblem(GroupProblem):
         Rows that these stand for.
     offset : array [P], optional
         Added to f in the likelihood.
+    joint : bool
+        Whether q(v) has one factor for all functions, instead of one for each.
     """
 
     group_plate = "row"
@@ -75,6 +79,7 @@ class GPProblem(GroupProblem):
         batch_size: int = 512,
         population: float | None = None,
         offset: Floats | None = None,
+        joint: bool = False,
     ) -> None:
         self.data, self.kernel, self.likelihood = rows, kernel, likelihood
         self.learned, self.rate, self.jitter = learned or Learned(), rate, jitter
@@ -82,12 +87,16 @@ class GPProblem(GroupProblem):
         self.population = float(self.n_groups if population is None else population)
         self.n_outputs, self.n_inducing = likelihood.n_functions(rows.n_outputs), n_inducing
         self.offset = np.zeros(self.n_outputs) if offset is None else offset
+        self.joint = joint
+        self.shape = (1, n_inducing * self.n_outputs) if joint else (self.n_outputs, n_inducing)
         self.matrices: Matrices = compiled(kernel)
         _keep_freed_memory()
         self.jitter_used, self.jitter_raised = 0.0, 0
         # The last of each, with what it was made from: a step asks for them several times.
         self._last_inducing: tuple[Any, Inducing] | None = None
         self._last_posterior: tuple[Any, algebra.Posterior] | None = None
+        self._last_parts: tuple[Any, tuple[Floats, Floats | None]] | None = None
+        self._last_marginal: tuple[Any, Any, Marginal] | None = None
         self._last_evaluated: tuple[Any, Any, algebra.Evaluated] | None = None
         self._last_valued: tuple[Any, Any, Any, tuple[float, Floats]] | None = None
         self._last_totals: tuple[Any, algebra.Totals] | None = None
@@ -102,7 +111,7 @@ class GPProblem(GroupProblem):
     @cached_property
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """The whitened inducing variables."""
-        return {"v": Block("v", MultivariateNormal(), ("output",), (self.n_outputs,))}
+        return {"v": Block("v", MultivariateNormal(), ("output",), self.shape[:1])}
 
     @property
     def n_observed(self) -> Mapping[str, int]:
@@ -117,7 +126,15 @@ class GPProblem(GroupProblem):
     @cached_property
     def _units(self) -> float:
         """What standardising the outputs adds to the log density of all rows; the bound is in the units of the data."""
-        return self.population * float(np.log(self.data.y_scaling.sd).sum())
+        logs = np.log(self.data.y_scaling.sd)
+        if self.data.gaps:
+            return self.population / self.n_groups * float(self.data.n_seen @ logs)
+        return self.population * float(logs.sum())
+
+    @cached_property
+    def _summed(self) -> bool:
+        """Whether sums over rows are all that is needed of them: Gaussian noise, and nothing missing."""
+        return isinstance(self.likelihood.own, Gaussian) and not self.joint and not self.data.gaps
 
     @property
     def hyper(self) -> Hyper:  # type: ignore[override]
@@ -126,15 +143,15 @@ class GPProblem(GroupProblem):
 
     def prior_of(self, name: str) -> Stats:
         """(0, −½ I)."""
-        return np.zeros((1, self.n_inducing)), self._half
+        return np.zeros((1, self.shape[1])), self._half
 
     @cached_property
     def _half(self) -> Floats:
-        return -0.5 * np.eye(self.n_inducing)[None]
+        return -0.5 * np.eye(self.shape[1])[None]
 
     def start(self, settings: Settings) -> State:
         """The state with q at the prior."""
-        lam = (np.zeros((self.n_outputs, self.n_inducing)), np.repeat(self._half, self.n_outputs, axis=0))
+        lam = (np.zeros(self.shape), np.repeat(self._half, self.shape[0], axis=0))
         hyper = {"settings": self.matrices.started(settings)}
         return State({"v": lam}, {"v": self.moments(self.blocks["v"], lam)}, 0, hyper=hyper)
 
@@ -156,6 +173,28 @@ class GPProblem(GroupProblem):
             self._last_posterior = lam[1], algebra.posterior(lam)
         return self._last_posterior[1]
 
+    def marginal(self, state: State) -> Marginal:
+        """Laws under q of the functions that the likelihood reads."""
+        q, mixing = self.posterior(state.lam["v"]), self._parts(state)[1]
+        last = self._last_marginal
+        if last is None or last[0] is not q or last[1] is not mixing:
+            self._last_marginal = last = q, mixing, marginal(q.mean, q.covariance, mixing)
+        return last[2]
+
+    def _parts(self, state: State) -> tuple[Floats, Floats | None]:
+        """ψ of the columns of y, and the matrix that mixes functions."""
+        psi = state.hyper["settings"].psi
+        if self._last_parts is None or self._last_parts[0] is not psi:
+            self._last_parts = psi, self.likelihood.parts(np.asarray(psi))
+        return self._last_parts[1]
+
+    def widened(self, state: State) -> State:
+        """A state with a factor for each function as one with a factor for all of them, if that is what this problem has."""
+        if state.lam["v"][0].shape == self.shape:
+            return state
+        lam = stacked(*state.lam["v"])
+        return state._replace(lam={"v": lam}, mu={"v": self.moments(self.blocks["v"], lam)})
+
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """⟨m, μ⟩ − KL."""
         linear = sum(float((a * b).sum()) for a, b in zip(messages["v"], mu["v"], strict=True))
@@ -167,49 +206,55 @@ class GPProblem(GroupProblem):
         settings = state.hyper["settings"]
         k_mm, k_nm, k_nn = self.matrices.all(settings, x)
         batch = self._batch(x, y, self._inducing(settings, k_mm), k_nm, k_nn)
-        if isinstance(self.likelihood, Gaussian):
+        if self._summed:
             sums = algebra.totals(batch)
-            return GroupResult((batch, sums), {"v": self._conjugate(settings, sums)}, 0.0, 1, len(x))
+            return GroupResult((batch, sums), {"v": self._conjugate(state, sums)}, 0.0, 1, len(x))
+        if self.conjugate:
+            return GroupResult((batch,), {"v": self._messages(state, batch)}, 0.0, 1, len(x))
         said = self._evaluated(state, batch)
         return GroupResult((batch,), {"v": algebra.second_order(batch, said)}, said.value, 1, len(x))
 
     def solve_all(self, state: State) -> GroupResult:
         """All rows, in pieces."""
         settings = state.hyper["settings"]
-        if isinstance(self.likelihood, Gaussian):
-            return GroupResult((), {"v": self._conjugate(settings, self._all(settings))}, 0.0, 1, self.n_groups)
-        first, second = np.zeros((self.n_outputs, self.n_inducing)), 0.0 * np.repeat(self._half, self.n_outputs, 0)
+        if self._summed:
+            return GroupResult((), {"v": self._conjugate(state, self._all(settings))}, 0.0, 1, self.n_groups)
+        first, second = np.zeros(self.shape), 0.0 * np.repeat(self._half, self.shape[0], 0)
         for batch in self._pieces(settings):
-            part = algebra.second_order(batch, self._evaluated(state, batch))
+            part = self._messages(state, batch)
             first, second = first + part[0], second + part[1]
         return GroupResult((), {"v": (first, second)}, 0.0, 1, self.n_groups)
 
     def batch_bound(self, state: State, solved: GroupResult, messages: Any, scale: float) -> float:
         """Scale Σ_n E[log p(y_n | f_n)] − KL."""
-        q, psi = self.posterior(state.lam["v"]), _psi(state)
-        if isinstance(self.likelihood, Gaussian):
-            value = self._valued(solved.rows[1], q, psi)[0]
-        else:
-            value = self._evaluated(state, solved.rows[0]).value
+        q = self.posterior(state.lam["v"])
+        rows = solved.rows
+        value = self._valued(rows[1], state)[0] if self._summed else self._evaluated(state, rows[0]).value
         return scale * value - algebra.divergence(q) - self._units
 
     def bound(self, state: State) -> float:
         """L₃ on all rows."""
         settings, q = state.hyper["settings"], self.posterior(state.lam["v"])
-        if isinstance(self.likelihood, Gaussian):
-            value = self._valued(self._all(settings), q, _psi(state))[0]
+        if self._summed:
+            value = self._valued(self._all(settings), state)[0]
         else:
             value = sum(self._evaluated(state, batch).value for batch in self._pieces(settings))
         return self.population / self.n_groups * value - algebra.divergence(q) - self._units
 
     def gradient(self, state: State, solved: GroupResult, scale: float) -> Gradient:
-        """Slopes of `batch_bound` in the kernel's matrices and the noise."""
-        q, batch = self.posterior(state.lam["v"]), solved.rows[0]
-        if isinstance(self.likelihood, Gaussian):
-            sums, psi = solved.rows[1], _psi(state)
-            squares = self._valued(sums, q, psi)[1]
-            return algebra.conjugate_gradient(batch, sums, q, self.likelihood, psi, scale, squares)
-        return algebra.general_gradient(batch, self._evaluated(state, batch), q, scale)
+        """Slopes of `batch_bound` in the kernel's matrices and ψ; along what mixes functions, with q of the outputs held."""
+        q, (psi, mixing), batch = self.marginal(state), self._parts(state), solved.rows[0]
+        if self._summed:
+            sums, squares = solved.rows[1], self._valued(solved.rows[1], state)[1]
+            gradient = algebra.conjugate_gradient(batch, sums, q, self._gaussian, psi, scale, squares)
+        else:
+            gradient = algebra.general_gradient(batch, self._evaluated(state, batch), q, scale)
+        if mixing is None:
+            return gradient
+        left = -0.5 * self._precisions(psi) * (solved.rows[1].left if self._summed else batch.left @ ~np.isnan(batch.y))
+        whole = self.posterior(state.lam["v"])
+        along = covariance_slope(whole.mean, whole.covariance, mixing, scale * left)
+        return gradient._replace(psi=self.likelihood.slopes(_psi(state), gradient.psi, along))
 
     def _tuned(self, state: State, solved: GroupResult, messages: Any, scale: float, rho: float) -> State:
         """Adam on the slope of `batch_bound`."""
@@ -218,7 +263,14 @@ class GPProblem(GroupProblem):
         gradient = self.gradient(state, solved, scale)
         settings = state.hyper["settings"]
         after = self.matrices.moved(self.learned, self.rate, settings, solved.rows[0].x, gradient)
-        return state._replace(hyper={**state.hyper, "settings": after})
+        moved = state._replace(hyper={**state.hyper, "settings": after})
+        if not isinstance(self.likelihood, Coregionalised):
+            return moved
+        (t_old, d_old), (t_new, d_new) = ((self._parts(s)[1], self.likelihood.noises(_psi(s))) for s in (state, moved))
+        assert t_old is not None
+        assert t_new is not None
+        lam = retold(state.lam["v"], (t_old, d_old), (t_new, d_new))
+        return moved._replace(lam={"v": lam}, mu={"v": self.moments(self.blocks["v"], lam)})
 
     def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
         """All rows, q alone."""
@@ -255,24 +307,40 @@ class GPProblem(GroupProblem):
             self.jitter_raised += inducing.raised > 0
         return self._last_inducing[1]
 
-    def _conjugate(self, settings: Settings, sums: algebra.Totals) -> Stats:
-        assert isinstance(self.likelihood, Gaussian)
-        precision = np.array([1.0 / self.likelihood.variance(float(p)) for p in np.asarray(settings.psi)])
-        return precision[:, None] * sums.by_y.T, (-0.5 * precision)[:, None, None] * sums.outer.T
+    @property
+    def _gaussian(self) -> Gaussian:
+        own = self.likelihood.own
+        assert isinstance(own, Gaussian)
+        return own
 
-    def _valued(self, sums: algebra.Totals, q: algebra.Posterior, psi: Floats) -> tuple[float, Floats]:
-        last = self._last_valued
+    def _precisions(self, psi: Floats) -> Floats:
+        return np.array([1.0 / self._gaussian.variance(float(p)) for p in psi])
+
+    def _conjugate(self, state: State, sums: algebra.Totals) -> Stats:
+        psi, mixing = self._parts(state)
+        precision, by_y = self._precisions(psi), sums.by_y.T
+        if mixing is None:
+            return precision[:, None] * by_y, (-0.5 * precision)[:, None, None] * sums.outer.T
+        weights = -0.5 * (mixing**2).T @ precision
+        return (mixing * precision[:, None]).T @ by_y, weights[:, None, None] * sums.outer.T
+
+    def _messages(self, state: State, batch: algebra.Batch) -> Stats:
+        if not self.conjugate:
+            return algebra.second_order(batch, self._evaluated(state, batch))
+        psi, mixing = self._parts(state)
+        return unmixed(*algebra.gaussian_messages(batch, self._precisions(psi)), mixing, self.joint)
+
+    def _valued(self, sums: algebra.Totals, state: State) -> tuple[float, Floats]:
+        last, q, psi = self._last_valued, self.marginal(state), self._parts(state)[0]
         if last is None or last[0] is not sums or last[1] is not q or last[2] is not psi:
-            assert isinstance(self.likelihood, Gaussian)
-            self._last_valued = last = sums, q, psi, algebra.conjugate_value(sums, q, self.likelihood, psi)
+            self._last_valued = last = sums, q, psi, algebra.conjugate_value(sums, q, self._gaussian, psi)
         return last[3]
 
     def _evaluated(self, state: State, batch: algebra.Batch) -> algebra.Evaluated:
         key = state.lam["v"][1]
         last = self._last_evaluated
         if last is None or last[0] is not key or last[1] is not batch:
-            q = self.posterior(state.lam["v"])
-            said = algebra.evaluate(batch, q, self.likelihood, _psi(state), self.offset)
+            said = algebra.evaluate(batch, self.marginal(state), self.likelihood, _psi(state), self.offset)
             self._last_evaluated = key, batch, said
             return said
         return last[2]

@@ -15,13 +15,15 @@ import numpy.typing as npt
 
 from natgrad import special as sp
 from natgrad.covariance import Covariance
+from natgrad.data.numbers import as_numbers
 from natgrad.data.rows import Rows
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.joint import Heteroskedastic
 from natgrad.models.gp.likelihood import Likelihood, Scaled
-from natgrad.models.gp.likelihoods import is_function, likelihood_named
+from natgrad.models.gp.likelihoods import Gaussian, is_function, likelihood_named
+from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.scikit import RegressorMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
@@ -60,6 +62,10 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         Where the noise starts, in units of the standardised outputs; of "negative_binomial" the dispersion α.
     df : float
         Degrees of freedom of "student_t".
+    outputs : "correlated" or "independent", optional
+        Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
+        covariance matrix B (`output_covariance_`). By default they are correlated where the noise is Gaussian, and independent
+        functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
     method, step : as in ``Network.fit``
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
@@ -77,6 +83,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     Attributes
     ----------
     kernel_, inducing_, noise_variance_ : as learned; inducing inputs and noise in the units of the data
+    output_covariance_, output_correlation_ : arrays [P, P], B in the units of y, and B with ones on its diagonal
     elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
     posterior_ : {"v": Factor}, the whitened inducing variables of each output
     jitter_, jitter_raised_ : the largest jitter, and for how many factorisations it was raised
@@ -104,6 +111,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         learning_rate: float = 0.04,
         noise_variance: float = 0.1,
         df: float = 4.0,
+        outputs: Literal["correlated", "independent"] | None = None,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
@@ -126,6 +134,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.learning_rate = learning_rate
         self.noise_variance = noise_variance
         self.df = df
+        self.outputs = outputs
         self.method = method
         self.step = step
         self.max_steps = max_steps
@@ -145,10 +154,12 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         ----------
         X : array or memory map [N, D]; the path of a Parquet file; or an iterator of pairs (X, y)
         y : array [N] or [N, P]; for a Parquet file, the name of the output column, or a list of names
+            Of several outputs some may be missing in a row: NaN, None or masked.
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
+        rows = self._read(X, y, True)
         likelihood = self._own_likelihood()
-        self._fit_rows(self._read(X, y, True), likelihood, likelihood.standardised, keep)
+        self._fit_rows(rows, likelihood, likelihood.standardised, keep)
         return self
 
     @all_or_nothing
@@ -161,15 +172,42 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         n_total : float, optional
             How many rows the stream stands for; by default those seen so far.
         """
+        rows = self._read(X, y, not hasattr(self, "_state"))
         likelihood = self._own_likelihood()
-        self._partial(self._read(X, y, not hasattr(self, "_state")), likelihood, likelihood.standardised, n_total)
+        self._partial(rows, likelihood, likelihood.standardised, n_total)
         return self
 
-    def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y") -> Any:
-        """The mean of new observations, or of the function ("f"), [N] or [N, P]; ``return_std``: and the standard deviation."""
-        mean, var = self._observed(*self._latent(X), what)
+    def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y", given: Any = None) -> Any:
+        """The mean of new observations, or of the function, [N] or [N, P]; ``return_std``: and the standard deviation.
+
+        Parameters
+        ----------
+        X : array [N, D]
+        what : "y" or "f", observations or the function without noise
+        given : array [N, P], optional
+            What is known of some outputs of these rows, NaN elsewhere; outputs that are correlated are predicted from it, row by
+            row. What is known of an output is its prediction, with standard deviation zero, unless ``what`` is "f".
+        """
+        if given is not None:
+            mean, covariance = self._law(X, given, what)
+            var = np.einsum("npp->np", covariance)
+        else:
+            mean, var = self._observed(*self._latent(X), what)
         shaped = self._shaped(mean)
         return (shaped, self._shaped(np.sqrt(var))) if return_std else shaped
+
+    def predict_cov(self, X: Any, *, what: Literal["y", "f"] = "y", given: Any = None) -> Floats:
+        """Covariances of the outputs with one another at each row of X [N, P, P]; ``what`` and ``given`` as in `predict`.
+
+        Examples
+        --------
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> wave = np.sin(x)
+        >>> model = SparseGPRegressor(n_inducing=10, max_steps=100).fit(x, np.hstack([wave, -wave]))
+        >>> model.predict_cov([[20.0]], what="f")[0, 0, 1] < 0
+        np.True_
+        """
+        return self._law(X, given, what)[1]
 
     def interval(self, X: Any, mass: float = 0.9, *, what: Literal["y", "f"] = "y") -> tuple[Floats, Floats]:
         """Ends of the central interval of a new observation, or of the function (``what="f"``), with probability ``mass``."""
@@ -196,14 +234,11 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         return draws[..., 0] if self._flat else draws
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
-        """Log p(y_n | data) of each row [N], summed over outputs."""
-        mean, var = self._latent(X)
-        targets = np.asarray(y, dtype=np.float64)
-        targets = targets[:, None] if targets.ndim == 1 else targets
-        if targets.shape != (len(mean), len(self._y_scaling.sd)):
-            raise ValueError(f"y must have shape {(len(mean), len(self._y_scaling.sd))}, got {np.shape(y)}")
-        density = self._likelihood.log_predictive_rows(self._psi, self._y_scaling.apply(targets), mean, var)
-        return np.asarray(density - np.log(self._y_scaling.sd).sum())
+        """Log p(y_n | data) of each row [N], of all its outputs together; of those that are not NaN."""
+        x = self._inputs(X)
+        targets = self._targets(y, len(x), "y")
+        density = self._predictor.log_density(x, self._y_scaling.apply(targets))
+        return np.asarray(density - ~np.isnan(targets) @ np.log(self._y_scaling.sd))
 
     def noise_std(self, X: Any) -> Floats:
         """The standard deviation of the noise at the rows of X [N] or [N, P]: of likelihood="heteroskedastic" √E[σ²(x)].
@@ -231,6 +266,28 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         return self._variances("noise variance") * self._y_scaling.sd**2
 
     @property
+    def output_covariance_(self) -> Floats:
+        """B [P, P] in the units of y: Cov(f_p(x), f_q(x')) = B_pq `kernel_`(x, x'), with x in standardised units.
+
+        Examples
+        --------
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> model = SparseGPRegressor(n_inducing=10, max_steps=100).fit(x, np.hstack([np.sin(x), -2 * np.sin(x)]))
+        >>> bool(model.output_covariance_[0, 1] < 0), bool(model.output_correlation_[0, 1] < -0.9)
+        (True, True)
+        """
+        check_is_fitted(self)
+        sd, mixing = self._y_scaling.sd, self._predictor.mixing
+        return np.asarray(np.outer(sd, sd) * (np.eye(len(sd)) if mixing is None else mixing @ mixing.T))
+
+    @property
+    def output_correlation_(self) -> Floats:
+        """Correlations of the functions of the outputs [P, P]; of the functions, not of their noise."""
+        covariance = self.output_covariance_
+        sd = np.sqrt(np.diagonal(covariance))
+        return np.asarray(covariance / np.outer(sd, sd))
+
+    @property
     def dispersion_(self) -> Floats:
         """α of each output with likelihood="negative_binomial": counts of mean μ have the variance μ + α μ²."""
         return self._variances("dispersion")
@@ -239,24 +296,71 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
     def _variances(self, what: str) -> Floats:
         check_is_fitted(self)
-        likelihood = self._likelihood
+        likelihood = self._likelihood.own
         if not isinstance(likelihood, Scaled) or likelihood.parameter != what:
             hint = ": it varies, and noise_std(X) has it" if isinstance(likelihood, Heteroskedastic) else ""
             raise AttributeError(f"likelihood {likelihood.name!r} has no {what}{hint}")
-        return np.array([likelihood.variance(float(psi)) for psi in self._psi])
+        return np.array([likelihood.variance(float(psi)) for psi in self._likelihood.parts(self._psi)[0]])
 
     def _own_likelihood(self) -> Likelihood:
         if not real_number(self.df, "df") > 0:
             raise ValueError(f"df must be > 0, got {self.df!r}")
-        return likelihood_named(self.likelihood, float(self.df))
+        law = likelihood_named(self.likelihood, float(self.df))
+        if not getattr(self, "_correlated", False):
+            return law
+        assert isinstance(law, Gaussian)
+        return Coregionalised(law, self.learn_noise, self.learn_kernel)
 
     def _read(self, X: Any, y: Any, reset: bool) -> Rows:
         rows = self._rows(X, y, reset, multi_output=True, y_numeric=True)
         self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
+        if reset:
+            self._correlated = self._goes_together(rows.n_outputs)
         likelihood = self._own_likelihood()
         for _, outputs in rows.pieces():
             likelihood.check(outputs, "y")
+        if rows.gaps and not likelihood.own.skips:
+            raise ValueError(f"y has missing entries (NaN), and likelihood={likelihood.name!r} needs whole rows")
+        if reset and rows.gaps and len(unseen := np.flatnonzero(rows.n_seen == 0)):
+            raise ValueError(
+                f"y[:, {unseen[0]}] has no number, all of its entries are missing (NaN): an output must be seen in some rows; "
+                "leave the column out"
+            )
         return rows
+
+    def _goes_together(self, n_outputs: int) -> bool:
+        """Whether outputs are correlated."""
+        self._check_choices(besides=("likelihood",))
+        law = likelihood_named(self.likelihood, 1.0)
+        if self.outputs == "correlated" and not isinstance(law, Gaussian):
+            raise ValueError(
+                f'outputs="correlated" is for likelihood="gaussian", and likelihood is {law.name!r}: others have a function for '
+                'each output, outputs="independent"'
+            )
+        return n_outputs > 1 and isinstance(law, Gaussian) and self.outputs != "independent"
+
+    def _law(self, X: Any, given: Any, what: str) -> tuple[Floats, Floats]:
+        """Means [N, P] and covariances [N, P, P] of outputs, in the units of y."""
+        x, scale = self._inputs(X), self._y_scaling
+        if not isinstance(self._likelihood.own, Gaussian):
+            raise ValueError(
+                f"covariances of outputs are for Gaussian noise, and likelihood is {self._likelihood.name!r}"
+            )
+        known = None if given is None else scale.apply(self._targets(given, len(x), "given"))
+        mean, covariance = self._predictor.law(x, is_function(what), known)
+        return mean * scale.sd + scale.mean, covariance * np.outer(scale.sd, scale.sd)
+
+    def _targets(self, y: Any, n_rows: int, what: str) -> Floats:
+        """Outputs of so many rows [N, P], NaN where they are missing."""
+        targets = as_numbers(y, what)
+        targets = targets[:, None] if targets.ndim == 1 else targets
+        if targets.shape != (n_rows, len(self._y_scaling.sd)):
+            raise ValueError(f"{what} must have shape {(n_rows, len(self._y_scaling.sd))}, got {np.shape(y)}")
+        if (bad := np.argwhere(np.isinf(targets))).size:
+            raise ValueError(
+                f"{what}{bad[0].tolist()} = {targets[tuple(bad[0])]:g} must be finite, or NaN where it is not known"
+            )
+        return targets
 
     @property
     def _psi(self) -> Floats:

@@ -94,11 +94,7 @@ class AveragedBound:
     def _judged(self, state: State) -> Stop | None:
         if self.held is None:
             return None
-        problem, settings = self.problem, state.hyper["settings"]
-        q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(self.held[0])
-        density = problem.likelihood.log_predictive_rows(np.asarray(settings.psi), self.held[1], mean, var)
-        now = float(density.mean())
+        now = float(Predictor.of(self.problem, state).log_density(*self.held).mean())
         if now > self.best + self.tol:
             self.best, self.since = now, 0
             return None

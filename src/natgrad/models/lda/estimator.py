@@ -72,6 +72,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
         log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
         log p(w, topics), and held-out words are predicted better.
+    start_sweeps : int
+        Sweeps of collapsed Gibbs sampling after the first pass, from where the passes go on; 0 for passes alone. Only where they
+        start, so that `elbo_` is the bound that it is without them. Not of weights, streams and ``method=VB()``, nor of fewer
+        than a hundred documents.
     finish : None or "gibbs"
         "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
         words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
@@ -138,6 +142,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         method: Method | None = None,
         step: Step | None = None,
         local: Literal["vb", "map"] = "vb",
+        start_sweeps: int = 100,
         finish: Literal["gibbs"] | None = None,
         finish_sweeps: int = 100,
         batch_size: int | None = None,
@@ -162,6 +167,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         self.method = method
         self.step = step
         self.local = local
+        self.start_sweeps = start_sweeps
         self.finish = finish
         self.finish_sweeps = finish_sweeps
         self.batch_size = batch_size

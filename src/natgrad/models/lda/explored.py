@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.steppers.group_memory import BEFORE
 from natgrad.models.lda.gibbs import Sampler
+from natgrad.models.lda.start import revived_topics
+from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
+    from natgrad.inference.problem import State
     from natgrad.models.lda.problem import LDAProblem
 
-__all__ = ["Explored", "explored"]
+__all__ = ["Explored", "after_first_pass", "explored"]
 
 Floats = npt.NDArray[np.float64]
-# Sweeps in all, those at the end whose counts are averaged, and those before priors are learned.
-SWEEPS, AVERAGED, UNLEARNED = 40, 10, 8
+# Sweeps in all, if nobody says; the part of them at the end whose counts are averaged, and that before priors are learned.
+SWEEPS, AVERAGED, UNLEARNED = 40, 0.25, 0.2
 
 
 class Explored(NamedTuple):
@@ -32,16 +36,35 @@ class Explored(NamedTuple):
     topic_prior: float
 
 
-def explored(problem: LDAProblem, concentration: Floats, seed: int) -> Explored | None:
+def explored(problem: LDAProblem, concentration: Floats, seed: int, sweeps: int = SWEEPS) -> Explored | None:
     """Where sweeps from topics with these concentrations [K, V] lead; None for weights, which are no tokens."""
     if np.any(problem.corpus.counts != np.rint(problem.corpus.counts)):
         return None
     sampler = Sampler(problem.corpus, problem.doc_prior, problem.topic_prior, seed)
     sampler.settle(np.ascontiguousarray(concentration))
-    for number in range(SWEEPS):
-        averaged = number >= SWEEPS - AVERAGED
-        if number >= UNLEARNED and not averaged:
+    last = max(1, round(AVERAGED * sweeps))
+    for number in range(sweeps):
+        averaged = number >= sweeps - last
+        if number >= UNLEARNED * sweeps and not averaged:
             sampler.update_hyper(problem.learn)
             sampler.beta = min(sampler.beta, problem.most_beta)
         sampler.sweep(averaged=averaged)
-    return Explored(sampler.sums.T / AVERAGED, sampler.alpha, sampler.beta)
+    return Explored(sampler.sums.T / last, sampler.alpha, sampler.beta)
+
+
+def after_first_pass(problem: LDAProblem, state: State, seed: int) -> State:
+    """Where remembering begins: topics that lost their words begun anew, each from a document, and what sweeps make of all.
+
+    The next pass finds the shares of every document anew, so that its bound is as honest as from any other start.
+    """
+    here = problem.with_hyper(state)
+    concentration = state.lam["phi"][0] + 1.0
+    anew = revived_topics(concentration, problem.topic_prior, problem.corpus, generator(seed, Stream.START, 1))
+    concentration = concentration if anew is None else anew
+    own = int(generator(seed, Stream.START, 2).integers(2**31))
+    found = explored(here, concentration, own, problem.start_sweeps) if problem.start_sweeps else None
+    if found is not None:
+        hyper = {"doc_prior": found.doc_prior, "topic_prior": found.topic_prior} if problem.learn else state.hyper
+        after = problem.at(found.counts + found.topic_prior, state.t)
+        return after._replace(hyper=hyper, memory={BEFORE: {"phi": (found.counts,)}})
+    return state if anew is None else problem.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)

@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "learn_priors": "flag | 'doc' | 'topic'",
     "local": "'vb' | 'map'",
     "finish": "none | 'gibbs'",
+    "start_sweeps": "whole in [0, 1e6]",
     "finish_sweeps": "whole in [1, 1e6]",
     "batch_size": "none | natural",
     "local_tol": "positive",

@@ -45,7 +45,7 @@ from natgrad.models.lda.parts import (
     solve_shard,
     solve_view,
 )
-from natgrad.models.lda.start import first_topics, revived_topics
+from natgrad.models.lda.start import first_topics
 from natgrad.models.lda.tangent import document_tangent, told_along
 from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
@@ -91,6 +91,8 @@ class LDAProblem(EmptyTopics, GroupProblem):
     learn : which priors are learned, of "doc" (α, asymmetric) and "topic" (β)
     truncated : bool
         Topics at their prior hold no words and have no part in θ, so that they are empty until a move fills them (decision 0040).
+    start_sweeps : int
+        Sweeps of collapsed Gibbs sampling between a first pass that is forgotten and those that are remembered.
     """
 
     group_plate = "doc"
@@ -109,8 +111,9 @@ class LDAProblem(EmptyTopics, GroupProblem):
         shares: Floats | None = None,
         learn: frozenset[str] = frozenset(),
         truncated: bool = False,
+        start_sweeps: int = 0,
     ) -> None:
-        self.learn, self.truncated = learn, truncated
+        self.learn, self.truncated, self.start_sweeps = learn, truncated, start_sweeps
         if truncated:  # documents one by one would be read with the empty topics, too
             self.probes = (all_anew,)  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
@@ -198,13 +201,12 @@ class LDAProblem(EmptyTopics, GroupProblem):
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
 
     def revive(self, state: State, seed: int) -> State:
-        """Topics that hold less than their part of the words start anew, each from a document of its own."""
+        """Where a sampler leads from the first pass, topics that lost their words begun anew from documents of their own."""
         if self.truncated:
             return state
-        anew = revived_topics(
-            state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, Stream.START, 1)
-        )
-        return state if anew is None else self.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)
+        from natgrad.models.lda.explored import after_first_pass
+
+        return after_first_pass(self, state, seed)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""

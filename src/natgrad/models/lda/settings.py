@@ -63,6 +63,7 @@ def _priors_of_auto(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]
 def check_settings(model: Any) -> None:
     """What is neither a prior nor a method."""
     whole_number(model.finish_sweeps, "finish_sweeps")
+    whole_number(model.start_sweeps, "start_sweeps", least=0)
     if not real_number(model.local_tol, "local_tol") >= 0:
         raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
     if not 0 <= real_number(model.skip_below, "skip_below") <= 0.1:
@@ -101,5 +102,5 @@ def problem_of(model: Any, corpus: Corpus, population: float | None = None, numb
         alpha, beta = np.asarray(model.doc_prior_, np.float64), model.topic_prior_
     return LDAProblem(
         corpus, alpha, beta, local, batch_size=model.batch_size, population=population, learn=learn,
-        truncated=finds,
+        truncated=finds, start_sweeps=model.start_sweeps,
     )  # fmt: skip

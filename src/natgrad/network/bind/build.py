@@ -28,6 +28,7 @@ from natgrad.network.language.rates import RateSum
 from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
 from natgrad.network.language.vectors import concatenate, sum_over
+from natgrad.validation import LARGEST_VALUE, OVERFLOW, first
 
 __all__ = ["FUNCTIONS", "Builder", "Domain", "build_nodes"]
 
@@ -347,6 +348,12 @@ class Builder:
             raise ValueError(
                 f"{table.where}: column {name!r}, row {table.first + row} is missing ({int(lost.sum())} such), but {what} takes "
                 "it as known: fill it in, or leave the rows out; only what is observed may be missing"
+            )
+        if (place := first(np.abs(values) > LARGEST_VALUE)) is not None:
+            rule = "finite" if np.isinf(values[place]) else f"at most {LARGEST_VALUE:g} in size: {OVERFLOW}"
+            raise ValueError(
+                f"{table.where}: column {name!r}, row {table.first + place[0]}: {values[place]:g}, but what {what} takes must be "
+                f"{rule}"
             )
         return values
 

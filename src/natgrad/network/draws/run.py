@@ -14,6 +14,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.gibbs import Schedule, moves_of
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.draws.chains import with_chains
+from natgrad.network.draws.compiled import compiled_gibbs
 from natgrad.network.draws.exchange import exchanges_of
 from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
@@ -78,9 +79,12 @@ def draw_posterior(
         )
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
     start = gibbs.start([begin.state.lam for begin in begins or (fit,)], settings.seed)
-    about = {"names": sorted(asked), "backend": problem.backend.name}
+    quick = compiled_gibbs(gibbs, exact, start) if backend is None else None
+    about = {"names": sorted(asked), "backend": "compiled sweeps" if quick else problem.backend.name}
+    if quick and (callbacks or (keep or {}).get("checkpoint")):
+        quick.ahead = 1
     return run_chains(
-        problem, gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings, notes),
+        problem, quick or gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings, notes),
         max_seconds=max_seconds, callbacks=callbacks, verbose=verbose, keep=keep,
     )  # fmt: skip
 

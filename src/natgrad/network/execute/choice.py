@@ -25,6 +25,8 @@ PER_PRODUCT, PER_NUMBER, PER_GATHERED, PER_HELD, PER_TIME = 6e-5, 1e-9, 7e-9, 3e
 # Seconds that JAX takes to begin, and to compile a product; what a compiled sweep takes for a row that is read through an index,
 # and the part of NumPy's seconds that it takes for the other numbers.
 STARTING, COMPILING, PER_ROW, COMPILED_PART = 1.5, 0.15, 1e-8, 0.25
+# Numbers that take no time beside that of calling NumPy for their product: which of them are read is not looked at.
+FEW_NUMBERS = 1_000
 # Most sweeps that are made in one call, of a network whose compiled sweep is expected to take at most so many seconds: no longer
 # than calling it.
 MOST_AHEAD, SHORT_SWEEP = 32, 1e-3
@@ -32,10 +34,11 @@ WORDS: dict[BackendName, str] = {"numpy": "interpreted by NumPy", "jax": "compil
 
 
 class BackendChoice(NamedTuple):
-    """The name of a backend, and why it is this one."""
+    """The name of a backend, why it is this one, and the seconds that the sweeps of a fit would take NumPy."""
 
     name: BackendName
     words: str
+    seconds: float
 
 
 def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 1) -> BackendChoice:
@@ -47,11 +50,12 @@ def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 
     compiled = STARTING + COMPILING * work.products + SWEEPS * work.compiled * repeats
     cheaper: BackendName = "numpy" if interpreted <= compiled else "jax"
     if asked is not None and asked != cheaper:
-        return BackendChoice(asked, f"{WORDS[asked]}, as asked")
+        return BackendChoice(asked, f"{WORDS[asked]}, as asked", interpreted)
     if cheaper == "jax" and not has_jax():
-        return BackendChoice("numpy", f"{WORDS['numpy']}: JAX, which would be faster here, is not installed")
+        words = f"{WORDS['numpy']}: JAX, which would be faster here, is not installed"
+        return BackendChoice("numpy", words, interpreted)
     words = f"{SWEEPS} sweeps of {work.products:,} products take about {interpreted:.1g} s, compiled {compiled:.1g} s"
-    return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}")
+    return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}", interpreted)
 
 
 def sweeps_in_a_call(plan: Plan) -> int:
@@ -112,9 +116,12 @@ def _work(plan: Plan) -> _Work:
 def _reads(term: PlannedTerm, columns: Mapping[str, int | None]) -> dict[str, _Reads]:
     """By the node that is updated; of a sum of many terms the monomials are many, and gone through once."""
     reads: dict[str, _Reads] = {}
+    everything = math.prod(term.sizes.values())
     for monomial in term.monomials:
         random = [factor for factor in monomial.factors if not factor.known]
-        volume = _volume(monomial, [set(factor.labels) for factor in random], term.sizes)
+        volume = everything
+        if everything > FEW_NUMBERS:
+            volume = _volume(monomial, [set(factor.labels) for factor in random], term.sizes)
         taken = [factor for factor in random if any(isinstance(axis, Take) for axis in factor.axes)]
         for factor in random:
             products, numbers, gathered, again = reads.get(factor.source, _Reads(0, 0, set()))

@@ -131,7 +131,9 @@ class SecondDerivatives:
                 by_place.setdefault((by, moved), []).append(self._value(_union(self._reads, by, moved), others, scale))
         for (by, moved), values in by_place.items():
             labels = _union(self._reads, by, moved)
-            rows, columns = np.broadcast_arrays(*(self._place(factor, labels) for factor in (by, moved)))
+            rows, columns = (self._place(factor, labels) for factor in (by, moved))
+            shape = np.broadcast_shapes(rows.shape, columns.shape)
+            rows, columns = np.broadcast_to(rows, shape), np.broadcast_to(columns, shape)
             yield self._gathered(by, moved, _Entries(rows.ravel(), columns.ravel(), values, rows.shape))
 
     def _gathered(self, by: Factor, moved: Factor, entries: _Entries) -> _Entries:

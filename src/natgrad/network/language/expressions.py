@@ -352,9 +352,10 @@ def _selector(access: Access, plate: Plate, entry: Any, length: int) -> Selector
         more = f" ({int(outside.sum())} such)" if index.values.ndim else ""
         read = access.selectors[access.node.plates.index(plate)] is not None
         what = f"{access}, which was read from plate {plate.name!r}," if read else f"plate {plate.name!r}"
+        from_one = index.values.min() == 1 and index.values.max() == length and index.values.ndim
         raise IndexError(
             f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside {what} with elements "
-            f"0 … {length - 1}{more}"
+            f"0 … {length - 1}{more}{': elements are counted from 0, so give index - 1' if from_one else ''}"
         )
     return index
 

@@ -44,7 +44,7 @@ from natgrad.network.language.slots import (
     is_flat,
     spread,
 )
-from natgrad.validation import as_numbers, as_observed, first, require, where
+from natgrad.validation import LARGEST_VALUE, OVERFLOW, as_numbers, as_observed, first, require, where
 
 __all__ = ["Node", "Slot", "Term"]
 
@@ -293,10 +293,10 @@ class Node(Expression):
             )
         if partly.any():
             self.entries = (spread(present, value.ndim) & ~missing).astype(np.float64)
-        if (place := first(np.isinf(value) & spread(present, value.ndim))) is not None:
-            raise ValueError(
-                f"{self.name!r}: observed{where(place)} = {value[place]} is not finite; NaN marks missing values"
-            )
+        if (place := first((np.abs(value) > LARGEST_VALUE) & spread(present, value.ndim))) is not None:
+            why = f"above {LARGEST_VALUE:g} in size: {OVERFLOW}"
+            why = "not finite; NaN marks missing values" if np.isinf(value[place]) else why
+            raise ValueError(f"{self.name!r}: observed{where(place)} = {value[place]} is {why}")
         self.value = self._clean(value if self.entries is None else np.where(missing, 0.0, value), present)
         self.value.setflags(write=False)
         masked = any(self.name in plate.masked for plate in self.plates)

@@ -393,8 +393,8 @@ def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) 
 
 
 def _check_lengths(left: Expression, right: Expression, what: str) -> None:
-    lengths = [
-        side.value.shape[-1] if isinstance(side, Constant) and side.value.ndim else side.size for side in (left, right)
-    ]
+    lengths = [s.value.shape[-1] if isinstance(s, Constant) and s.value.ndim else s.size for s in (left, right)]
     if None not in lengths and lengths[0] != lengths[1]:
-        raise PlateMismatch(f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}")
+        turned = any(isinstance(s, Constant) and s.value.ndim == 2 and len(s.value) in lengths for s in (left, right))
+        words = f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}"
+        raise PlateMismatch(words + ": give the array's transpose, a row for each element" * turned)

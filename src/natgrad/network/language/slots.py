@@ -162,6 +162,7 @@ def check_observed_shape(
         return
     event = ("", f", vectors of length {size}", f", matrices of size {size}")[event_ndim]
     advice = f": give plate=Plate('name', {shape[0]})" if not plates and len(shape) == 1 + event_ndim else ""
+    advice = ": give observed[..., 0]" if plates and shape == (*wanted, 1) else advice
     raise PlateMismatch(
         f"{name!r}: observed has shape {shape}, but {wanted or 'one number'} is needed "
         f"({plates_in_words(plates)}{event}){advice}"

@@ -255,12 +255,7 @@ def _random(node: Node, prior: Stats, rng: np.random.Generator) -> Stats:
 def _check_symmetry(problem: NetworkProblem, state: State) -> None:
     """A mixture whose components and memberships are all alike would stay so for ever."""
     for gate, names in _components(problem).items():
-        members = np.asarray(state.mu[gate][0])
-        flat = members.reshape(-1, members.shape[-1])
-        # A category that is known tells them apart, be it the same one everywhere.
-        if not flat[0].all() or not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14):
-            continue
-        if all(_alike(state, name, axis) for name, axis in names):
+        if not _parts(state, gate) and all(_alike(state, name, axis) for name, axis in names):
             raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
 
 
@@ -269,8 +264,11 @@ def symmetry_watch(problem: NetworkProblem) -> Once:
 
     def look(seen: Progress) -> None:
         for gate, names in _components(problem).items():
-            if all(_alike(seen.state, name, axis) for name, axis in names):
-                words = "are all equal after the first sweep: the start did not tell them apart"
+            if not _parts(seen.state, gate) and all(_alike(seen.state, name, axis) for name, axis in names):
+                words = (
+                    "are all equal after the first sweep: the start did not tell them apart, or their priors lie so far from "
+                    "the data that nothing does"
+                )
                 raise SymmetricStart(_symmetric_words(gate, names, words))
 
     return Once(look)
@@ -284,6 +282,13 @@ def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
         if hidden and gate not in apart and (problem.plan.nodes[gate].categories or 0) > 1:
             components[gate] = list(dict.fromkeys(hidden))
     return components
+
+
+def _parts(state: State, gate: str) -> bool:
+    """Whether a category differs from element to element, or is known: then components that are alike need not stay so."""
+    members = np.asarray(state.mu[gate][0])
+    flat = members.reshape(-1, members.shape[-1])
+    return bool(not flat[0].all() or not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14))
 
 
 def _alike(state: State, name: str, axis: int) -> bool:

@@ -76,10 +76,11 @@ def factors_of_products(plan: Plan) -> dict[str, set[str]]:
     The square of a product has the second moments of both factors in one monomial; that of a sum has not.
     """
     partners: dict[str, set[str]] = {}
-    for term in plan.terms.values() if len(plan.blocks) > 1 else ():
+    means = {name for name in plan.blocks if _is_mean(plan, name)}
+    for term in plan.terms.values() if len(means) > 1 else ():
         for monomial in term.monomials:
             squares = {f.source for f in monomial.factors if not f.known and f.stat == 1 and f.source != term.node}
-            names = {name for name in squares if _is_mean(plan, name)}
+            names = squares & means
             for name in names if len(names) > 1 else ():
                 partners.setdefault(name, set()).update(names - {name})
     return partners

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import GroupProblem, GroupResult, State
 from natgrad.posterior.response.operator import Linearised, Operator
+from natgrad.posterior.response.settling import unresolved_gain
 from natgrad.posterior.response.solvers import FLAT, conjugate_gradients
 
 __all__ = ["Optimum", "ascended"]
@@ -53,7 +54,7 @@ def ascended(
 ) -> Optimum:
     """The maximum beside a state; ``solve`` is that of all groups from their rows, ``linearised`` the problem at a state."""
     here = first = _at(problem, state, solve, None)
-    gain = float("inf")
+    gain = unresolved = float("inf")
     for _ in range(STEPS):
         operator = Operator(linearised(here.state, here.solved))
         residual = operator.residual()
@@ -62,6 +63,7 @@ def ascended(
             operator, residual, min(COARSE, length), PRODUCTS, truncate=FLAT + 1e-3 * length, rising=True
         )
         gain = 0.5 * operator.inner(residual, operator.fisher(step.x))
+        unresolved = unresolved_gain(length, min(step.residual, 1.0) * length)
         if gain < NEAR and step.rising is None:
             break
         tried = (
@@ -71,7 +73,7 @@ def ascended(
         if better is None:
             break  # to rounding: a sweep, the last candidate, never lowers the bound
         here = better
-    return Optimum(here.state, here.solved, here.bound - first.bound, gain)
+    return Optimum(here.state, here.solved, here.bound - first.bound, gain + unresolved)
 
 
 def _at(problem: GroupProblem, state: State, solve: Any, rows: Any) -> _Here:

@@ -16,13 +16,13 @@ from natgrad.posterior.response.solvers import Dense, Solution
 __all__ = ["Eliminated", "to_eliminate"]
 
 Floats = npt.NDArray[np.float64]
-# Numbers of J_gE: all of them are multiplied by V at once.
-MOST = 1_000_000
+# Numbers of J_gE: all of them are multiplied by V at once. And those in λ up to which the whole is a small matrix, too.
+MOST, FEW = 1_000_000, 32
 
 
 def to_eliminate(operator: Operator) -> list[str]:
     """The blocks that may be taken out so that little is left; none if that is not so."""
-    if operator.matrix is None or operator.weights is not None:
+    if operator.size <= FEW or operator.matrix is None or operator.weights is not None:
         return []
     chosen: list[str] = []
     sizes = {name: place.stop - place.start for name, place in operator.places.items()}
@@ -31,10 +31,11 @@ def to_eliminate(operator: Operator) -> list[str]:
         mine = operator.places[name]
         if not any(_meet(half, mine, operator.places[other]) for other in (*chosen, name)):
             chosen.append(name)
-        if 0 < operator.size - sum(sizes[n] for n in chosen) <= SMALL // 2:
+        if 0 < operator.size - sum(sizes[n] for n in chosen) <= min(SMALL, operator.size) // 2:
             break
     left = operator.size - sum(sizes[n] for n in chosen)
-    return chosen if 0 < left <= SMALL and left * (operator.size - left) <= MOST else []
+    small = SMALL if operator.size > SMALL else operator.size // 2
+    return chosen if 0 < left <= small and left * (operator.size - left) <= MOST else []
 
 
 def _meet(half: object, one: slice, other: slice) -> bool:
@@ -54,20 +55,18 @@ class Eliminated:
         whole = operator.matrix
         units = np.zeros((operator.size, len(self._in)))
         units[self._in, np.arange(len(self._in))] = 1.0
-        columns = np.stack([whole @ unit for unit in units.T]) if not isinstance(whole, np.ndarray) else whole[self._in]
-        reached = np.zeros_like(columns)
+        rows = np.stack([whole @ unit for unit in units.T]) if not isinstance(whole, np.ndarray) else whole[self._in]
+        changes, reached = operator.changes(rows), np.zeros_like(rows)
         for name in without:
-            place, block = operator.places[name], at.blocks[name]
-            change = block.family.project(operator._units(name, columns))
-            change = operator.covariances[name].centred(change)
+            place, change = operator.places[name], operator._units(name, changes)
             if operator.side_by_side(name):
                 moved = operator.covariances[name].times(change)
             else:
-                wide = tuple(np.broadcast_to(part, (len(columns), *part.shape)) for part in at.lam[name])
-                moved = covariances(block.family, wide).times(change)
+                wide = tuple(np.broadcast_to(part, (len(rows), *part.shape)) for part in at.lam[name])
+                moved = covariances(at.blocks[name].family, wide).times(change)
             reached[:, place] = operator._rows(moved)
-        self._columns, self._reached = columns[:, self._out], reached[:, self._out]
-        schur = columns[:, self._in] + self._columns @ self._reached.T
+        self._rows, self._changes, self._reached = rows, changes[:, self._out], reached[:, self._out]
+        schur = rows[:, self._in] + rows[:, self._out] @ self._reached.T
         keep = {name: at.blocks[name] for name in self.kept}
         self.reduced = Operator(
             at._replace(
@@ -80,23 +79,36 @@ class Eliminated:
         )
         self.dense = Dense(self.reduced)
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether no direction is flat, or rises."""
+        self.reduced.flat = self.operator.flat
+        return self.dense.is_clear
+
     def solve(self, b: Floats) -> Solution:
         """Find x with (I − J V) x = b."""
+        self.reduced.flat = self.operator.flat
         return Solution(self._whole(b, self.dense.solve(self._told(b)).x), 0, 0.0)
 
-    def step(self, b: Floats, flat: float) -> Floats:
+    def step(self, b: Floats, flat: float, rising: float) -> tuple[Floats, float]:
         """Newton's step, as of `Dense`."""
-        return self._whole(b, self.dense.step(self._told(b), flat))
+        inside, unresolved = self.dense.step(self._told(b), flat, rising)
+        return self._whole(b, inside), unresolved
+
+    def responses(self, sources: Floats) -> Floats:
+        """The solutions for J c of many c [n, size], of a system that is clear."""
+        b = np.empty_like(sources)
+        b[:, self._in] = self.reduced.changes(sources @ self._rows.T)
+        b[:, self._out] = sources[:, self._in] @ self._changes
+        return self._whole(b, self.dense.solved(self._told(b)))
 
     def _told(self, b: Floats) -> Floats:
         """b_g + J_gE V_E b_E."""
-        outside = np.zeros_like(b)
-        outside[self._out] = b[self._out]
-        return np.asarray((b + self.operator.curvature(self.operator.fisher(outside)))[self._in])
+        return np.asarray(b[..., self._in] + b[..., self._out] @ self._reached.T)
 
     def _whole(self, b: Floats, inside: Floats) -> Floats:
         """With dλ_E = b_E + J_Eg V_g dλ_g."""
-        x = np.zeros_like(b)
-        x[self._in] = inside
-        x[self._out] = b[self._out] + self.operator.curvature(self.operator.fisher(x))[self._out]
+        x = np.empty_like(b)
+        x[..., self._in] = inside
+        x[..., self._out] = b[..., self._out] + self.dense.fisher(inside) @ self._changes
         return x

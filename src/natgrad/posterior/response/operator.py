@@ -24,7 +24,7 @@ import numpy.typing as npt
 from natgrad.families.fisher import LONGEST_CHAIN, Covariances, covariances
 from natgrad.inference.problem import Block
 
-__all__ = ["Linearised", "Operator", "difference"]
+__all__ = ["FLAT", "Linearised", "Operator", "difference"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -44,6 +44,8 @@ SIDE_BY_SIDE = (
 
 # Numbers in λ up to which what is known as a matrix is used as one array.
 SMALL = 200
+# The curvature of the bound along a direction, 1 for independent factors: below −FLAT it goes up, within FLAT it is flat.
+FLAT = 1e-10
 
 
 class Linearised(NamedTuple):
@@ -91,6 +93,7 @@ class Operator:
             end += size
         self.size = end
         self.n_products = 0
+        self.flat = FLAT  # what a curvature must be above to be told from none, at this state
 
     @cached_property
     def covariances(self) -> dict[str, Covariances]:
@@ -168,14 +171,17 @@ class Operator:
         if self.matrix is None:
             return np.stack([self.curvature(row) for row in np.eye(self.size)], axis=1)
         self.n_products += 1
-        whole = self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()
+        # H is symmetric: its rows are changes along the unit directions.
+        return self.changes(self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()).T
+
+    def changes(self, rows: Floats) -> Floats:
+        """Rows of H as changes of λ [n, size]: what symmetric statistics have in common told to both, and centred."""
         columns = []
         for name, block in self.at.blocks.items():
-            # H is symmetric: its rows are changes along the unit directions.
-            parts = self._units(name, whole)
+            parts = self._units(name, rows)
             parts = block.family.project(parts) if any(block.family.symmetric) else parts
             columns.append(self._rows(self.covariances[name].centred(parts)))
-        return np.concatenate(columns, axis=1).T
+        return np.concatenate(columns, axis=1)
 
     def fisher_matrix(self, name: str) -> Floats:
         """V of one block."""
@@ -188,6 +194,19 @@ class Operator:
         return np.stack(
             [np.concatenate([_full(part, s).ravel() for part, s in zip(times(u), shapes, strict=True)]) for u in units]
         )
+
+    def sources(self, name: str, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Cov_q(x, φ) [n, size of the block] and Cov_q(x, x) [n, n] of the n values of a block; ``shape`` is theirs."""
+        n, stats, covariance = math.prod(shape), self.shapes[name], self.covariances[name]
+        units = np.eye(n).reshape(n, *shape)
+        if self.side_by_side(name):
+            wide = tuple(_full(p, (n, *s)) for p, s in zip(covariance.stats_by(units), stats, strict=True))
+            return self._rows(wide), _full(covariance.own(units), (n, *shape)).reshape(n, n)
+        each = [
+            np.concatenate([_full(p, s).ravel() for p, s in zip(covariance.stats_by(u), stats, strict=True)])
+            for u in units
+        ]
+        return np.stack(each), np.stack([np.ravel(covariance.own(unit)) for unit in units])
 
     def side_by_side(self, name: str) -> bool:
         """Whether V of a block takes several changes of λ, along a first axis."""

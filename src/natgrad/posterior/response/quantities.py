@@ -50,7 +50,7 @@ class _Means(Mapping[str, Any]):
         self.asked: dict[str, Floats] = {}
 
     def __getitem__(self, name: Any) -> Floats:
-        name = getattr(name, "name", name)
+        name = name if isinstance(name, str) else getattr(name, "name", name)
         if name not in self._factors:
             raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(self._factors)}")
         if name in self._given:
@@ -76,16 +76,18 @@ def _of_function(function: Callable[..., Any], factors: Mapping[str, Factor], ke
         return Quantities(value, list(known(means)))
     slopes: dict[str, Floats] = {}
     for name, mean in means.asked.items():
-        sd, columns = kept[name][1], []
-        for place in np.ndindex(mean.shape):
-            step = STEP * (float(sd[place]) or 1.0)
-            sides = []
-            for sign in (1.0, -1.0):
-                moved = mean.copy()
-                moved[place] += sign * step
-                sides.append(np.asarray(function(_Means(factors, {name: moved}, kept)), np.float64))
-            columns.append((sides[0] - sides[1]) / (2.0 * step))
-        slopes[name] = np.stack(columns, axis=-1).reshape(value.shape + mean.shape)
+        steps = STEP * np.where(kept[name][1] == 0.0, 1.0, kept[name][1])
+        given: dict[str, Floats] = {}
+        there, columns = _Means(factors, given, kept), []
+        for place, step in np.ndenumerate(steps):
+            ends = []
+            for side in (mean[place] + step, mean[place] - step):
+                given[name] = mean.copy()
+                given[name][place] = side
+                ends.append(function(there))
+            columns.append(np.subtract(*ends, dtype=np.float64))
+        change = np.stack(columns, axis=-1) / (2.0 * steps.ravel())
+        slopes[name] = change.reshape(value.shape + mean.shape)
     if not np.all(np.isfinite(value)) or not all(np.all(np.isfinite(s)) for s in slopes.values()):
         raise ValueError("the function, or its derivative, is not finite at the means")
     return Quantities(value, [{name: s[place] for name, s in slopes.items()} for place in np.ndindex(value.shape)])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import NotConverged
+from natgrad.errors import NotConverged, PoorApproximation
 from natgrad.families import Family
 from natgrad.families._family import tails
 from natgrad.inference.problem import State
@@ -21,7 +21,8 @@ from natgrad.posterior.response.marginals import matched_quantile
 from natgrad.posterior.response.operator import Linearised
 from natgrad.posterior.response.quantities import as_quantities
 from natgrad.posterior.response.rate import contraction
-from natgrad.posterior.response.solving import LEFT, Solver, at_optimum
+from natgrad.posterior.response.settling import LEFT, Settled, at_optimum, still_to_go
+from natgrad.posterior.response.solving import Solver
 
 __all__ = ["LinearResponse", "ResponseFactor"]
 
@@ -30,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 EXACT = 256
 # Numbers of a joint draw: its covariance is a matrix of that size.
 MOST_JOINT = 2_000
+# Families whose values are positive numbers; of a Wishart, those on the diagonal.
+POSITIVE = ("Gamma", "Wishart")
 
 
 class LinearResponse(ExportMixin):
@@ -64,19 +67,21 @@ class LinearResponse(ExportMixin):
         self._names = [n for n, f in factors.items() if f.family.name not in DISCRETE] if names is None else list(names)
         for name in self._names:
             self._factor(name)
-        self._at, self.left = at_optimum(at) if left is None else (at, left)
+        settled = at_optimum(at) if left is None else Settled(at, left)
+        self._at, self.left = settled.at, settled.left
         # A function is differentiated where the bound is flat: beside it, predictions would change along a rotation.
         self._there = {
             name: replace(factor, lam=self._at.lam[name]) if name in self._at.lam else factor
             for name, factor in self._factors.items()
         }
         self._moments: dict[str, tuple[Floats, Floats]] = {}
-        self._solver = Solver(self._at, self._factors, tol, max_iterations)
+        self._solver = Solver(settled, self._factors, tol, max_iterations)
         self._probes, self._exact, self._seed = probes, exact, seed
         self._variances: dict[str, tuple[Floats, Floats]] = {}
         if self.left > LEFT:
             warnings.warn(
-                f"the fit has not converged: {self.left:.2g} nats are left to gain, and linear response is that of the optimum. "
+                f"the fit has not converged: {self.left:.2g} nats are left to gain, so that means may have "
+                f"{still_to_go(self.left):.2g} standard deviations to go, and covariances are those of a state on the way. "
                 "Call fit.continue_fit(), with a smaller tol",
                 NotConverged,
                 stacklevel=3,
@@ -115,7 +120,7 @@ class LinearResponse(ExportMixin):
         if not callable(quantity) or hasattr(quantity, "family"):
             return self._variance(self._factor(quantity).name)[0]
         asked = as_quantities(quantity, self._there, self._moments)
-        values = [self._solver.cov(q, q) for q in asked.quantities]
+        values = [self._solver.var(q) for q in asked.quantities]
         return np.reshape(np.array(values, np.float64), asked.value.shape)
 
     def std(self, quantity: str | Callable[..., Any]) -> Floats:
@@ -221,7 +226,31 @@ class LinearResponse(ExportMixin):
                 self._variances[name] = self._solver.probed(
                     name, self._probes, np.random.default_rng([self._seed, size])
                 )
+            self._warn_if_too_far(name, self._variances[name][0])
         return self._variances[name]
+
+    def _warn_if_too_far(self, name: str, variance: Floats) -> None:
+        """Say where a straight line from the mean of a positive number is below 0 a standard deviation away, and q's is not."""
+        factor = self._factor(name)
+        if factor.family.name not in POSITIVE:
+            return
+        mean, own = (np.asarray(part, np.float64) for part in (factor.mean(), factor.var()))
+        if factor.family.name == "Wishart":
+            mean, own, variance = (np.diagonal(part, axis1=-2, axis2=-1) for part in (mean, own, variance))
+        with np.errstate(invalid="ignore"):
+            beyond = (variance > mean**2) & (variance > 4.0 * own)
+        if not beyond.any():
+            return
+        place = np.unravel_index(int(np.argmax(np.where(beyond, variance / mean**2, 0.0))), mean.shape)
+        which = f"{name}[{', '.join(map(str, place))}]" if place else name
+        warnings.warn(
+            f"{int(beyond.sum())} of {mean.size} standard deviations of {name!r} are larger than their means, which are "
+            f"positive: {which} is {mean[place]:.3g} ± {variance[place] ** 0.5:.3g} ({own[place] ** 0.5:.3g} under q). The bound "
+            "is nearly flat along some direction, as where two factors can exchange their sizes, and linear response, a straight "
+            "line from the optimum, does not reach that far. Use draws, or ask for what the data determine, such as predictions",
+            PoorApproximation,
+            stacklevel=5,
+        )
 
     def __repr__(self) -> str:
         return f"<LinearResponse of {', '.join(self._names)}: {self.left:.1g} nats from the optimum>"

@@ -12,13 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAtMaximum
-from natgrad.posterior.response.operator import Operator
+from natgrad.posterior.response.operator import FLAT, Operator
 
 __all__ = ["FLAT", "Dense", "Solution", "conjugate_gradients"]
 
 Floats = npt.NDArray[np.float64]
-# The curvature of the bound along a direction, 1 for independent factors: below −FLAT it goes up, within FLAT it is flat.
-FLAT = 1e-10
 # A curvature that is not flat whatever rounding did to it.
 CLEARLY = 1e-5
 # Rounding of a product, as a part of what was added up.
@@ -67,7 +65,8 @@ def conjugate_gradients(
             return Solution(x if iteration > 1 else b.copy(), iteration, float(np.sqrt(size / first)), p)
         if size < best[1]:
             best = x.copy(), size
-        if abs(curvature) <= NEARLY_FLAT and best[1] <= NOT_ALONG**2 * first:
+        flat = abs(curvature) <= max(NEARLY_FLAT, operator.flat)
+        if flat and best[1] <= max(NOT_ALONG, operator.flat) ** 2 * first:
             # A function that does not change along a flat direction, but for rounding, which is all that is left: as in `Dense`.
             x, size = best[0], 0.0
             break
@@ -83,18 +82,24 @@ def conjugate_gradients(
 
 
 def check_curvature(operator: Operator, curvature: float, direction: Floats) -> None:
-    """Raise where the bound rises, or does not change, along a direction dμ."""
-    if curvature > FLAT:
+    """Raise where the bound rises, or does not change for all that is known, along a direction dμ."""
+    if curvature > operator.flat:
         return
     where = _most_in(operator, direction)
-    if curvature < -FLAT:
+    if curvature < -operator.flat:
         raise NotAtMaximum(
             f"the fit is not at a maximum of the bound: it rises along a direction of {where} (curvature {curvature:.2g}; 1 is "
             "that of independent factors). It stopped at a saddle, or on its way: call fit.continue_fit(), or try other starts"
         )
+    far = ""
+    if operator.flat > CLEARLY:
+        far = (
+            f", as far as a state tells that is not at its optimum (curvature {curvature:.1g} ± {operator.flat:.1g}: "
+            "fit.continue_fit() with a smaller tol tells more)"
+        )
     raise NotAtMaximum(
-        f"the bound is flat along a direction of {where}: it can be changed without changing what the data say, as factors can "
-        "be rotated. Its variance has no value; ask for functions that do not change along it, such as predictions: "
+        f"the bound is flat along a direction of {where}{far}: it can be changed without changing what the data say, as factors "
+        "can be rotated. Its variance has no value; ask for functions that do not change along it, such as predictions: "
         'lr.std(lambda m: m["u"][0] @ m["v"][1])'
     )
 
@@ -116,13 +121,14 @@ class Dense:
         self.operator, n = operator, operator.size
         self.jacobian = operator.jacobian
         weights = np.ones(n) if operator.weights is None else operator.weights
-        inverse = np.sqrt(np.divide(1.0, weights, out=np.zeros(n), where=weights > 0))
         roots = []
         for name, place in operator.places.items():
             fisher = operator.fisher_matrix(name)
             fisher = 0.5 * (fisher + fisher.T)
             if operator.weights is not None:
-                fisher = fisher * inverse[place, None] * inverse[place]
+                mine = weights[place]
+                inverse = np.sqrt(np.divide(1.0, mine, out=np.zeros_like(mine), where=mine > 0))
+                fisher = fisher * inverse[:, None] * inverse
             roots.append(_root(fisher, operator.free_directions(name), place, n))
         self.root = np.concatenate(roots, axis=1)
         hessian = self.jacobian if operator.weights is None else weights[:, None] * self.jacobian
@@ -140,26 +146,49 @@ class Dense:
 
     def solve(self, b: Floats) -> Solution:
         """Find x = b + J Ṽ^½ (I − K)⁻¹ Ṽ^½ W b."""
-        if self._whole is not None:
+        if self._whole is not None and self.is_clear:
             return Solution(b + self._whole @ (self.weights * b), 0, 0.0)
-        self._check_above(FLAT)
+        level = self.operator.flat
+        self._check_above(level)
         parts, curvatures = self._parts(b), self._modes[0]
-        flat = curvatures <= FLAT
-        if flat.any() and np.abs(parts[flat]).max() > ROUNDING * np.abs(parts).max():
+        flat = curvatures <= level
+        if flat.any() and np.abs(parts[flat]).max() > max(ROUNDING, level) * np.abs(parts).max():
             worst = int(np.argmax(np.abs(np.where(flat, parts, 0.0))))
             check_curvature(self.operator, float(curvatures[worst]), self.root @ self._modes[1][:, worst])
         return Solution(self._solved(b, parts, ~flat), 0, 0.0)
 
-    def step(self, b: Floats, flat: float) -> Floats:
-        """The same without directions whose curvature is within so much of zero: Newton's step, from beside the optimum."""
-        if self._whole is not None and flat < CLEARLY:
-            return self.solve(b).x
-        self._check_above(flat)
-        return self._solved(b, self._parts(b), self._modes[0] > flat)
+    @property
+    def is_clear(self) -> bool:
+        """Whether no direction is flat, or rises."""
+        return self._whole is not None and self.operator.flat < CLEARLY
 
-    def _check_above(self, flat: float) -> None:
+    def responses(self, sources: Floats) -> Floats:
+        """The solutions for J c of many c [n, size], of a system that is clear."""
+        return self.solved(sources @ self.jacobian.T)
+
+    def solved(self, right: Floats) -> Floats:
+        """The solutions for many right-hand sides [n, size], of a system that is clear."""
+        assert self._whole is not None
+        return np.asarray(right + (right * self.weights) @ self._whole.T)
+
+    def fisher(self, changes: Floats) -> Floats:
+        """V dλ of many dλ [n, size], where nothing is weighted."""
+        return np.asarray((changes @ self.root) @ self.root.T)
+
+    def step(self, b: Floats, flat: float, rising: float) -> tuple[Floats, float]:
+        """Newton's step, from beside the optimum: the same without directions whose curvature is up to ``flat``, and their part.
+
+        Below −``rising`` one is a direction along which the bound rises, and an error.
+        """
+        if self._whole is not None and rising < CLEARLY:
+            return b + self._whole @ (self.weights * b), 0.0
+        self._check_above(rising)
+        parts, kept = self._parts(b), self._modes[0] > flat
+        return self._solved(b, parts, kept), float(np.linalg.norm(parts[~kept]))
+
+    def _check_above(self, rising: float) -> None:
         curvatures, modes = self._modes
-        if len(curvatures) and curvatures[0] < -flat:
+        if len(curvatures) and curvatures[0] < -rising:
             check_curvature(self.operator, float(curvatures[0]), self.root @ modes[:, 0])
 
     def _parts(self, b: Floats) -> Floats:
@@ -174,10 +203,10 @@ class Dense:
 def _is_clearly_positive(matrix: Floats) -> bool:
     """Whether all curvatures are well above zero, as far as Cholesky's pivots tell: none of them is below the least curvature."""
     try:
-        pivots = np.diagonal(np.linalg.cholesky(matrix))
+        pivots = np.linalg.cholesky(matrix).diagonal()
     except np.linalg.LinAlgError:
         return False
-    return bool(np.all(pivots**2 > CLEARLY))
+    return bool(pivots.min(initial=1.0) ** 2 > CLEARLY)
 
 
 def _root(part: Floats, free: Floats | None, place: slice, n: int) -> Floats:
@@ -187,12 +216,12 @@ def _root(part: Floats, free: Floats | None, place: slice, n: int) -> Floats:
     """
     whole = part
     part = part if free is None else free.T @ part @ free
-    scale = np.sqrt(np.maximum(np.diagonal(part), 0.0))
+    scale = np.sqrt(np.maximum(part.diagonal(), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     scaled = part / (safe[:, None] * safe)
     try:
         half = np.linalg.cholesky(scaled)
-        if not np.diagonal(half).min(initial=1.0) > 1e-6:
+        if not half.diagonal().min(initial=1.0) > 1e-6:
             raise np.linalg.LinAlgError
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(scaled)

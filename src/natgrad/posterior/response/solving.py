@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,23 +13,21 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConverged
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.response.eliminated import Eliminated, to_eliminate
-from natgrad.posterior.response.operator import Linearised, Operator
+from natgrad.posterior.response.operator import Operator
 from natgrad.posterior.response.probing import probed_diagonal
 from natgrad.posterior.response.quantities import Quantity
-from natgrad.posterior.response.solvers import FLAT, Dense, conjugate_gradients
+from natgrad.posterior.response.settling import Settled, matrix_of
+from natgrad.posterior.response.solvers import Dense, conjugate_gradients
+from natgrad.posterior.response.values import Values
 from natgrad.threads import ONE_BLAS_THREAD
 
-__all__ = ["LEFT", "Solver", "at_optimum"]
+__all__ = ["Solver"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
-# Numbers in λ up to which a matrix of that size is made at once, or may be made; numbers of kept solutions.
-SMALL, MOST_DENSE, MOST_KEPT = 32, 1_000, 20_000_000
-# Nats that are left to gain: above the first the state does not count as an optimum, below the second it is one to rounding,
-# below the third for conjugate gradients, which see flat directions less sharply.
-LEFT, SETTLED, NEARLY = 1e-3, 1e-20, 1e-13
-STEPS, NEWTON_TOL = 4, 1e-2
+# Numbers in λ up to which a matrix of that size is made at once, or may be made; numbers of kept solutions; values of which all
+# covariances are found at once, and numbers in their solutions.
+SMALL, MOST_DENSE, MOST_KEPT, MOST_VALUES, MOST_SOLVED = 32, 1_000, 20_000_000, 64, 100_000
 # What is probed has an error of percents anyway; this one is counted tenfold beside it, since solutions are less exact than
 # residuals.
 PROBE_TOL = 1e-4
@@ -38,11 +38,12 @@ DOUBT, LOST = 0.1, 0.5
 class Solver:
     """Covariances of linear response at one state."""
 
-    def __init__(self, at: Linearised, factors: Mapping[str, Factor], tol: float, limit: int) -> None:
-        self.operator, self.factors = Operator(at), factors
+    def __init__(self, settled: Settled, factors: Mapping[str, Factor], tol: float, limit: int) -> None:
+        self._dense = settled.matrix
+        self.operator = Operator(settled.at) if self._dense is None else self._dense.operator
+        self.operator.flat, self.factors = settled.flat, factors
         self._tol, self._limit = tol, limit
-        self._dense: Dense | Eliminated | None = None
-        self._looked = False  # whether it is a matrix by itself
+        self._looked = self._dense is not None  # whether it is a matrix by itself
         self._iterations = 10.0  # of a solve, as the last ones took
         self._kept: dict[Any, Floats] = {}
 
@@ -71,7 +72,7 @@ class Solver:
         Who does not know how often he will be asked makes it when he has paid its price: at most twice what was needed.
         """
         if self._dense is None and not self._looked:
-            self._dense, self._looked = _matrix_of(self.operator), True
+            self._dense, self._looked = matrix_of(self.operator), True
         n = self.operator.size
         pays = n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
         if self._dense is None and n <= MOST_DENSE and pays:
@@ -134,15 +135,36 @@ class Solver:
             total += float(np.vdot(weights, value))
         return total
 
-    def cov(self, first: Quantity, second: Quantity) -> float:
-        """Cov_LR of two quantities."""
-        return self._read(first, second, self.change(second))
+    def var(self, quantity: Quantity) -> float:
+        """Var_LR of a quantity."""
+        self.expect(1)
+        found = None if self._values is None else self._values.var(self._by_block(quantity))
+        return self.cov_with(quantity, [quantity])[0] if found is None else found
 
     def cov_with(self, quantity: Quantity, others: Sequence[Quantity]) -> list[float]:
         """Cov_LR of a quantity with several, by one solve."""
         self.expect(len(others))
+        if self._values is not None:  # all of them are known
+            found = self._values.cov_with(self._by_block(quantity), [self._by_block(other) for other in others])
+            if found is not None:
+                return found
         change = self.change(quantity)
         return [self._read(other, quantity, change) for other in others]
+
+    @cached_property
+    def _values(self) -> Values | None:
+        """Covariances of the values of small blocks; None where they would be many, or some direction is flat."""
+        if self._dense is None or not self._dense.is_clear or self.operator.weights is not None:
+            return None
+        shapes = {name: np.shape(self.factors[name].mean()) for name in self.operator.places}
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        small, total = {}, 0
+        for name in sorted(sizes, key=sizes.__getitem__):
+            total += sizes[name]
+            if total > MOST_VALUES or total * self.operator.size > MOST_SOLVED:
+                break
+            small[name] = shapes[name]
+        return Values(self._dense, small) if small else None
 
     # -- whole nodes --
 
@@ -150,11 +172,14 @@ class Solver:
         """The variance of each element of a node, by one solve for each."""
         mean = np.asarray(self.factors[name].mean())
         self.expect(mean.size)
+        known = None if self._values is None or self.factors[name].seen is not None else self._values.variances(name)
+        if known is not None:
+            return known.reshape(mean.shape)
         out = np.empty(mean.shape)
         for place in np.ndindex(mean.shape):
             unit = np.zeros(mean.shape)
             unit[place] = 1.0
-            out[place] = np.nan if self._left_out(name, place) else self.cov({name: unit}, {name: unit})
+            out[place] = np.nan if self._left_out(name, place) else self.var({name: unit})
         return out
 
     def probed(self, name: str, probes: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -211,52 +236,6 @@ class Solver:
     def _left_out(self, name: str, place: tuple[int, ...]) -> bool:
         weight = self.operator.at.weights.get(self.operator.at.views.get(name, (name,))[0])
         return weight is not None and weight[place[: weight.ndim]] == 0
-
-
-def at_optimum(at: Linearised) -> tuple[Linearised, float]:
-    """The state after Newton's steps, and the nats that the first of them gains; as it was where that is more than `LEFT`.
-
-    A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
-    that way would look like curvature.
-    """
-    first_gain = float("nan")
-    near: Dense | Eliminated | None = None
-    curvature = Operator(at).matrix if at.matrix is not None else None
-    for turn in range(STEPS):
-        operator = Operator(at)
-        if curvature is not None:
-            operator.matrix = curvature  # that of the first step: later ones are short
-        residual = operator.residual()
-        flat = FLAT + 10.0 * operator.inner(residual, operator.fisher(residual)) ** 0.5
-        if turn == 0:
-            near = _matrix_of(operator)
-        if near is not None:
-            step = near.step(residual, flat)
-        else:
-            step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=flat).x
-        gain = 0.5 * operator.inner(residual, operator.fisher(step))
-        first_gain = gain if turn == 0 else first_gain
-        at = at._replace(covariances=operator.covariances)
-        if at.elsewhere is None or not (NEARLY if near is None else SETTLED) < gain <= LEFT:
-            break
-        new = {
-            name: block.family.project(
-                tuple(g + s for g, s in zip(at.lam[name], operator.part(step, name), strict=True))
-            )
-            for name, block in at.blocks.items()
-        }
-        if not all(np.all(block.family.valid(new[name])) for name, block in at.blocks.items()):
-            break
-        at = at.elsewhere(new)
-    return at, first_gain
-
-
-def _matrix_of(operator: Operator) -> Dense | Eliminated | None:
-    """The system as a matrix, where it is small by itself, or without some blocks."""
-    if operator.is_small:
-        return Dense(operator)
-    without = to_eliminate(operator)
-    return Eliminated(operator, without) if without else None
 
 
 def _key(quantity: Quantity) -> Any:

@@ -18,6 +18,7 @@ __all__ = ["CONTRIBUTIONS", "Contribution", "Fact", "Section", "Subject", "contr
 CONTRIBUTIONS = {
     "LDA": "natgrad.report.sections.lda",
     "MatrixFactorization": "natgrad.report.sections.factorization",
+    "ContextFactorization": "natgrad.report.sections.context",
     "HiddenMarkov": "natgrad.report.sections.hmm",
     "GaussianMixture": "natgrad.report.sections.mixture",
     "SparseGP": "natgrad.report.sections.gp",

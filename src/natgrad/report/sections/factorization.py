@@ -17,7 +17,7 @@ from natgrad.report.format import count, short
 from natgrad.report.html import Html, join, table, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
 
-__all__ = ["facts", "sections"]
+__all__ = ["factor_sizes", "facts", "sections", "some_judged"]
 
 Floats = npt.NDArray[np.float64]
 MOST_JUDGED, USERS, ITEMS = 200_000, 6, 5
@@ -46,7 +46,7 @@ def facts(subject: Subject) -> list[Fact]:
 def sections(subject: Subject) -> list[Section]:
     """Factors, calibration and examples."""
     factors = subject.model.user_factors_ is not None
-    shown = [Section("factors", "Factors", _factors(subject.model))] if factors else []
+    shown = [Section("factors", "Factors", factor_sizes(subject.model))] if factors else []
     judged = _judged(subject)
     if judged is not None:
         shown.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))
@@ -64,7 +64,7 @@ def _ratings(subject: Subject) -> Ratings | None:
 # -- how much each factor carries --
 
 
-def _factors(model: Any) -> Html:
+def factor_sizes(model: Any) -> Html:
     """√(E[u²] E[v²]) of each factor, averaged over users and items: what it adds to a rating, in the ratings' own unit."""
     spread = np.ones(1)
     for side in (model.user_factors_, model.item_factors_):
@@ -90,13 +90,15 @@ def _judged(subject: Subject) -> Judged | None:
     ratings = _ratings(subject) if subject.held_out is None else as_ratings(subject.held_out)
     if ratings is None or not len(ratings.values):
         return None
-    n = len(ratings.values)
-    chosen = (
-        np.arange(n) if n <= MOST_JUDGED else np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
-    )
+    chosen = some_judged(len(ratings.values))
     users, items = ratings.user_ids[ratings.users[chosen]], ratings.item_ids[ratings.items[chosen]]
     mean, sd = subject.model.predict(users, items, return_std=True)
     return Judged(ratings.values[chosen], mean, sd, "ratings", subject.held_out is not None)
+
+
+def some_judged(n: int) -> npt.NDArray[np.int64]:
+    """The numbers of ratings that are judged: all, or as many as show it."""
+    return np.arange(n) if n <= MOST_JUDGED else np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
 
 
 def _calibration(model: Any, judged: Judged) -> Html:

@@ -1,0 +1,1 @@
+"""Sweeps of Gibbs sampling of networks whose polynomial is written out in numbers."""

@@ -1,0 +1,67 @@
+"""What a sparse Gaussian process reads: arrays, files and streams in; checked rows, and moments and draws of f at them, out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated, validated_with_gaps
+from natgrad.models.gp.files import GPFiles
+from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.predictor import Predictor
+from natgrad.models.scikit import check_is_fitted
+
+__all__ = ["GPReading"]
+
+Floats = npt.NDArray[np.float64]
+MOST_JOINT_ROWS = 5_000
+
+
+class GPReading(GPFiles):
+    """Rows as likelihoods and predictions take them; abstract."""
+
+    _predictor: Predictor
+    _x_scaling: Scaling
+
+    def _own_likelihood(self) -> Likelihood:
+        raise NotImplementedError
+
+    def _read(self, X: Any, y: Any, reset: bool) -> Rows:
+        """Checked rows with outputs as the likelihood takes them."""
+        raise NotImplementedError
+
+    def _is_stream(self, X: Any) -> bool:
+        return isinstance(X, (str, Path, Iterator))
+
+    def _rows(self, X: Any, y: Any, reset: bool, **checks: Any) -> Rows:
+        """Rows of arrays, memory maps, a Parquet file or an iterator of (X, y)."""
+        types = (np.float64, np.float32)
+
+        def checked(x: Any, targets: Any) -> tuple[Any, Any]:
+            return validated_with_gaps(self, x, targets, reset=reset, dtype=types, **checks)  # type: ignore[no-any-return]
+
+        if self._is_stream(X):
+            return open_rows(X, y, checked)
+        return rows_of_arrays(*checked(X, y))
+
+    def _latent(self, X: Any) -> tuple[Floats, Floats]:
+        """Means and variances of f, in standardised units."""
+        x = self._inputs(X)
+        return self._predictor.latent(x)
+
+    def _inputs(self, X: Any) -> Floats:
+        """Inputs of a fitted model, standardised."""
+        check_is_fitted(self)
+        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
+        return self._x_scaling.apply(np.asarray(x, dtype=np.float64))
+
+    def _latent_draws(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
+        """Joint draws of f [n, N, F], in standardised units."""
+        x = self._inputs(X)
+        if len(x) > MOST_JOINT_ROWS:
+            raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
+        return self._predictor.draws(x, n, rng)

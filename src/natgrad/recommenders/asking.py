@@ -1,0 +1,199 @@
+"""A fitted `ContextFactorization` and users, items, times and contexts in; predictions, scores and the best items out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.models.factorization.published import Factors
+from natgrad.recommenders.columns import Codes, Columns, TimeBins, as_seconds, columns_in, label_codes
+from natgrad.recommenders.declared import Moments, predicted
+from natgrad.special import ndtri
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.data.ratings import Ratings
+
+__all__ = ["Best", "ContextQueries", "width_of"]
+
+Floats = npt.NDArray[np.float64]
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class Best(NamedTuple):
+    """Ids of items, best first, and their expected ratings."""
+
+    items: npt.NDArray[Any]
+    scores: Floats
+
+
+class ContextQueries:
+    """What is asked of a fit; of the estimator it needs ``moments_``, ids, bins, and the data of the fit."""
+
+    if TYPE_CHECKING:
+        time: str | int | None
+        context: str | int | None
+        moments_: Moments
+        ratings_: Ratings
+        context_ids_: npt.NDArray[Any] | None
+        n_features_in_: int
+        _bins: TimeBins | None
+
+        def _check_fitted(self) -> None: ...
+
+    def predict(
+        self, users: Any, items: Any = None, return_std: bool = False, *, time: Any = None, context: Any = None
+    ) -> Any:
+        """The mean of a new rating for each pair at a time, in a context.
+
+        Parameters
+        ----------
+        users, items : ids, of the same length; who is not known is predicted from the prior that was learned
+            Without ``items``, ``users`` is X as of `fit`, without its ratings.
+        return_std : bool
+            Whether its standard deviation, noise included, comes with it.
+        time, context : one for each pair, or one for all; of X as in `fit`
+            Needed where the fit had them. After the last time of the fit biases stay, and grow less sure with every bin.
+        """
+        self._check_fitted()
+        if items is None:
+            columns = self._read(users, None, time, context, rated=False)
+            codes = self._codes(*columns.pairs, columns.time, columns.context)
+        else:
+            codes = self._codes(users, items, time, context)
+        mean, variance = predicted(self.moments_, codes)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def interval(
+        self, users: Any, items: Any = None, mass: float = 0.9, *, time: Any = None, context: Any = None
+    ) -> tuple[Floats, Floats]:
+        """The ends of the central interval of a new rating with probability ``mass``; the rest as of `predict`."""
+        if not 0 < mass < 1:
+            raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
+        mean, sd = self.predict(users, items, True, time=time, context=context)
+        half = float(ndtri(0.5 + 0.5 * mass)) * sd
+        return mean - half, mean + half
+
+    def score(
+        self, X: Any, y: Any = None, *, time: Any = None, context: Any = None,
+        metric: Literal["log_likelihood", "rmse", "mae"] = "log_likelihood",
+    ) -> float:  # fmt: skip
+        """How well held-out ratings were foreseen: the mean log density of each, or the error of the mean."""
+        if metric not in ("log_likelihood", "rmse", "mae"):
+            raise ValueError(f"metric must be one of log_likelihood, rmse, mae, got {metric!r}")
+        self._check_fitted()
+        return self._judged(self._read(X, y, time, context), metric)
+
+    def recommend(
+        self, user: Any, n: int = 10, exclude_seen: bool = True, *, time: Any = None, context: Any = None
+    ) -> Best:
+        """The best items of a user at a time, in a context; those rated at any time are left out if ``exclude_seen``."""
+        self._check_fitted()
+        items, ratings = self.item_ids_, self.ratings_
+        scores = self.predict([user] * len(items), items, time=time, context=context)
+        if exclude_seen:
+            place = int(label_codes(self.user_ids_, "users", [user])[0])
+            scores[ratings.items[ratings.users == place]] = -np.inf
+        order = np.argsort(-scores, kind="stable")[: whole_number(n, "n")]
+        order = order[scores[order] > -np.inf]
+        return Best(items[order], scores[order])
+
+    @property
+    def user_ids_(self) -> npt.NDArray[Any]:
+        """Ids of users, in the order of the rows of what is known of them."""
+        self._check_fitted()
+        return self.ratings_.user_ids
+
+    @property
+    def item_ids_(self) -> npt.NDArray[Any]:
+        """Ids of items, in the order of the rows of what is known of them."""
+        self._check_fitted()
+        return self.ratings_.item_ids
+
+    @property
+    def user_factors_(self) -> Factors:
+        """Means and standard deviations of the users' vectors, both [users, K]."""
+        self._check_fitted()
+        return _factors(self.moments_.u)
+
+    @property
+    def item_factors_(self) -> Factors:
+        """Means and standard deviations of the items' vectors, both [items, K]."""
+        self._check_fitted()
+        return _factors(self.moments_.v)
+
+    @property
+    def user_drift_(self) -> Floats:
+        """Means of the users' biases [users, bins]."""
+        self._check_fitted()
+        return self.moments_.b[0][:-1]
+
+    @property
+    def item_drift_(self) -> Floats:
+        """Means of the items' biases [items, bins]."""
+        self._check_fitted()
+        return self.moments_.c[0][:-1]
+
+    @property
+    def time_edges_(self) -> Floats | None:
+        """Where bins begin and end; of dates in seconds since 1970."""
+        self._check_fitted()
+        return None if self._bins is None else np.linspace(self._bins.first, self._bins.last, self._bins.n + 1)
+
+    # -- parts --
+
+    def _read(self, X: Any, y: Any, time: Any, context: Any, *, rated: bool = True) -> Columns:
+        """What a call names, or the settings."""
+        time, context = (self.time if time is None else time), (self.context if context is None else context)
+        width = width_of(X)
+        if width is not None and width != getattr(self, "n_features_in_", width):
+            raise ValueError(
+                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+            )
+        return columns_in(X, y, time, context, rated=rated)
+
+    def _judged(self, columns: Columns, metric: str) -> float:
+        mean, variance = self._foreseen(columns)
+        error = columns.ratings.values - mean
+        if metric == "log_likelihood":
+            return float(np.mean(-0.5 * (LOG_2PI + np.log(variance) + error**2 / variance)))
+        return float(np.sqrt(np.mean(error**2)) if metric == "rmse" else np.mean(np.abs(error)))
+
+    def _foreseen(self, columns: Columns) -> tuple[Floats, Floats]:
+        """Mean and variance of ratings, noise included."""
+        return predicted(self.moments_, self._codes(*columns.pairs, columns.time, columns.context))
+
+    def _codes(self, users: Any, items: Any, time: Any, context: Any) -> Codes:
+        self._check_fitted()
+        rows, columns = label_codes(self.user_ids_, "users", users), label_codes(self.item_ids_, "items", items)
+        if len(rows) != len(columns):
+            raise ValueError(f"users and items must have the same length, got {len(rows)} and {len(columns)}")
+        bins, contexts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for name, given, known in (("time", time, self._bins), ("context", context, self.context_ids_)):
+            if (given is None) != (known is None):
+                had, do = ("no", "leave it out") if known is None else ("a", "give one")
+                raise ValueError(f"the fit had {had} {name}=: {do}")
+        if self._bins is not None:
+            bins = self._bins.of(as_seconds(_for_all(time, len(rows)), len(rows)))
+        if self.context_ids_ is not None:
+            contexts = label_codes(self.context_ids_, "context", _for_all(context, len(rows)))
+        return Codes(rows, columns, bins, contexts)
+
+
+def width_of(X: Any) -> int | None:
+    """The columns of an array of rows; None of anything whose columns have names."""
+    return np.shape(X)[1] if isinstance(X, (list, np.ndarray)) and np.ndim(X) == 2 else None
+
+
+def _for_all(given: Any, n: int) -> Any:
+    """One for each of n, where one is given for all."""
+    alone = isinstance(given, (str, bytes)) or not hasattr(given, "__len__")
+    return [given] * n if alone else given
+
+
+def _factors(moments: tuple[Floats, Floats]) -> Factors:
+    """Without the row of the prior."""
+    mean, spread = (part[:-1] for part in moments)
+    return Factors(mean, np.sqrt(spread if spread.ndim == 2 else np.einsum("rdd->rd", spread)))
