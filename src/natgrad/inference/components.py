@@ -1,6 +1,6 @@
 """What moves must know of the components along a plate: what each holds, and states in which one is split, merged or empty.
 
-`natgrad.inference.moves` proposes by these. A network finds its components from the declaration, ready models say what theirs are.
+`natgrad.inference.moves` proposes by these. A network finds its components from the declaration, a ready model knows its own.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Components(ABC):
         return None
 
     def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
-        """The same components in the places that priors expect to hold as much, and which of them is in each; None if they are."""
+        """The same components in the places that priors expect to hold as much, and which is in each; None if they are there."""
         return None
 
     def alike(self, state: State, other: State) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.group_components import GroupComponents, settled
 from natgrad.inference.components import Birth
+from natgrad.inference.group_components import GroupComponents, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, standard_columns
 from natgrad.models.mixture.problem import MixtureProblem, memberships

@@ -59,7 +59,7 @@ def fit_chunks(
     template: Template, tables: Rows, method: Method | None, chunk_rows: int | None, options: Mapping[str, Any]
 ) -> Fit:
     """The fit of a network to a table that is read in chunks."""
-    nodes = [*template.nodes.values(), *made_parents(template).values()]
+    nodes: list[Any] = [*template.nodes.values(), *made_parents(template).values()]
     grows = any(getattr(node, "grow", False) or any(plate.grow for plate in node.plates) for node in nodes)
     if options.get("moves") or grows:
         raise ValueError(
