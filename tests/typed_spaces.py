@@ -100,6 +100,7 @@ recommenders: list[Any] = [
     ng.recommenders.ContextFactorization,
 ]
 covariance_classes: list[Any] = [
+    ng.covariance.Categories,
     ng.covariance.Constant,
     ng.covariance.Covariance,
     ng.covariance.Function,

@@ -20,6 +20,7 @@ FUSED = {"kernels/factorization/blocks.py", "kernels/factorization/plain.py", "k
 OTHER = {
     "families/fisher.py",  # covariances of a Beta
     "inference/slicing.py",  # a point of an interval
+    "kernels/network/gaussian.py",  # a point of an interval
     "kernels/lda/documents.py",  # expected counts of a document, extrapolated
     "kernels/lda/plain.py",  # the same for little data
     "models/clusters.py",  # messages scaled up to longer data
