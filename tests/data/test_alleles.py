@@ -43,6 +43,7 @@ def test_names_must_fit():
         genotypes([[0, 1]], names=["rs1"])
 
 
+@pytest.mark.slow
 def test_populations_are_found_again(seed):
     # Two populations, frequencies independent at 400 loci, 5 % missing; the bag of alleles recovers both sides.
     rng = np.random.default_rng([seed, 3])

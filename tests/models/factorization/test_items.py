@@ -104,6 +104,7 @@ def test_users_are_given_what_their_kind_likes(model):
     assert (model.similar_items(4, 5).items % 2 == 0).all()
 
 
+@pytest.mark.slow
 def test_numbers_are_learned_from_held_out_likes():
     table = taste(300, 60)
     likes = as_likes(table)

@@ -170,7 +170,14 @@ def test_a_finish_says_what_it_is():
 @pytest.mark.parametrize("learn", [False, True])
 def test_same_seed_same_finish_for_any_number_of_threads(learn):
     X = draw_documents(2500, 100, 8, 50, seed=4).counts  # more tokens than one shard takes
-    options = {"max_passes": 2, "tol": 0, "finish": "gibbs", "finish_sweeps": 12, "learn_priors": learn}
+    options = {
+        "max_passes": 2,
+        "tol": 0,
+        "start_sweeps": 10,
+        "finish": "gibbs",
+        "finish_sweeps": 12,
+        "learn_priors": learn,
+    }
     one, two, again = (ng.LDA(8, n_jobs=n, **options).fit(X) for n in (1, 2, 2))
     for other in (two, again):
         np.testing.assert_array_equal(one.components_, other.components_)
