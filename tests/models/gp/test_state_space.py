@@ -7,6 +7,10 @@ import pytest
 from scipy import optimize
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 
 import natgrad as ng
 from natgrad import covariance as cov
@@ -247,3 +251,13 @@ def test_a_million_rows_take_seconds():
     model = ng.StateSpaceGP(verbose=False).fit(t, y)
     assert time.process_time() - began < 60
     assert 0.085 < model.noise_variance_ < 0.095
+
+
+def test_it_is_one_of_scikit_learns_with_one_column():
+    """The generated checks feed several columns and are not for it, which the tags say as those of IsotonicRegression do."""
+    tags = get_tags(ng.StateSpaceGP())
+    assert (tags.input_tags.one_d_array, tags.input_tags.two_d_array) == (True, False)
+    t = np.linspace(0.0, 20.0, 120)[:, None]
+    y = np.sin(t[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(120)
+    folds = KFold(3, shuffle=True, random_state=0)
+    assert cross_val_score(make_pipeline(StandardScaler(), ng.StateSpaceGP()), t, y, cv=folds).min() > 0.95

@@ -272,6 +272,11 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     # -- reading --
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False  # one column at most
+        return tags
+
     def _read(self, X: Any, y: Any, reset: bool) -> tuple[Floats, Floats]:
         """Sorted times, and the numbers at them."""
         x, numbers = validated(self, _columns(X), y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
