@@ -75,7 +75,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     start_sweeps : int
         Sweeps of collapsed Gibbs sampling after the first pass, from where the passes go on; 0 for passes alone. Only where they
         start, so that `elbo_` is the bound that it is without them. Not of weights, streams and ``method=VB()``, nor of fewer
-        than a hundred documents.
+        than a hundred documents. They are one step of the run: ``max_seconds`` is looked at before and after all of them.
     finish : None or "gibbs"
         "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
         words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
