@@ -137,6 +137,28 @@ def _same(found: Floats, wanted: Floats) -> bool:
     return any(bool((np.abs(found - factor * wanted) <= scale).all()) for factor in (1.0, -0.5, -1.0))
 
 
+def test_a_delete_empties_one_component_and_leaves_the_others(problem: MixtureProblem) -> None:
+    parts, state = MixtureComponents(problem), settled(problem)
+    after = parts.delete(state, 1)
+    assert parts.active(after).tolist() == [True, False, True, False, False, False]
+    for name, axes in parts.axes.items():
+        for a, b, prior, own in zip(after.lam[name], state.lam[name], problem.full_prior(name), axes, strict=True):
+            kept = [0, 2, 3, 4, 5]
+            assert (np.take(a, 1, own[0]) == np.take(prior, 1, own[0])).all()
+            assert np.take(a, kept, own[0]) == pytest.approx(np.take(b, kept, own[0]), rel=1e-12)
+
+
+def test_what_was_told_before_a_move_stands_for_batches_that_are_not_read_again() -> None:
+    model, x = ng.GaussianMixture("auto", max_components=6), rows(48)
+    problem = model._problem(model._prepared(x, None), x, None, batch_size=16)
+    parts, state = MixtureComponents(problem), settled(problem, 3, 5)
+    merged = parts.merge(state._replace(t=9), 0, 1)
+    after = GroupStepper(problem, 16, 0.0, 1, remember=True).step(merged, 0)[0]
+    for name, told in parts.told(after).items():
+        for a, before, own in zip(told, parts.told(merged)[name], after.memory[KEY].messages[name], strict=True):
+            assert np.asarray(a) == pytest.approx(own + (1 - 16 / 48) * before, abs=1e-9)
+
+
 def test_a_merge_after_a_birth_restores_the_state(problem: MixtureProblem) -> None:
     parts, state = MixtureComponents(problem), settled(problem, 3, 200)
     for k in range(3):
