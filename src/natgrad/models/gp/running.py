@@ -6,6 +6,7 @@ Where all rows can be read often enough, half of the steps at most are taken on 
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,19 @@ def optimise(
     options: FitOptions,
     *,
     going_on: bool = False,
+    began: float | None = None,
 ) -> None:
-    """Run, and publish the result in the estimator; ``going_on``: from where a fit to the same rows has ended."""
+    """Run, and publish the result in the estimator.
+
+    ``going_on``: from where a fit to the same rows has ended; ``began``: when the clock of the fit did, by default now.
+    """
+    seconds = model.max_seconds
+    if seconds is not None and began is not None:
+        # What was spent on choosing; a run that has no time left still takes a step.
+        seconds = max(float(seconds) - (time.perf_counter() - began), 1e-9)
     method, most, tol = checked_method(model.method), whole_number(max_steps, "max_steps"), float(model.tol)
     cooling = cooling_phases(problem, method)
-    polish = None if held is not None else polishing_of(problem, method, tol, most, model.max_seconds, state.t)
+    polish = None if held is not None else polishing_of(problem, method, tol, most, seconds, state.t)
     stop = getattr(model, "stop_", None)  # a stream has none
     settled = going_on and stop is not None and stop.converged
     watch = AveragedBound(
@@ -57,7 +66,7 @@ def optimise(
         watch.ends_at_once, watch.cools = settled, False
     callbacks, checkpoint = split_options(options)
     steps = most if polish is None else most // 2
-    limits = replace(model._limits(None, ADVICE, max_steps=steps), tol=0.0)
+    limits = replace(model._limits(None, ADVICE, max_steps=steps, max_seconds=seconds), tol=0.0)
     sizes = {
         "output": problem.n_outputs,
         "measured": problem.data.n_outputs,
