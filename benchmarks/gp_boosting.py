@@ -2,10 +2,10 @@
 
     python benchmarks/gp.py boosting                         # or python benchmarks/gp_boosting.py [table ...] [--quick]
 
-Smooth, with steps, additive, with interactions, with categories, with skewed inputs, and two real ones; `plateaus` and `tariffs`
-were made after the choice of kernels, and looked at once. Trees are scikit-learn's with early stopping, and are told which columns are categories; their density is Gaussian with the variance of their errors on a
-tenth of the rows, which they did not see. A fifth of the rows judges. Data: NATGRAD_DATA, or ../shared/data. Results:
-benchmarks/results/gp-boosting.md and .json.
+Smooth, with steps, additive, with interactions, with categories, with skewed inputs, and two real ones; `plateaus` and
+`tariffs` were made after the choice of kernels, and looked at once. Trees are scikit-learn's with early stopping, and are told
+which columns are categories; their density is Gaussian with the variance of their errors on a tenth of the rows, which they did
+not see. A fifth of the rows judges. Data: NATGRAD_DATA, or ../shared/data. Results: benchmarks/results/gp-boosting.md and .json.
 """
 
 import json

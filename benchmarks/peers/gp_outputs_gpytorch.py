@@ -3,8 +3,8 @@
     .bench/gpytorch/bin/python benchmarks/peers/gp_outputs_gpytorch.py rows.npz found.npz --seconds 1.5 --longer 10 --steps 50
 
 Its exact Hadamard multitask process, as its documentation builds it: an RBF of the inputs times an IndexKernel of any rank over
-the entries that are seen, a noise for each output where this version has such a likelihood; Adam with rate 0.1. A prediction is made
-when so many processor seconds are over, and another after all steps or so many times as long. Arrays: x [N, D], y [N, P]
+the entries that are seen, a noise for each output where this version has such a likelihood; Adam with rate 0.1. A prediction is
+made when so many processor seconds are over, and another after all steps or so many times as long. Arrays: x [N, D], y [N, P]
 standardised, NaN where hidden.
 """
 
@@ -26,7 +26,7 @@ class Model(gpytorch.models.ExactGP):
         self.covar_module = gpytorch.kernels.RBFKernel(ard_num_dims=n_columns)
         self.task_covar_module = gpytorch.kernels.IndexKernel(num_tasks=n_outputs, rank=n_outputs)
 
-    def forward(self, x, task):
+    def forward(self, task, x):  # in this order, as the likelihood reads the first
         covariance = self.covar_module(x).mul(self.task_covar_module(task))
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), covariance)
 
@@ -43,8 +43,8 @@ def predictions(model, likelihood, by_task, x, n_outputs):
     with torch.no_grad():
         for p in range(n_outputs):
             task = torch.full((len(x), 1), p, dtype=torch.long)
-            out = model(x, task)
-            out = likelihood(out, [x, task]) if by_task else likelihood(out)
+            out = model(task, x)
+            out = likelihood(out, [task, x]) if by_task else likelihood(out)
             means.append(out.mean.numpy()), sds.append(out.stddev.numpy())
     model.train(), likelihood.train()
     return np.stack(means, 1), np.stack(sds, 1)
@@ -63,7 +63,7 @@ def main():
     x, y = rows["x"], rows["y"]
     n_outputs = y.shape[1]
     where, task = np.nonzero(~np.isnan(y))
-    inputs = torch.from_numpy(x[where]), torch.from_numpy(task)[:, None]
+    inputs = torch.from_numpy(task)[:, None], torch.from_numpy(x[where])
     seen = torch.from_numpy(y[where, task])
     likelihood, by_task = likelihood_of(n_outputs)
     model = Model(inputs, seen, likelihood, x.shape[1], n_outputs)
