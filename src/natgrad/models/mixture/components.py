@@ -30,9 +30,8 @@ class MixtureComponents(GroupComponents):
     problem: MixtureProblem
 
     def __init__(self, problem: MixtureProblem) -> None:
-        super().__init__(
-            problem, "component", len(problem.model.alpha), {"weights": ((0,),), "components": problem.emission.axes}
-        )
+        axes = {"weights": ((0,),), "components": problem.emission.axes}
+        super().__init__(problem, "component", len(problem.model.alpha), axes, ["components"])
 
     @property
     def may_empty(self) -> bool:
@@ -77,7 +76,7 @@ class MixtureComponents(GroupComponents):
             name: tuple(_replaced(o, n, a, places) for o, n, a in zip(old[name], new[name], axes, strict=True))
             for name, axes in self.axes.items()
         }
-        return Birth(self.at(state, after), gain, tuple(places[1:]))
+        return Birth(self.placed(self.at(state, after), places), gain, tuple(places[1:]))
 
     def _best_way(
         self, x: Any, weight: Floats, sizes: Sequence[int], rng: np.random.Generator
