@@ -90,13 +90,14 @@ class GroupComponents(Components):
         return self.at(state, after)
 
     def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
-        """All that one of the ``known`` is told now as another component, if it looks like one; otherwise a split.
+        """A split; of one that was known, all that it is told now as another component, if it looks like one.
 
-        Passes give what is like its past back to the one that was known.
+        Passes give back what is like its past, which no split could tell from the rest.
         """
-        if number == 0 and self.stays[k] and (gain := float(self.apart(self.told(state))[k])) > 0.0:
-            return Birth(self.merge(state, empty[0], k), gain, (empty[0],))
-        return self.split(state, k, empty, number, seed)
+        if not self.stays[k]:
+            return self.split(state, k, empty, number, seed)
+        gain = float(self.apart(self.told(state))[k])
+        return Birth(self.merge(state, empty[0], k), gain, (empty[0],)) if gain > 0.0 else None
 
     def apart(self, told: Mapping[str, Stats]) -> Floats:
         """Nats by which what each component is told now rather has a law of its own than that of its past [size].
@@ -109,11 +110,9 @@ class GroupComponents(Components):
             nothing, past = self.problem.empty_prior(name), self._prior(name)
             own = tuple(np.asarray(part, np.float64) for part in told[name])
             if all(axis == (0,) for axis in axes) and block.shape[:1] == (self.size,):
-                terms = [(1.0, nothing, own), (-1.0, nothing, None), (1.0, past, None), (-1.0, past, own)]
-                for sign, prior, message in terms:
-                    lam = prior if message is None else tuple(p + m for p, m in zip(prior, message, strict=True))
-                    normalizer = np.asarray(block.family.log_normalizer(lam))
-                    gains += sign * normalizer.reshape(self.size, -1).sum(1)
+                alone, both = (tuple(p + m for p, m in zip(prior, own, strict=True)) for prior in (nothing, past))
+                for sign, lam in ((1.0, alone), (-1.0, nothing), (1.0, past), (-1.0, both)):
+                    gains += sign * np.reshape(block.family.log_normalizer(lam), (self.size, -1)).sum(1)
             else:  # components that share something, such as a precision
                 gains += [
                     float(np.sum(block.family.log_normalizer(moved) - block.family.log_normalizer(stayed)))
@@ -163,23 +162,6 @@ class GroupComponents(Components):
 
     def _changed(self, state: State, change: Callable[[Any, int], None]) -> State:
         return self.at(state, {n: moved_axes(parts, self.axes[n], change) for n, parts in self.told(state).items()})
-
-    def placed(self, state: State, places: Sequence[int]) -> State:
-        """Of components that a known one was split into, the one most like its past in its place."""
-        if not self.stays[places[0]]:
-            return state
-        told = self.told(state)
-        ways = [told, *(self._exchanged(told, places[0], place) for place in places[1:])]
-        best = int(np.argmax([self._normalizers({n: tuple(p[None] for p in w[n]) for n in w})[0] for w in ways]))
-        return state if best == 0 else self.at(state, ways[best])
-
-    def _exchanged(self, told: Mapping[str, Stats], k: int, other: int) -> dict[str, Stats]:
-        """What was told, with two components in each other's place."""
-
-        def exchange(part: Any, axis: int) -> None:
-            part[[k, other]] = part[[other, k]]
-
-        return {name: moved_axes(parts, self.axes[name], exchange) for name, parts in told.items()}
 
     def _prior(self, name: str) -> Stats:
         return self.problem.full_prior(name)

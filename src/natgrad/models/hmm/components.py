@@ -74,7 +74,7 @@ class HMMComponents(GroupComponents):
             labels = nearest_of(near, centres_of(near[seen], size, rng))
             if len(np.unique(labels[own])) < size:
                 continue
-            begun = self.placed(_split_state(part, states, places, labels), places)
+            begun = _split_state(part, states, places, labels)
             bound, settled_state = settled(part, begun, SWEEPS, LITTLE, goal=goal if after_merge else -np.inf)
             if best is None or bound > best[0]:
                 best = bound, settled_state, places

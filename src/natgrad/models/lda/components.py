@@ -128,7 +128,7 @@ class TopicComponents(GroupComponents):
         told = np.array(self.told(state)["phi"][0])
         told[places] = told[k] * (best[1] / best[1].sum(0))
         alpha[places] = alpha[k] / len(places)
-        after = self._with_alpha(self.placed(self.at(state, {"phi": (told,)}), places), alpha)
+        after = self._with_alpha(self.at(state, {"phi": (told,)}), alpha)
         return Birth(after, best[0] - one if best[0] > one else float("nan"), tuple(places[1:]))
 
     def delete_gains(self, state: State, seed: int) -> Floats:

@@ -76,7 +76,7 @@ class MixtureComponents(GroupComponents):
             name: tuple(_replaced(o, n, a, places) for o, n, a in zip(old[name], new[name], axes, strict=True))
             for name, axes in self.axes.items()
         }
-        return Birth(self.placed(self.at(state, after), places), gain, tuple(places[1:]))
+        return Birth(self.at(state, after), gain, tuple(places[1:]))
 
     def _best_way(
         self, x: Any, weight: Floats, sizes: Sequence[int], rng: np.random.Generator
