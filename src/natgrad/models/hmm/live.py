@@ -274,6 +274,10 @@ class StateFilter:
         states[0] = goes_on
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
+        if (
+            self._chain is not None
+        ):  # a forbidden transition has 1e-8 observations: at an offset of 1e9 what leaks shows
+            states /= states.sum(1, keepdims=True)
         if not self._simple:
             return track_forecast(self._folded(states), self._model, self._before, states[0])
         return Forecast(states, self._model, self._columns)
