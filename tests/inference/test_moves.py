@@ -10,10 +10,12 @@ import pytest
 
 import natgrad as ng
 from natgrad.inference.components import HOPELESS
-from natgrad.inference.moves import Moves, proposals
+from natgrad.inference.moves import Moves, Proposal, proposals
+from natgrad.inference.moving import Round
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY
 from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.models.mixture.components import MixtureComponents
 from natgrad.models.mixture.problem import MixtureProblem
 
@@ -227,6 +229,35 @@ def test_many_components_are_born_at_once_and_each_is_worth_it() -> None:
     assert several[0].n_active > 9
     bounds = model.trace_["elbo"]
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_born", "nats"),
+    [("birth", 1, 1.0), ("births", 3, 3.0), ("anew", 8, 8.0), ("explore", 5, 5.0), ("exchange", 1, 1.0), ("order", 1, 1.0),
+     ("merge", 1, 0.0), ("delete", 1, 0.0)],
+)  # fmt: skip
+def test_a_move_must_gain_a_nat_for_each_new_component(
+    problem: MixtureProblem, kind: str, n_born: int, nats: float
+) -> None:
+    class Passes:
+        """Passes that lead higher by so much, and there they stay."""
+
+        monotone, steps_per_pass, batches = True, 1, 1
+
+        def __init__(self, gain: float) -> None:
+            self.gain = gain
+
+        def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+            return state._replace(t=state.t + 1), StepInfo({}, 1.0, 1, -100.0 + self.gain)
+
+        def finish(self, state: State) -> State:
+            return state
+
+    parts, state = MixtureComponents(problem), settled(problem)
+    proposal = Proposal(kind, parts, (0, 1), 1.0, parts.merge(state, 0, 1), n_born=n_born)
+    for gain, accepted in ((nats + 0.02, True), (nats - 0.02 if nats else 0.005, False), (-3.0, False)):
+        found = Round(Moves((parts,)), Passes(gain), 0, 0.01, lambda: False)._tried(proposal, state, -100.0)
+        assert found.higher == accepted, gain
 
 
 def test_refused_proposals_are_not_made_again_at_the_same_state(problem: MixtureProblem) -> None:

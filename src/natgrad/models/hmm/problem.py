@@ -203,7 +203,7 @@ class SequenceProblem(GroupProblem):
         differ = [
             np.reshape(np.moveaxis(g != p, own[0], 0), (self.model.n_states, -1)).any(1)
             for name, part in self.emitted.items()
-            for g, p, own in zip(state.lam[name], self.full_prior(name), part.axes, strict=True)
+            for g, p, own in zip(state.lam[name], self.empty_prior(name), part.axes, strict=True)
             if own
         ]
         first = (

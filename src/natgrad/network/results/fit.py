@@ -147,9 +147,9 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     @property
     def n_components(self) -> dict[str, int]:
         """How many components were found along each plate that grows; empty if none does."""
-        from natgrad.network.start.components import moves_of
+        from natgrad.network.bind.chunk_components import moves_for
 
-        moves = moves_of(self.problem, None, self.settings.order)
+        moves = moves_for(self.problem, None, self.settings.order, self.settings.seed)
         return {} if moves is None else {part.plate: int(part.active(self.state).sum()) for part in moves.parts}
 
     @property
@@ -307,7 +307,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
         refuse_old_names("continue_fit", options.keys(), RENAMED.values())
-        return self._resume(self, method, **options)
+        return self._resume(self, method, **self._moving(options))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fit to one file; `natgrad.load` gives a `SavedFit`.
