@@ -16,7 +16,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import StepInfo
-from natgrad.models.mixture.components import MixtureComponents
+from natgrad.models.mixture.components import MixtureComponents, found_components
 from natgrad.models.mixture.problem import MixtureProblem
 
 Floats = npt.NDArray[np.float64]
@@ -148,6 +148,21 @@ def test_a_delete_empties_one_component_and_leaves_the_others(problem: MixturePr
             kept = [0, 2, 3, 4, 5]
             assert (np.take(a, 1, own[0]) == np.take(prior, 1, own[0])).all()
             assert np.take(a, kept, own[0]) == pytest.approx(np.take(b, kept, own[0]), rel=1e-12)
+
+
+def test_results_are_those_of_the_components_that_were_found(problem: MixtureProblem) -> None:
+    """The heaviest first, each with its own concentration."""
+    uneven = problem.model._replace(alpha=np.arange(1.0, 7.0))
+    other = MixtureProblem(uneven, problem.data.x, None)
+    member = np.zeros((6, 240))
+    for place, begin, end in ((4, 0, 40), (0, 40, 180), (2, 180, 240)):
+        member[place, begin:end] = 1.0
+    state = other.updated(other.clustered(member))
+    model, after = found_components(other, state)
+    assert model.alpha.tolist() == [1.0, 3.0, 5.0]
+    for name, axes in MixtureComponents(other).axes.items():
+        for a, b, own in zip(after.lam[name], state.lam[name], axes, strict=True):
+            assert (a == np.take(b, [0, 2, 4], own[0])).all()
 
 
 def test_what_was_told_before_a_move_stands_for_batches_that_are_not_read_again() -> None:
