@@ -348,7 +348,7 @@ class Network(SimulationMixin):
     def _only_method(data: Any, method: Method | None) -> Any:
         """The method, of a network that has its data: it may come first."""
         if data is not None and not isinstance(data, Method):
-            from natgrad.network.bind.tables import is_frame
+            from natgrad.data.io.frames import is_frame
 
             if is_frame(data):
                 raise TypeError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad._jax import on_host
 from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
@@ -348,17 +349,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             raise TypeError(
                 "a fit to chunks reads its table again when it goes on, and cannot be pickled: save(path) keeps it"
             )
-        return {**self.__dict__, "_response": None, "state": _on_host(self.state)}
+        return {**self.__dict__, "_response": None, "state": on_host(self.state)}
 
     def __repr__(self) -> str:
         return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
-
-
-def _on_host(value: Any) -> Any:
-    """The same nested values with arrays of NumPy."""
-    if isinstance(value, dict):
-        return {key: _on_host(part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        parts = [_on_host(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return np.asarray(value) if hasattr(value, "__array__") else value
