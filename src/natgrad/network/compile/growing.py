@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan
 
-__all__ = ["asked_plates", "axes_of", "grown_plates", "remarks"]
+__all__ = ["BEFORE", "asked_plates", "axes_of", "grown_plates", "remarks", "told_before"]
+
+# How the observation is called that stands for rows that are gone (`natgrad.network.bind.remembering`).
+BEFORE = "rows before, of "
 
 
 def asked_plates(plan: Plan) -> set[str]:
@@ -44,6 +50,17 @@ def _weighted_by(plan: Plan, name: str) -> set[str]:
     gates = [gate for gate in plan.choices if gate in plan.blocks and name in plan.parents_of(gate)]
     pairs = [(plan.nodes[node].plates, axis) for gate in gates for _, node, axis in plan.choices[gate]]
     return {plates[axis].name for plates, axis in pairs if axis < len(plates)}
+
+
+def told_before(plan: Plan, gate: str) -> npt.NDArray[np.float64]:
+    """How many observations that are gone each value of a category holds, as they told its weights."""
+    held = np.zeros(plan.nodes[gate].categories or 1)
+    for parent in plan.parents_of(gate):
+        message = plan.nodes.get(BEFORE + parent)
+        if message is not None and plan.nodes[parent].family.name in ("Dirichlet", "Sticks"):
+            counts = np.asarray(getattr(message, "message")[0])  # noqa: B009  (of no other node)
+            held += counts.reshape(-1, len(held)).sum(0)
+    return held
 
 
 def axes_of(family: Any) -> tuple[tuple[int, ...], ...]:

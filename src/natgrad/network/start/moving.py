@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from natgrad.inference.components import EMPTY
 from natgrad.inference.methods import VB
 from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
+from natgrad.network.compile.growing import told_before
 from natgrad.network.start.components import NetworkComponents
 
 if TYPE_CHECKING:
@@ -84,10 +88,14 @@ def _together(
             names, members = names | group[0], [*group[1], *members]
             groups.remove(group)
         groups.append((names, members))
-    return tuple(
+    parts = tuple(
         NetworkComponents(problem, members, min(names & grown or names, default=members[0]), order)
         for names, members in groups
     )
+    for part in parts:
+        before = np.sum([told_before(problem.plan, gate) for gate in part.gates], axis=0)
+        part.known = before > EMPTY if np.any(before) else None
+    return parts
 
 
 def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
