@@ -231,10 +231,10 @@ class _Loop:
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
         if settled and not moved and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
             stop, state = self._probed(stop, state)
-        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
-            stop, state = self._overtaken(self.phase.rivals, stop, state)
         if self.phase.moves is not None and not moved and (stop is None or stop is self.monitor.settled):
             stop, state = self._moved(stop, state)
+        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
+            stop, state = self._overtaken(self.phase.rivals, stop, state)
         self.bar(self.monitor.trace)
         if stop is None and self.phase.until is not None and state.t >= self.phase.until:
             state, stop = self._enter(self.pull(state.t), state)
@@ -358,7 +358,8 @@ class _Loop:
     def _overtaken(self, rivals: Rivals, stop: Stop, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where another of the starts that were compared has led, if that is higher; asked once."""
         monitor, trace = self.monitor, self.monitor.trace
-        if not trace.starts or set(rivals.names) & {start.name for start in trace.starts}:
+        one_start = not trace.starts and self.phase.moves is None
+        if one_start or set(rivals.names) & {start.name for start in trace.starts}:
             return stop, state
         ends = rivals.ends(monitor.left())
         trace.starts += tuple(end.record for end in ends)

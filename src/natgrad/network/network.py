@@ -33,8 +33,8 @@ from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
-from natgrad.network.start.components import moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
+from natgrad.network.start.moving import asked_moves, moves_of
 from natgrad.network.start.order import checked_order
 from natgrad.network.start.restarts import find_start, rivals_of
 from natgrad.posterior.fit_options import (
@@ -327,11 +327,11 @@ class Network(SimulationMixin):
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
-        moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
+        moving = moves_of(problem, asked_moves(self._plan, moves, method, n_init), settings.order)
         kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)
         # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
-        free = all(said is None for said in (init, n_init, method, step, order, moving))
+        free = all(said is None for said in (init, n_init, method, step, order, moves)) and not self._plan.asked_to_grow
         others = rivals_of(problem, settings.seed, chosen.seconds) if free else None
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others),
@@ -341,7 +341,7 @@ class Network(SimulationMixin):
         )  # fmt: skip
         warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {chosen.words}"
-        trace.strategy += remarks(self._plan)
+        trace.strategy += remarks(self._plan, moving is not None)
         return Fit(problem, result, settings, self._continue)
 
     @staticmethod
