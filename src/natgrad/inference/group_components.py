@@ -12,7 +12,7 @@ from natgrad.inference.components import Birth, Components, out_of_reach
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.steppers.group_memory import BEFORE
 
-__all__ = ["GroupComponents", "moved_axes", "settled"]
+__all__ = ["GroupComponents", "moved_axes", "restricted", "settled"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -39,6 +39,17 @@ def moved_axes(parts: Sequence[Any], axes: Axes, change: Callable[[Any, int], No
         for axis in own:
             change(np.moveaxis(part, axis, 0), axis)
     return out
+
+
+def restricted(lam: Stats, axes: Axes, order: Any, prior: Stats, own_prior: Stats) -> Stats:
+    """λ of some components alone, of a model with no others: ``prior`` is that of all, ``own_prior`` that of these.
+
+    A statistic that components share (one precision for all) has something from the prior of each, also of those that are empty.
+    """
+    return tuple(
+        np.take(part, order, axis=own[0]) if own else np.asarray(part, np.float64) - whole + few
+        for part, own, whole, few in zip(lam, axes, prior, own_prior, strict=True)
+    )
 
 
 class GroupComponents(Components):
