@@ -322,6 +322,31 @@ class Grouping(Protocol):
         ...
 
 
+class Pruning(Protocol):
+    """The components of an `EdgeProblem` that may be switched off: the columns of some blocks, which sweeps do without."""
+
+    @property
+    def n_columns(self) -> int:
+        """All of them."""
+        ...
+
+    def live(self, state: State) -> Ints:
+        """The columns that are not off."""
+        ...
+
+    def reduced(self, state: State, kept: Ints) -> tuple[EdgeProblem, State]:
+        """The problem and the state of some columns; its bound is that of the whole with the others off."""
+        ...
+
+    def whole(self, problem: EdgeProblem, state: State, kept: Ints) -> State:
+        """The state of all columns, with the same bound."""
+        ...
+
+    def fading(self, state: State) -> Ints | None:
+        """The columns to be kept, where some components fade; None where none does."""
+        ...
+
+
 class EdgeProblem(Problem):
     """Blocks and their children, edge by edge: some of a block's co-parents are global, too.
 
@@ -333,6 +358,7 @@ class EdgeProblem(Problem):
     message_memory : what it takes to remember messages; None if the problem cannot
     grouping : finds groups that are independent given the rest; None where there are none
     ahead : how many sweeps one call of `sweeps_ahead` may make
+    pruning : which components are switched off, and the problem without them; None where all are always in use
     """
 
     gauges: tuple[tuple[str, str], ...] = ()
@@ -341,6 +367,7 @@ class EdgeProblem(Problem):
     message_memory: MessageMemory | None = None
     grouping: Grouping | None = None
     ahead: int = 1
+    pruning: Pruning | None = None
 
     @property
     @abstractmethod
