@@ -37,28 +37,14 @@ from natgrad.inference.state import (
 
 if TYPE_CHECKING:
     from natgrad.inference.methods import SVI
+    from natgrad.inference.pruning import Pruning
     from natgrad.inference.sampler import GroupSampler
 
 __all__ = [
-    "Block",
-    "BlockInfo",
-    "ChildSet",
-    "EdgeProblem",
-    "GlobalResult",
-    "GroupProblem",
-    "GroupResult",
-    "Grouping",
-    "Hyper",
-    "LocalPart",
-    "LocalResult",
-    "MessageMemory",
-    "Problem",
-    "Sampled",
-    "State",
-    "SweepResult",
-    "Sweeps",
-    "zip_plates",
-]
+    "Block", "BlockInfo", "ChildSet", "EdgeProblem", "GlobalResult", "GroupProblem", "GroupResult",
+    "Grouping", "Hyper", "LocalPart", "LocalResult", "MessageMemory", "Problem", "Sampled", "State",
+    "SweepResult", "Sweeps", "zip_plates",
+]  # fmt: skip
 
 Stats = tuple[Any, ...]
 Ints = npt.NDArray[np.int64]
@@ -319,31 +305,6 @@ class Grouping(Protocol):
 
     def remembered(self, method: SVI, order: tuple[str, ...], executor: Any = None) -> GroupProblem:
         """The same for memoised steps; raises `NotAdditive` where what groups say does not add up."""
-        ...
-
-
-class Pruning(Protocol):
-    """The components of an `EdgeProblem` that may be switched off: the columns of some blocks, which sweeps do without."""
-
-    @property
-    def n_columns(self) -> int:
-        """All of them."""
-        ...
-
-    def live(self, state: State) -> Ints:
-        """The columns that are not off."""
-        ...
-
-    def reduced(self, state: State, kept: Ints) -> tuple[EdgeProblem, State]:
-        """The problem and the state of some columns; its bound is that of the whole with the others off."""
-        ...
-
-    def whole(self, problem: EdgeProblem, state: State, kept: Ints) -> State:
-        """The state of all columns, with the same bound."""
-        ...
-
-    def fading(self, state: State) -> Ints | None:
-        """The columns to be kept, where some components fade; None where none does."""
         ...
 
 

@@ -1,5 +1,7 @@
 """Noise that differs: whether it does, the scale that it shares; and factors that die at once."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -41,6 +43,22 @@ def test_whose_noise_differs_is_found_and_the_bound_agrees(monkeypatch):
     assert max(bounds, key=lambda by: bounds[by]) == "both"
     model = ng.MatrixFactorization(2).fit(ratings)
     assert (model.noise_per, model.noise_per_, model.elbo_) == ("auto", "both", bounds["both"])
+
+
+def test_what_predicts_worse_by_two_standard_errors_gives_way(monkeypatch):
+    ratings = ratings_of(np.random.default_rng(1), ("user", "item"), n=2900)
+    rough = np.random.default_rng(0).normal(size=len(ratings))
+
+    def errors(less, spread, settings, rest, held, seed):
+        assert len(rest) + len(held) == len(ratings)
+        assert not set(zip(rest.users, rest.items, strict=True)) & set(zip(held.users, held.items, strict=True))
+        by_item = spread * rough[: len(held)] - less
+        return {"item": by_item, "both": np.zeros(len(held))}.get(settings.noise_per, np.full(len(held), 0.5))
+
+    monkeypatch.setattr(noise, "LEAST", 1)
+    for less, spread, wanted in ((1.0, 1.0, "item"), (0.1, 10.0, "both"), (0.1, 0.0, "item"), (-0.1, 0.0, "both")):
+        monkeypatch.setattr(noise, "_errors", partial(errors, less, spread))
+        assert chosen_noise(settings(), ratings, 0) == wanted
 
 
 def test_little_data_other_methods_and_other_likelihoods_have_one_noise():
