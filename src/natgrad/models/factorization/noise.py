@@ -24,10 +24,8 @@ import scipy.special
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import take_steps
-from natgrad.inference.methods import VB
 from natgrad.inference.problem import State
-from natgrad.inference.step_sizes import Constant
-from natgrad.inference.steppers.sweep import ExactStepper
+from natgrad.inference.steppers.accelerated import AcceleratedStepper
 from natgrad.models.factorization.sides import OTHER, pair_moments
 from natgrad.models.factorization.sweep import NOISE, RatingSweep
 from natgrad.random import Stream, generator
@@ -41,8 +39,8 @@ __all__ = ["chosen_noise", "noise_gain", "rescaled_noise"]
 Floats = npt.NDArray[np.float64]
 # Fewer ratings than these have too little to say: noise is the same for all.
 LEAST = 20_000
-# Factors and sweeps of the short fit.
-FACTORS, SWEEPS = 4, 8
+# Factors and sweeps of the short fits; precisions are learned in the last two.
+FACTORS, SWEEPS = 4, 10
 # One of so many ratings is held out; standard errors by which less must predict better.
 PART, SURE = 20, 2.0
 
@@ -75,9 +73,13 @@ def _short_fit(settings: RatingSettings, ratings: Ratings, seed: int) -> tuple[A
     from natgrad.models.factorization.likelihoods import Gaussian
 
     kind = Gaussian(settings, ratings)
-    problem: Any = kind.phase(ratings, seed, 0, None, False).problem
-    stepper = ExactStepper(problem, VB(), Constant(1.0), problem.order)
-    return problem, take_steps(problem, stepper, kind.start(ratings, seed, 1.0), SWEEPS, seed).state
+    state = kind.start(ratings, seed, 1.0)
+    while state.t < SWEEPS:
+        phase = kind.phase(ratings, seed, state.t, None, False)
+        problem: Any = phase.problem
+        stepper = AcceleratedStepper(problem, problem.order)
+        state = take_steps(problem, stepper, state, (phase.until or SWEEPS) - state.t, seed).state
+    return problem, state
 
 
 def _errors(settings: RatingSettings, ratings: Ratings, held: Ratings, seed: int) -> Floats:
