@@ -38,28 +38,14 @@ from natgrad.inference.state import (
 
 if TYPE_CHECKING:
     from natgrad.inference.methods import SVI
+    from natgrad.inference.pruning import Pruning
     from natgrad.inference.sampler import GroupSampler
 
 __all__ = [
-    "Block",
-    "BlockInfo",
-    "ChildSet",
-    "EdgeProblem",
-    "GlobalResult",
-    "GroupProblem",
-    "GroupResult",
-    "Grouping",
-    "Hyper",
-    "LocalPart",
-    "LocalResult",
-    "MessageMemory",
-    "Problem",
-    "Sampled",
-    "State",
-    "SweepResult",
-    "Sweeps",
-    "zip_plates",
-]
+    "Block", "BlockInfo", "ChildSet", "EdgeProblem", "GlobalResult", "GroupProblem", "GroupResult",
+    "Grouping", "Hyper", "LocalPart", "LocalResult", "MessageMemory", "Problem", "Sampled", "State",
+    "SweepResult", "Sweeps", "zip_plates",
+]  # fmt: skip
 
 Stats = tuple[Any, ...]
 Ints = npt.NDArray[np.int64]
@@ -319,6 +305,7 @@ class EdgeProblem(Problem):
     message_memory : what it takes to remember messages; None if the problem cannot
     grouping : finds groups that are independent given the rest; None where there are none
     ahead : how many sweeps one call of `sweeps_ahead` may make
+    pruning : which components are switched off, and the problem without them; None where all are always in use
     """
 
     gauges: tuple[tuple[str, str], ...] = ()
@@ -327,6 +314,7 @@ class EdgeProblem(Problem):
     message_memory: MessageMemory | None = None
     grouping: Grouping | None = None
     ahead: int = 1
+    pruning: Pruning | None = None
 
     @property
     @abstractmethod
