@@ -90,14 +90,20 @@ class GroupComponents(Components):
         return self.at(state, after)
 
     def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
-        """A split; of one that was known, all that it is told now as another component, if it looks like one.
+        """A split; of one that was known, all that it is told now as another component, if it looks like one, or as several.
 
         Passes give back what is like its past, which no split could tell from the rest.
         """
         if not self.stays[k]:
             return self.split(state, k, empty, number, seed)
         gain = float(self.apart(self.told(state), empty[0])[k])
-        return Birth(self.merge(state, empty[0], k), gain, (empty[0],)) if gain > 0.0 else None
+        if not gain > 0.0:
+            return None
+        moved = self.merge(state, empty[0], k)
+        parts = self.split(moved, empty[0], empty[1:], number, seed) if len(empty) > 1 else None
+        if parts is not None and parts.gain > 0.0:
+            return Birth(parts.state, gain + parts.gain, (empty[0], *parts.born))
+        return Birth(moved, gain, (empty[0],))
 
     @property
     def separate(self) -> bool:
