@@ -49,10 +49,13 @@ class GroupComponents(Components):
     problem : GroupProblem, whose `solve` gives nothing to components at their prior
     plate, size : as in `Components`
     axes : {block: for every statistic the axes of λ along which components lie}
+    emitted : the blocks that say what data of a component look like; the others how many they are, and which follow which
     """
 
-    def __init__(self, problem: GroupProblem, plate: str, size: int, axes: Mapping[str, Axes]) -> None:
-        self.problem, self.plate, self.size, self.axes = problem, plate, size, axes
+    def __init__(
+        self, problem: GroupProblem, plate: str, size: int, axes: Mapping[str, Axes], emitted: Sequence[str]
+    ) -> None:
+        self.problem, self.plate, self.size, self.axes, self.emitted = problem, plate, size, axes, tuple(emitted)
 
     def told(self, state: State) -> dict[str, Stats]:
         """λ less the prior."""
@@ -85,6 +88,37 @@ class GroupComponents(Components):
                         places = [k, *birth.born]
                         np.moveaxis(part, axis, 0)[places] = np.moveaxis(other, axis, 0)[places]
         return self.at(state, after)
+
+    def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+        """A split; of one that was known, all that it is told now as another component, if it looks like one.
+
+        Passes give back what is like its past, which no split could tell from the rest.
+        """
+        if not self.stays[k]:
+            return self.split(state, k, empty, number, seed)
+        gain = float(self.apart(self.told(state))[k])
+        return Birth(self.merge(state, empty[0], k), gain, (empty[0],)) if gain > 0.0 else None
+
+    def apart(self, told: Mapping[str, Stats]) -> Floats:
+        """Nats by which what each component is told now rather has a law of its own than that of its past [size].
+
+        Of emissions alone: A(η̃ + m) − A(η̃) + A(η̃ + past) − A(η̃ + past + m), a Bayes factor.
+        """
+        gains = np.zeros(self.size)
+        for name in self.emitted:
+            block, axes = self.problem.blocks[name], self.axes[name]
+            nothing, past = self.problem.empty_prior(name), self._prior(name)
+            own = tuple(np.asarray(part, np.float64) for part in told[name])
+            if all(axis == (0,) for axis in axes) and block.shape[:1] == (self.size,):
+                alone, both = (tuple(p + m for p, m in zip(prior, own, strict=True)) for prior in (nothing, past))
+                for sign, lam in ((1.0, alone), (-1.0, nothing), (1.0, past), (-1.0, both)):
+                    gains += sign * np.reshape(block.family.log_normalizer(lam), (self.size, -1)).sum(1)
+            else:  # components that share something, such as a precision
+                gains += [
+                    float(np.sum(block.family.log_normalizer(moved) - block.family.log_normalizer(stayed)))
+                    for stayed, moved in (_with_one_more(nothing, past, own, axes, k) for k in range(self.size))
+                ]
+        return gains
 
     def merge(self, state: State, kept: int, emptied: int) -> State:
         """What both were told, added up."""
@@ -131,6 +165,20 @@ class GroupComponents(Components):
 
     def _prior(self, name: str) -> Stats:
         return self.problem.full_prior(name)
+
+
+def _with_one_more(nothing: Stats, past: Stats, told: Stats, axes: Axes, k: int) -> tuple[Stats, Stats]:
+    """λ with an empty component more, and with what was told of ``k`` in it."""
+    stayed, moved = [], []
+    for empty, prior, message, own in zip(nothing, past, told, axes, strict=True):
+        stays, moves = prior + message, prior + message
+        for axis in own:
+            one, mine = np.take(empty, [0], axis), np.take(message, [k], axis)
+            stays, moves = np.concatenate([stays, one], axis), np.concatenate([moves, one + mine], axis)
+            np.moveaxis(moves, axis, 0)[k] -= np.moveaxis(mine, axis, 0)[0]
+        stayed.append(stays)
+        moved.append(moves)
+    return tuple(stayed), tuple(moved)
 
 
 def settled(

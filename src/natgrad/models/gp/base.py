@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from natgrad._jax import on_host
 from natgrad.covariance import Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling
@@ -147,6 +148,7 @@ class SparseGP(GPStarting):
         return self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population, whole)
 
     def _publish(self, problem: GPProblem, state: State) -> None:
+        state = on_host(state)
         settings = state.hyper["settings"]
         self._state, self._n_inducing, self._offset = state, problem.n_inducing, problem.offset
         self._x_scaling, self._y_scaling = problem.data.x_scaling, problem.data.y_scaling

@@ -129,6 +129,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     """
 
     n_documents_seen_: int
+    n_tokens_seen_: float
     elbo_: float
 
     def __init__(
@@ -256,10 +257,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
         problem = self._problem(corpus, float(max(seen, n_documents or 0)), number_known=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
+        problems, before = [problem], self.n_tokens_seen_ if hasattr(self, "_state") else 0.0
+        look = self._look(before, corpus.n_tokens, problems.append) if self.n_topics == "auto" else None
         with self._threads():
-            result = self._step_once(problem, state)
-        self._publish(problem, result.state)
+            result = self._step_once(problem, state, look)
+        self._publish(problems[-1], result.state)
         self.n_documents_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
+        self.n_tokens_seen_ = before + corpus.n_tokens
         return self
 
     # scikit-learn gives `set_output` to what a class defines itself, and to nothing that it inherits.
@@ -297,7 +301,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
-        self.n_documents_seen_ = problem.n_groups
+        self.n_documents_seen_, self.n_tokens_seen_ = problem.n_groups, problem.corpus.n_tokens
         if sampler is not None and sampler.averaged:
             # From here on topics are a point, the mean over samples.
             self.log_likelihood_: Floats = sampler.log_likelihood
@@ -312,7 +316,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if keep is None and not problem.truncated:
             return method, None
         from natgrad.inference.moves import checked_moves
-        from natgrad.models.lda.components import TopicComponents
 
         if self.finish is not None and problem.truncated:
             raise ValueError(
@@ -321,7 +324,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
             method = VB()  # a few topics of few documents need no batches
         auto_setting = 'n_topics="auto"' if problem.truncated else ""
-        return method, checked_moves((TopicComponents(problem),), keep, auto_setting)
+        return method, checked_moves((self._components(problem),), keep, auto_setting)
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         if problem.truncated:

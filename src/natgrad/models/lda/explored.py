@@ -37,10 +37,14 @@ class Explored(NamedTuple):
 
 
 def explored(problem: LDAProblem, concentration: Floats, seed: int, sweeps: int = SWEEPS) -> Explored | None:
-    """Where sweeps from topics with these concentrations [K, V] lead; None for weights, which are no tokens."""
+    """Where sweeps from topics with these concentrations [K, V] lead; None for weights, which are no tokens.
+
+    Words that were counted before these documents came stay where they were counted.
+    """
     if np.any(problem.corpus.counts != np.rint(problem.corpus.counts)):
         return None
-    sampler = Sampler(problem.corpus, problem.doc_prior, problem.topic_prior, seed)
+    past = None if problem.past is None else np.rint(problem.past["phi"][0].T).astype(np.int32)
+    sampler = Sampler(problem.corpus, problem.doc_prior, problem.topic_prior, seed, past=past)
     sampler.settle(np.ascontiguousarray(concentration))
     last = max(1, round(AVERAGED * sweeps))
     for number in range(sweeps):
@@ -49,7 +53,8 @@ def explored(problem: LDAProblem, concentration: Floats, seed: int, sweeps: int 
             sampler.update_hyper(problem.learn)
             sampler.beta = min(sampler.beta, problem.most_beta)
         sampler.sweep(averaged=averaged)
-    return Explored(sampler.sums.T / last, sampler.alpha, sampler.beta)
+    counts = sampler.sums.T / last
+    return Explored(counts if past is None else counts - past.T, sampler.alpha, sampler.beta)
 
 
 def after_first_pass(problem: LDAProblem, state: State, seed: int) -> State:

@@ -30,9 +30,8 @@ class MixtureComponents(GroupComponents):
     problem: MixtureProblem
 
     def __init__(self, problem: MixtureProblem) -> None:
-        super().__init__(
-            problem, "component", len(problem.model.alpha), {"weights": ((0,),), "components": problem.emission.axes}
-        )
+        axes = {"weights": ((0,),), "components": problem.emission.axes}
+        super().__init__(problem, "component", len(problem.model.alpha), axes, ["components"])
 
     @property
     def may_empty(self) -> bool:
