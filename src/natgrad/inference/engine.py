@@ -250,7 +250,7 @@ class _Loop:
         for phase in () if stop.diverged else closing:
             assert phase.stepper is not None
             for _ in range(phase.until or 1):
-                late = stop.reason is Reason.CALLBACK or self.monitor.out_of_time() is not None
+                late = stop.reason is Reason.CALLBACK or self.monitor.late()
                 if phase.optional and late:
                     break
                 new, info = phase.stepper.step(state, self.seed)
@@ -269,7 +269,7 @@ class _Loop:
         made = start if isinstance(start, Starts) else start()
         if isinstance(made, State):
             return made
-        best = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
+        best = best_start(made, self.seed, self.monitor.late)
         self.monitor.charge(best.read)
         self.monitor.trace.starts = best.records
         return best.state
@@ -296,6 +296,8 @@ class _Loop:
             most, settles = self.monitor.limits.max_steps, self.monitor.limits.tol > 0
             until = None if most is None else self.monitor.begun + most
             self.stepper.go_ahead(self._is_unseen(phase), until, settles)
+        if isinstance(self.stepper, GroupStepper):
+            self.stepper.late = self.monitor.late
         self.shards.close()  # those of the phase before
         if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
@@ -375,8 +377,7 @@ class _Loop:
         assert self.phase.moves is not None
         if not is_due(trace, monitor.bounds, self.stepper.steps_per_pass, monitor.limits.nats, stop is not None):
             return stop, state
-        late = lambda: monitor.out_of_time() is not None  # noqa: E731
-        search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, late)
+        search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, monitor.late)
         accepted = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
         if accepted is None:
             monitor.charge(search.messages_read)

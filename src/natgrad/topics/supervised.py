@@ -32,7 +32,8 @@ from natgrad.network.language import (
 )
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import First, as_shares, as_tokens, read_documents
+from natgrad.topics.base import as_tokens, read_documents
+from natgrad.topics.first import First, as_shares
 from natgrad.topics.queries import FixedTopics
 from natgrad.validation import require
 
