@@ -162,7 +162,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
 
 def refuse_unordered(X: Any, name: str) -> None:
     """Refuse documents in a dict, whose keys would be read for them, and in a set, whose order is another in every process."""
-    if isinstance(X, dict):
+    if isinstance(X, dict) and not is_sparse(X):  # some of SciPy are dicts
         raise TypeError(f"{name} is a {type(X).__name__}: give its documents as a list, list({name}.values())")
     if isinstance(X, (set, frozenset)):
         raise TypeError(f"{name} is a {type(X).__name__}, which has no order: give the documents as a list")

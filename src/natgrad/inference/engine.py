@@ -81,6 +81,7 @@ class Phase:
         The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
     rivals : Rivals, optional
         Other starts, each followed to its end when the run has settled: it goes on from the highest.
+    probed : whether a run that has settled, or creeps, is probed for a saddle
     """
 
     problem: Problem
@@ -95,6 +96,7 @@ class Phase:
     optional: bool = False
     moves: Moves | None = None
     rivals: Rivals | None = None
+    probed: bool = True
 
 
 # The phase of the steps after a given one, or why there is none.
@@ -202,8 +204,7 @@ class _Loop:
             if isinstance(phase, Stop):
                 raise ValueError(f"there is nothing to run: {phase}")
             return self._enter(phase, state)
-        phase = self.pull(resumed)
-        if isinstance(phase, Stop):
+        if isinstance(phase := self.pull(resumed), Stop):
             raise ValueError(f"the earlier run cannot go on: {phase}")
         kept = self._choose(phase, resumed)
         assert kept is not None
@@ -229,7 +230,7 @@ class _Loop:
     def _after(self, stop: Stop | None, state: State, moved: bool = False) -> tuple[Stop | None, State]:
         """Probes and moves, if they are due and were not made, the next phase if this one has ended, and a checkpoint."""
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
-        if settled and not moved and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
+        if settled and self.phase.probed and not moved and not self.monitor.final:  # one exact sweep leaves no saddle
             stop, state = self._probed(stop, state)
         if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
             stop, state = self._overtaken(self.phase.rivals, stop, state)

@@ -201,7 +201,8 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
             method, step=self.step, executor=self.executor,
             init=self._start(first, corpus, side), max_steps=self.max_steps, max_seconds=seconds,
             tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose,
-            callbacks=[seeing(callback, self._at) for callback in callbacks], **kept,
+            # Probes look for merged topics, which samples at the start have parted, and cost more than all sweeps.
+            callbacks=[seeing(callback, self._at) for callback in callbacks], moves=False, **kept,
         )  # fmt: skip
         self._publish(fit)
         return self
