@@ -118,6 +118,6 @@ def _family(found):
     return [
         *lines,
         "",
-        "NDCG@10 and recall@20 of likes alone, drawn as above: a share of the users has a taste of some strength, the others take "
-        f"what is popular. No constant was chosen on these sets; EASE is tuned as above. `{COMMAND} family`",
+        "NDCG@10 and recall@20 of likes alone, drawn as above: a share of the users has a taste of some strength, the others "
+        f"take what is popular. No constant was chosen on these sets; EASE is tuned as above. `{COMMAND} family`",
     ]

@@ -176,12 +176,16 @@ class LowRank(NamedTuple):
 
     def expected(self, start: Ints, items: Any) -> Float32s:
         """Fitted rows [users, items], without what an item says of itself."""
-        inner = np.empty((len(start) - 1, self.left.shape[1]), dtype=np.float32)
-        sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
-        out = inner @ self.right.T
+        out = self.expected_of_new(start, items)
         own = np.einsum("jk,jk->j", self.left, self.right)
         out[np.repeat(np.arange(len(start) - 1), np.diff(start)), items] -= own[items]
-        return np.asarray(out)
+        return out
+
+    def expected_of_new(self, start: Ints, items: Any) -> Float32s:
+        """The same for what users do not like yet."""
+        inner = np.empty((len(start) - 1, self.left.shape[1]), dtype=np.float32)
+        sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
+        return np.asarray(inner @ self.right.T)
 
     def parts(self, liked: Ints, item: int) -> Floats:
         """What each like adds to the fit of an item."""

@@ -69,9 +69,9 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     if likes.nnz < LEAST or min(likes.shape) < 8:
         return ItemRidge()
     judge = _Judge(likes, seed)
-    ranked = _climbed(judge, judge(ItemRidge(mix=1.0, tastes=8, strength=0.7)), "tastes", SIZES)
+    ranked = _climbed(judge, judge(ItemRidge(mix=1.0, tastes=8, strength=0.7)), "tastes", SIZES, CLEARLY)
     ranked = _climbed(judge, ranked, "strength", STRENGTHS)
-    best = max(ranked, _factorised(judge, _mixed(judge, ranked[1])))
+    best = max(ranked, _mixed(judge, ranked))
     best = _climbed(judge, _clearly(best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
     if best[1].tastes:
         best = _climbed(judge, best, "strength", STRENGTHS)
@@ -86,18 +86,20 @@ def _clearly(best: Judged, tried: Judged) -> Judged:
     return tried if tried[0] > best[0] * (1.0 + CLEARLY) else best
 
 
-def _mixed(judge: _Judge, alone: ItemRidge) -> Judged:
-    """The best mixture of both, from the best tastes."""
-    best = max(judge(alone._replace(mix=0.5)), judge(alone._replace(mix=0.85)))
+def _mixed(judge: _Judge, alone: Judged) -> Judged:
+    """The best mixture of both, from the best tastes; the first that was found, if that is behind tastes alone."""
+    best = max(judge(alone[1]._replace(mix=0.5)), judge(alone[1]._replace(mix=0.85)))
     best = _climbed(judge, best, "ridge", RIDGES)
     best = _climbed(judge, best, "mix", MIXES[:-1])
+    if best[0] < alone[0]:
+        return best
     for share in SHARES:
         best = max(best, judge(best[1]._replace(share=share)))
     best = max(best, judge(best[1]._replace(evenness=EVEN)))
     best = max(best, judge(best[1]._replace(bias=True)))
     for up in (BETWEEN, 1.0 / BETWEEN):
         best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
-    return best
+    return _factorised(judge, best)
 
 
 def _factorised(judge: _Judge, mixed: Judged) -> Judged:
@@ -111,15 +113,15 @@ def _factorised(judge: _Judge, mixed: Judged) -> Judged:
     return best
 
 
-def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float]) -> Judged:
-    """Up or down a ladder from where one is, while the measure rises."""
+def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float], least: float = 0.0) -> Judged:
+    """Up or down a ladder from where one is, while the measure rises, by at least this part."""
     for way in (1, -1):
         moved = False
         at = int(np.argmin(np.abs(np.subtract(ladder, getattr(best[1], name))))) + way
         while 0 <= at < len(ladder):
             step: dict[str, Any] = {name: ladder[at]}
             tried = judge(best[1]._replace(**step))
-            if tried[0] <= best[0]:
+            if tried[0] <= best[0] * (1.0 + least):
                 break
             best, moved = tried, True
             at += way
@@ -203,7 +205,7 @@ class _Judge:
         own = ItemRidge(tastes=ridge.tastes, strength=ridge.strength, rank=ridge.rank, flatness=ridge.flatness)
         if self._last.get("factors", (None,))[0] != own:
             start, liked = self.seen.indptr.astype(np.int64), self.seen.indices
-            self._last["factors"] = own, self._factors(own).expected(start, liked)
+            self._last["factors"] = own, self._factors(own).expected_of_new(start, liked)
         return self._last["factors"][1]
 
     def _factors(self, own: ItemRidge) -> Tastes | LowRank:

@@ -69,13 +69,19 @@ class Tastes:
 
     def expected(self, start: Ints, items: Any) -> Float32s:
         """The probability of every like [users, items], given the others of each user, ``items[start[i] : start[i + 1]]``."""
-        own = self._own_of(start, items)
-        n_likes = np.diff(start)
-        log_rate = np.float32(self.strength) * (own.vectors.astype(np.float32) @ self.vectors.T)
+        own, n_likes = self._own_of(start, items), np.diff(start)
+        log_rate = self._log_rates(own)
         rows = np.repeat(np.arange(len(n_likes)), n_likes)
         said = np.einsum("nk,nk->n", self._squares[items], own.gains.astype(np.float32)[rows])
         log_rate[rows, items] -= np.float32(self.strength) * said  # what is asked for does not count
         return self._chances(log_rate, n_likes)
+
+    def expected_of_new(self, start: Ints, items: Any) -> Float32s:
+        """The same for what users do not like yet, sooner: of what they like it means nothing."""
+        return self._chances(self._log_rates(self._own_of(start, items)), np.diff(start))
+
+    def _log_rates(self, own: UserTastes) -> Float32s:
+        return np.asarray((own.vectors * self.strength).astype(np.float32) @ self.vectors.T)
 
     def parts(self, liked: Ints, item: int) -> Floats:
         """What each like of one user adds to the probability of an item; with that of popularity they add up to it."""
