@@ -149,11 +149,33 @@ def test_what_little_an_empty_place_has_is_shared_out_with_the_rest() -> None:
     """Sweeps give a little to places that are empty; a birth into one and its merge are the merge of the two."""
     fit, part = begun(mixture())
     k, empty = (int(np.flatnonzero(chosen)[0]) for chosen in (part.active(fit.state), ~part.active(fit.state)))
-    scores = np.random.default_rng(0).normal(0.0, 3.0, (90, 2))
-    back = part.added(part.shared(fit.state, k, [k, empty], {"z": scores}), k, empty)
-    merged = part.added(fit.state, k, empty)
-    assert 0.0 < part.held(fit.state)[empty] < 0.5
+    rng = np.random.default_rng(0)
+    scores, lam = rng.normal(0.0, 3.0, (90, 2)), rng.normal(size=(90, 6))  # rows that are not sure
+    lam[:, empty] -= 4.0
+    state = part._chosen(fit.state, {"z": (lam,)})
+    back = part.added(part.shared(state, k, [k, empty], {"z": scores}), k, empty)
+    merged = part.added(state, k, empty)
+    assert 0.1 < part.held(state)[empty] < 1.0
     assert np.asarray(back.mu["z"][0]) == pytest.approx(np.asarray(merged.mu["z"][0]), rel=1e-10, abs=1e-10)
+
+
+def test_components_go_to_the_places_that_expect_as_much() -> None:
+    """Four on sticks, none of them in its place, and no two that change places with one another."""
+    sizes = [10, 40, 5, 25]
+    x = np.repeat([-30.0, -10.0, 10.0, 30.0], sizes)
+    row, component = ng.Plate("row", 80), ng.Plate("component", 4)
+    z = ng.Categorical("z", ng.language.StickBreaking("pi", 1.0, size=4), plate=row)
+    mu = ng.Normal("mu", 0.0, 0.001, plate=component)
+    fit = ng.Network(ng.Normal("x", mu[z], 1.0, plate=row, observed=x)).fit(
+        init={"mu": [-30.0, -10.0, 10.0, 30.0]}, moves=False, max_steps=3, tol=0
+    )
+    (part,) = moves_of(fit.problem, "keep", tuple(fit.problem.blocks)).parts  # type: ignore[union-attr]
+    assert part.held(fit.state) == pytest.approx(sizes, abs=0.1)
+    found = part.ordered(fit.state)
+    assert found is not None
+    assert found[1] == (1, 3, 0, 2)
+    assert part.held(found[0]) == pytest.approx(sorted(sizes, reverse=True), abs=0.1)
+    assert part.ordered(found[0]) is None
 
 
 def test_a_birth_fills_a_place_and_a_delete_empties_it() -> None:
