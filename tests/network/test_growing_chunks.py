@@ -195,6 +195,15 @@ def test_threads_and_order_of_rows_and_files(tmp_path: Path) -> None:
         assert bits(in_chunks((network, data, size))) == bits(fit)
 
 
+@pytest.mark.slow
+def test_a_cluster_finds_the_same_bits() -> None:
+    distributed = pytest.importorskip("distributed")
+    cases = [mixture(), chain(True)]
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
+        there = [in_chunks(case, executor=cluster) for case in cases]
+    assert [bits(fit) for fit in there] == [bits(in_chunks(case)) for case in cases]
+
+
 def test_rows_that_are_split_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_components, "MOST_ROWS", 25)
     fit = in_chunks(mixture(n=300))

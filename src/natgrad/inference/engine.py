@@ -361,8 +361,8 @@ class _Loop:
     def _overtaken(self, rivals: Rivals, stop: Stop, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where another of the starts that were compared has led, if that is higher; asked once."""
         monitor, trace = self.monitor, self.monitor.trace
-        one_start = not trace.starts and self.phase.moves is None
-        if one_start or set(rivals.names) & {start.name for start in trace.starts}:
+        names = {start.name for start in trace.starts}
+        if not (names or self.phase.moves) or set(rivals.names) & names:
             return stop, state
         ends = rivals.ends(monitor.left())
         trace.starts += tuple(end.record for end in ends)
@@ -380,8 +380,7 @@ class _Loop:
         if not is_due(trace, monitor.bounds, self.stepper.steps_per_pass, monitor.limits.nats, stop is not None):
             return stop, state
         search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, monitor.late)
-        accepted = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
-        if accepted is None:
+        if (accepted := search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)) is None:
             monitor.charge(search.messages_read)
             return stop, state
         # Whole passes were made, so that the batches of the next one are in their order.

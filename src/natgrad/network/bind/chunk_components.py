@@ -42,6 +42,9 @@ __all__ = ["ChunkComponents", "moves_for", "start_of_one_in_chunks"]
 Floats = npt.NDArray[np.float64]
 # Rows of a component that are split in memory.
 MOST_ROWS = 2_000
+# Observations of a component from which on it is not merged with another of which its own rows are all but certain that they are
+# elsewhere: each of them would lose ten nats.
+LARGE, APART = 100.0, 1e-6
 # Sweeps of these rows as one component, to know what parts gain.
 SETTLING = 3
 
@@ -93,10 +96,11 @@ class ChunkComponents(Components):
         return self._changed(state, change_of(self.size, off=[k]))
 
     def likeness(self, state: State) -> Floats:
-        """The cosine of two components' memberships."""
-        products = self._members(state).products
-        length = np.sqrt(np.diag(products)) + 1e-100
-        return np.asarray(products / np.outer(length, length))
+        """The cosine of two components' memberships; −∞ where two large ones share nothing, so that passes are not wasted."""
+        members = self._members(state)
+        length = np.sqrt(np.diag(members.products)) + 1e-100
+        cosine, large = members.products / np.outer(length, length), members.held > LARGE
+        return np.asarray(np.where((cosine < APART) & np.outer(large, large), -np.inf, cosine))
 
     def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
         """Those that hold most where weights are expected to be largest."""
