@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from natgrad._version import __version__
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
-from natgrad.inference.methods import Method
+from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
@@ -318,12 +318,9 @@ class Network(SimulationMixin):
         chosen = self._chosen(backend)
         problem = self.problem_on(chosen.name)
         settings = Settings(
-            method,
-            checked_step(step, method, problem),
-            checked_order(self._plan, order, started_nodes(problem, init)),
-            whole_number(seed, "seed", least=0),
-            __version__,
-        )
+            method, checked_step(step, method, problem), checked_order(self._plan, order, started_nodes(problem, init)),
+            whole_number(seed, "seed", least=0), __version__,
+        )  # fmt: skip
         warn_of_ties(self._plan)
         warn_of_offsets(self._plan)
         watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
@@ -351,7 +348,7 @@ class Network(SimulationMixin):
     def _only_method(data: Any, method: Method | None) -> Any:
         """The method, of a network that has its data: it may come first."""
         if data is not None and not isinstance(data, Method):
-            from natgrad.network.bind.tables import is_frame
+            from natgrad.data.io.frames import is_frame
 
             if is_frame(data):
                 raise TypeError(
@@ -379,14 +376,16 @@ class Network(SimulationMixin):
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         verbose: bool | None = None,
+        moves: Any = None,
     ) -> Fit:
         old, problem = fit.settings, fit.problem
         chosen = old.method if method is None else checked_method(method)
         rule = old.step if method is None and step is None else checked_step(step, chosen, problem)
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
-        trace = Trace(list(fit.trace.records))
+        (trace := Trace()).take_over(fit.trace)
+        moving = moves_of(problem, moves if chosen in (None, VB()) else False, old.order)
         result = run(
-            Phase(problem, chosen, rule, old.order, bound_every=checked_every(bound_every)), fit.state,
+            Phase(problem, chosen, rule, old.order, bound_every=checked_every(bound_every), moves=moving), fit.state,
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip

@@ -190,6 +190,15 @@ def test_iterators_find_states_in_their_first_part(kind: str) -> None:
     assert model_of(3, n_init=1, seed=2).fit(iter([x]), moves="keep").n_states_ == 3
 
 
+@pytest.mark.filterwarnings("ignore:X.* does not vary")
+def test_nothing_but_missing_times_is_one_state() -> None:
+    """And its bound is the evidence of its path: an urn with a third of a ball of each of three colours."""
+    fit = ng.GaussianHMM("auto", max_states=3).fit(np.full((20, 2), np.nan))
+    stays = np.arange(19)
+    assert fit.n_states_ == 1
+    assert fit.elbo_ == pytest.approx(np.log(1 / 3) + np.log((1 / 3 + stays) / (1 + stays)).sum(), rel=1e-10)
+
+
 def test_what_cannot_be_is_refused() -> None:
     x = data("gaussian")
     with pytest.raises(ValueError, match="have an order"):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.held import HeldSequences
-from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
+from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
 from natgrad.inference.starts import Starts
@@ -333,17 +333,6 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         seen = self._observe(emission, columns, ends, held_out)
         known = as_labels(labels, len(columns), self._size)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
-
-    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
-        """The columns of X, as many as in the fit unless it is ``fresh``, and the lengths of the sequences."""
-        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=self._one_dimensional)
-        self.n_features_in_: int = columns.shape[1] if fresh else self.n_features_in_
-        if columns.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input"
-            )
-        return columns, lengths
 
     def _model(self, X: Array) -> HMMModel:
         """Priors, with all settings checked."""

@@ -53,6 +53,8 @@ class FoundStates:
 
         if self.topology != "ergodic":
             raise ValueError(f"states of topology={self.topology!r} have an order, in which none can be born or merged")
+        if problem.model.chain is not None:
+            raise ValueError('durations and inputs have no moves of states: leave out moves="keep"')
         return checked_moves((self._components(problem),), keep, self._finds_number)
 
     def _components(self, problem: SequenceProblem) -> HMMComponents:

@@ -206,7 +206,10 @@ class SequenceProblem(GroupProblem):
             for g, p, own in zip(state.lam[name], self.empty_prior(name), part.axes, strict=True)
             if own
         ]
-        return np.flatnonzero(np.logical_or.reduce(differ))
+        first = (
+            state.lam["initial"][0] != self.full_prior("initial")[0]
+        )  # of times that are all missing nothing else says it
+        return np.flatnonzero(np.logical_or.reduce([*differ, first]))
 
     def _spread(self, counts: Counts, places: Ints) -> Counts:
         """Counts of some states among those of all."""

@@ -58,6 +58,11 @@ class Mixture(DensityMixin, RowEstimator, ABC):
 
         return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[1].T))
 
+    @property
+    def _exchangeable(self) -> bool:
+        """Whether components in another order are the same model."""
+        return bool((self._model_.alpha == self._model_.alpha[0]).all())
+
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """The likeliest component of each row."""
         return np.asarray(self.predict_proba(X).argmax(1))

@@ -165,7 +165,7 @@ class _Kept(NamedTuple):
         state = warm_state(problem, shared, self.binding.domain, self.domain, {}, self.t)
         stop = Stop(Reason.CALLBACK, "the run goes on")
         going = Fit(problem, Result(state, Trace(), stop), self.settings, network._continue)
-        return network._continue(going, None, **options).bound_to(Binding(template, self.domain))
+        return network._continue(going, None, **{**options, "moves": False}).bound_to(Binding(template, self.domain))
 
 
 def _contrast(factor: Factor, said: Stats, message: Stats, fit: Fit) -> tuple[float, float]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan
 
-__all__ = ["grown_plates", "remarks"]
+__all__ = ["axes_of", "grown_plates", "remarks"]
 
 
 def grown_plates(plan: Plan) -> set[str]:
@@ -35,3 +35,8 @@ def _weighted_by(plan: Plan, name: str) -> set[str]:
     gates = [gate for gate in plan.choices if name in plan.parents_of(gate)]
     pairs = [(plan.nodes[node].plates, axis) for gate in gates for _, node, axis in plan.choices[gate]]
     return {plates[axis].name for plates, axis in pairs if axis < len(plates)}
+
+
+def axes_of(family: Any) -> tuple[tuple[int, ...], ...]:
+    """The axes of the statistics of a category along which its values lie; of a chain, those of pairs are two."""
+    return ((-1,), (-1,), (-2, -1)) if family.name == "MarkovChain" else ((-1,),)

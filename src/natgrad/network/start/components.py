@@ -21,6 +21,7 @@ import numpy.typing as npt
 from natgrad.inference.components import EMPTY, Birth, Components, out_of_reach
 from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
+from natgrad.network.compile.growing import axes_of
 from natgrad.network.start.features import rows_of
 from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.meetings import meeting_rows
@@ -52,10 +53,19 @@ class NetworkComponents(Components):
     gates : names of the categories
     plate : the plate along which they choose, as the trace calls it
     order : of a sweep
+    clustered : whether the data are there, to be clustered
     """
 
-    def __init__(self, problem: NetworkProblem, gates: Sequence[str], plate: str, order: tuple[str, ...]) -> None:
-        self.problem, self.gates, self.plate = problem, tuple(gates), plate
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        gates: Sequence[str],
+        plate: str,
+        order: tuple[str, ...],
+        *,
+        clustered: bool = True,
+    ) -> None:
+        self.problem, self.gates, self.plate, self.clustered = problem, tuple(gates), plate, clustered
         self.size = int(problem.plan.nodes[self.gates[0]].categories or 1)
         self.order = (*(name for name in order if name not in self.gates), *(n for n in order if n in self.gates))
 
@@ -103,17 +113,22 @@ class NetworkComponents(Components):
 
     def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
         """Those that hold most where weights are expected to be largest; not where known labels say what is where."""
-        weights, held = self._expected, self.held(state)
-        if weights is None:
+        moved = None if self.expected is None else self.places_by_weight(self.held(state))
+        if moved is None:
             return None
-        held[held <= EMPTY] = 0.0
-        places = np.argsort(-weights, kind="stable")
+        lam = {gate: tuple(np.asarray(part)[..., moved] for part in state.lam[gate]) for gate in self.gates}
+        return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
+
+    def places_by_weight(self, held: Floats) -> Labels | None:
+        """Which component is to be in each place; None if they are there."""
+        assert self.expected is not None
+        held = np.where(held <= EMPTY, 0.0, held)
+        places = np.argsort(-self.expected, kind="stable")
         if (np.diff(held[places]) <= EMPTY).all():
             return None
         moved = np.empty(self.size, np.int64)
         moved[places] = places[np.argsort(-held[places], kind="stable")]
-        lam = {gate: tuple(np.asarray(part)[..., moved] for part in state.lam[gate]) for gate in self.gates}
-        return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
+        return moved
 
     def alike(self, state: State, other: State) -> bool:
         """Whether memberships differ by less than what an empty component may hold, each component matched with one."""
@@ -165,6 +180,17 @@ class NetworkComponents(Components):
         """
         lam = {gate: self._restricted(state, gate, k, list(places), scores[gate]) for gate in self.gates}
         return self._chosen(state, lam)
+
+    def alone(self, state: State, k: int) -> State:
+        """One component holds everything, and what follows from that."""
+        lam: dict[str, Stats] = {}
+        others = np.arange(self.size) != k
+        for gate in self.gates:
+            lam[gate] = tuple(np.array(part, np.float64) for part in state.lam[gate])
+            for part, axes in zip(lam[gate], self._axes(gate), strict=True):
+                for axis in axes:
+                    np.moveaxis(part, axis, 0)[others] -= 1e3
+        return self._swept(self._chosen(state, lam))
 
     # -- parts --
 
@@ -236,11 +262,10 @@ class NetworkComponents(Components):
 
     def _axes(self, gate: str) -> tuple[tuple[int, ...], ...]:
         """The axes of its statistics along which categories lie; of a chain, those of pairs are two."""
-        chain = self.problem.plan.nodes[gate].family.name == "MarkovChain"
-        return ((-1,), (-1,), (-2, -1)) if chain else ((-1,),)
+        return axes_of(self.problem.plan.nodes[gate].family)
 
     @cached_property
-    def _expected(self) -> Floats | None:
+    def expected(self) -> Floats | None:
         """The logarithm of the weight of each place before there are data; None where it is the same, or labels are known."""
         nodes, prior = self.problem.plan.nodes, self.problem.prior({})
         if any(nodes[gate].mask is not None or len(self._axes(gate)) > 1 for gate in self.gates):
@@ -253,13 +278,13 @@ class NetworkComponents(Components):
     def _features(self) -> Floats | None:
         """What an element of the category explains, as a row: data on its own plates, or data in which it meets others."""
         try:
-            return rows_of(self.problem, self.gates[0], {}).rows
+            return rows_of(self.problem, self.gates[0], {}, least=2).rows
         except ValueError:
             return meeting_rows(self.problem, self.gates[0])
 
     def _rows(self, state: State, k: int) -> tuple[Floats, Floats] | None:
         """What the category explains as rows, and how much of each is in ``k``; None where data do not lie on its plates."""
-        if len(self.gates) > 1:
+        if len(self.gates) > 1 or not self.clustered:
             return None
         rows = self._features
         if rows is None:
@@ -368,11 +393,5 @@ def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
     state = start
     for part in moves.parts:
         assert isinstance(part, NetworkComponents)
-        lam: dict[str, Stats] = {}
-        for gate in part.gates:
-            lam[gate] = tuple(np.array(p, np.float64) for p in state.lam[gate])
-            for p, axes in zip(lam[gate], part._axes(gate), strict=True):
-                for axis in axes:
-                    np.moveaxis(p, axis, 0)[1:] -= 1e3
-        state = part._swept(part._chosen(state, lam))
+        state = part.alone(state, 0)
     return state
