@@ -141,7 +141,7 @@ class GroupProblem(Problem):
     conjugate : False where messages depend on q, so that steps must be checked
     follows_gradient : True where hyper-parameters move at every step, so that what was told before is out of date
     hyper : Hyper, where hyper-parameters are learned
-    revive : gives back what a sampled pass has lost, before anything is remembered
+    revive : gives back what a sampled pass has lost, before anything is remembered; its last argument tells whether time is up
     summarises : `solve` with a limit of 0 leaves local variables as they are
     leading : globals that a sweep updates before the local variables: their start counts, and they wait for a pass after it
     sampler : draws the local variables, for Gibbs sampling
@@ -157,7 +157,7 @@ class GroupProblem(Problem):
     conjugate: bool = True
     follows_gradient: bool = False
     hyper: Hyper | None = None
-    revive: Callable[[State, int], State] | None = None
+    revive: Callable[[State, int, Callable[[], bool]], State] | None = None
     summarises: bool = False
     leading: tuple[str, ...] = ()
     sampler: GroupSampler | None = None
