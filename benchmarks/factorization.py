@@ -57,6 +57,17 @@ def jester():
     return *split(data["user"], data["item"], data["rating"].astype(np.float64)), tuple(int(n) for n in data["shape"])
 
 
+def jester_sample():
+    """The ratings of 1,380 of its users."""
+    train, test, shape = jester()
+    chosen = np.random.default_rng(0).choice(shape[0], 1380, replace=False)
+    number = np.full(shape[0], -1)
+    number[chosen] = np.arange(len(chosen))
+    train, test = ([number[data[0]], *data[1:]] for data in (train, test))
+    train, test = ([part[data[0] >= 0] for part in data] for data in (train, test))
+    return train, test, (len(chosen), shape[1])
+
+
 def generated_pairs():
     data = np.load(DATA / "ratings" / "synthetic_netflix_1m.npz")
     shape = tuple(int(n) for n in data["shape"])
@@ -122,13 +133,7 @@ def quality(options):
 
 def small(options):
     """A hundred thousand ratings of Jester: processor seconds of one thread, noise chosen and fixed, and of myFM."""
-    train, test, shape = jester()
-    chosen = np.random.default_rng(0).choice(shape[0], 1380, replace=False)
-    number = np.full(shape[0], -1)
-    number[chosen] = np.arange(len(chosen))
-    train, test = ([number[data[0]], *data[1:]] for data in (train, test))
-    train, test = ([part[data[0] >= 0] for part in data] for data in (train, test))
-    shape = (len(chosen), shape[1])
+    train, test, shape = jester_sample()
     warm_up()
     found = {}
     for name, n_factors, by in (

@@ -18,7 +18,7 @@ import time
 import warnings
 
 import numpy as np
-from factorization import DATA, HERE, jester, split, warm_up
+from factorization import DATA, HERE, jester, jester_sample, split, warm_up
 
 import natgrad as ng
 from natgrad.models.factorization.noise import chosen_noise
@@ -26,17 +26,6 @@ from natgrad.threads import at_most
 
 RESULTS = HERE / "results" / "factorization-defaults.json"
 COMMAND = "python benchmarks/factorization_defaults.py"
-
-
-def small():
-    """The sample of `factorization.py small`."""
-    train, test, shape = jester()
-    chosen = np.random.default_rng(0).choice(shape[0], 1380, replace=False)
-    number = np.full(shape[0], -1)
-    number[chosen] = np.arange(len(chosen))
-    train, test = ([number[data[0]], *data[1:]] for data in (train, test))
-    train, test = ([part[data[0] >= 0] for part in data] for data in (train, test))
-    return train, test, (len(chosen), shape[1])
 
 
 def million():
@@ -56,7 +45,7 @@ def generated(by_user, seed):
 
 
 SETS = {
-    "Jester": jester, "Jester, 1,380 users": small, "million": million,
+    "Jester": jester, "Jester, 1,380 users": jester_sample, "million": million,
     "generated, noise by user": lambda: generated(True, 2026), "generated, one noise": lambda: generated(False, 2027),
 }  # fmt: skip
 
