@@ -2,10 +2,10 @@
 
     python benchmarks/gp.py boosting                         # or python benchmarks/gp_boosting.py [table ...] [--quick]
 
-Smooth, with steps, additive, with interactions, with categories, with skewed inputs, and two real ones. Trees are scikit-learn's
-with early stopping, and are told which columns are categories; their density is Gaussian with the variance of their errors on a
-tenth of the rows, which they did not see. A fifth of the rows judges. Data: NATGRAD_DATA, or ../shared/data. Results:
-benchmarks/results/gp-boosting.md and .json.
+Smooth, with steps, additive, with interactions, with categories, with skewed inputs, and two real ones; `plateaus` and
+`tariffs` were made after the choice of kernels, and looked at once. Trees are scikit-learn's with early stopping, and are told
+which columns are categories; their density is Gaussian with the variance of their errors on a tenth of the rows, which they did
+not see. A fifth of the rows judges. Data: NATGRAD_DATA, or ../shared/data. Results: benchmarks/results/gp-boosting.md and .json.
 """
 
 import json
@@ -67,9 +67,26 @@ def skewed(n=ROWS):
     return x, mean + 0.3 * rng.normal(size=n)
 
 
+def plateaus(n=ROWS):
+    """Levels of regions of a plane, and a column that is rounded; two columns say nothing."""
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(n, 5))
+    mean = 2.0 * ((x[:, 0] > 0) & (x[:, 1] > -0.5)) - 1.5 * (x[:, 0] < -1) + np.round(x[:, 2])
+    return x, mean + 0.3 * rng.normal(size=n)
+
+
+def tariffs(n=ROWS):
+    """A price by brackets of an amount that is log-normal, higher in some hours of a day, and a slope."""
+    rng = np.random.default_rng(7)
+    amount, hour, other = np.exp(1.5 * rng.normal(size=n)), rng.uniform(0, 24, n), rng.normal(size=n)
+    peak = ((hour > 7) & (hour < 9)) | ((hour > 16) & (hour < 19))
+    mean = np.digitize(amount, [0.3, 1.0, 4.0, 10.0]) + 1.5 * peak + 0.4 * other
+    return np.column_stack([amount, hour, other]), mean + 0.3 * rng.normal(size=n)
+
+
 TABLES = {
     "kin40k": kin40k, "flights": flights, "friedman": friedman, "steps": steps, "additive": additive,
-    "interactions": interactions, "categories": categories, "skewed": skewed,
+    "interactions": interactions, "categories": categories, "skewed": skewed, "plateaus": plateaus, "tariffs": tariffs,
 }  # fmt: skip
 KINDS = {"categories": [0, 1]}
 

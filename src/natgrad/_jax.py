@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["has_jax", "in_64_bits", "prepare_lapack", "require_jax"]
+__all__ = ["has_jax", "in_64_bits", "on_host", "prepare_lapack", "require_jax"]
 
 # The process in which JAX began. A forked child has none of its threads, and would wait for them for ever.
 _began_in: int | None = None
@@ -59,3 +59,15 @@ def prepare_lapack() -> None:
 
     found: Any = lapack
     found.prepare_lapack_call("potrf_ffi", np.float64)
+
+
+def on_host(value: Any) -> Any:
+    """The same nested values with arrays of NumPy: those of JAX, read back from a pickle, would have 32 bits."""
+    import numpy as np
+
+    if isinstance(value, dict):
+        return {key: on_host(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = [on_host(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return np.asarray(value) if hasattr(value, "__array__") else value

@@ -65,10 +65,22 @@ def test_matrix_is_the_definition_pair_by_pair(kernel, definition, rng):
     assert covariance_from_data(kernel.to_data()) == kernel
 
 
-@pytest.mark.parametrize(("kind", "ell"), [(RBF, 0.9), (RBF, ELL), (Matern12, ELL), (Matern32, ELL), (Matern52, ELL)])
-def test_closed_forms_are_their_twins_in_jax(kind, ell, rng):
-    kernel = kind(1.5, ell)
+CLOSED = [
+    RBF(1.5, 0.9),
+    RBF(1.5, ELL),
+    Matern12(1.5, ELL),
+    Matern32(1.5, ELL),
+    Matern52(1.5, ELL),
+    Matern12(1.5, 0.7, active=[1]) + 0.4 * RBF(active=[0]) + Linear(ELL) + White(0.2),
+    RBF(1.5, 0.6, active=[0]) * Matern32(0.8, 0.9, active=[1]) * (Linear(0.7, active=[1]) + 0.5) + Matern52(0.3),
+    Categories(0.8, [0.9], active=[0]) * RBF(active=[1]) + Categories(0.5, 1.3, active=[0]) + RBF(0.2, active=[1]),
+]
+
+
+@pytest.mark.parametrize("kernel", CLOSED, ids=repr)
+def test_closed_forms_are_their_twins_in_jax(kernel, rng):
     x, z = rng.normal(size=(7, 2)), rng.normal(size=(4, 2))
+    x[:3, 0] = z[:3, 0]  # the same category
     found = direct_of(kernel).evaluate(kernel.theta, z, x)
     square = rng.normal(size=(4, 4))
     slopes = square + square.T, rng.normal(size=(7, 4)), rng.normal(size=7)
@@ -84,15 +96,17 @@ def test_closed_forms_are_their_twins_in_jax(kind, ell, rng):
 
     with jax.enable_x64(True):
         theirs, pulled = twin(kernel.theta, z, x, slopes)
-    again = direct_of(kernel).square(kernel.theta, z), *direct_of(kernel).rows(kernel.theta, z, x)
-    for one, two in zip(again, found[:3], strict=True):
+    for one, two in zip(direct_of(kernel).rows(kernel.theta, z, x), found[1:3], strict=True):
         np.testing.assert_array_equal(one, two)
     for one, two in zip(found[:3], theirs, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12)
     for one, two in zip(jax.tree.leaves(mine), jax.tree.leaves(pulled), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
-    assert direct_of(kind(active=[0])) is None
-    assert direct_of(kernel + kernel) is None
+
+
+def test_what_has_no_closed_form_is_left_to_jax():
+    for kernel in (Periodic(), RationalQuadratic(), RBF() + Periodic(), RBF() * (Linear() + RationalQuadratic())):
+        assert direct_of(kernel) is None
 
 
 def test_white_noise_is_shared_by_no_two_points(rng):

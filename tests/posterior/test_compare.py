@@ -116,6 +116,82 @@ def test_what_has_no_bound_is_refused() -> None:
         ng.compare([])
 
 
+def test_fits_of_other_data_are_refused(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:
+    brief = {"n_init": 1, "max_passes": 5, "tol": 0.0}
+    fewer, scaled = (ng.GaussianMixture(2, **brief).fit(x) for x in (rows()[:60], 3 * rows()))
+    turned = ng.GaussianMixture(2, **brief).fit(rows()[::-1, ::-1])  # the same rows and columns in another order
+    with pytest.raises(ValueError, match="'2' is a fit of 80 rows, and 'fewer' of 60 rows; bounds of different data"):
+        ng.compare({"2": fits["2"], "fewer": fewer})
+    with pytest.raises(ValueError, match="'2' and 'scaled' are fits of other numbers, 80 rows each"):
+        ng.compare({"2": fits["2"], "scaled": scaled})
+    assert len(ng.compare({"2": fits["2"], "turned": turned})) == 2
+    fewer.save(tmp_path / "fewer")
+    with pytest.raises(ValueError, match="of 60 rows"):
+        ng.compare([fits["2"], ng.load(tmp_path / "fewer")])
+    # Where data decide that none has seen, bounds do not, and are left out.
+    table = ng.compare({"2": fits["2"], "fewer": fewer}, held_out=rows()[::2])
+    assert np.isnan(table["bound"]).all()
+    assert np.isfinite(table["held_out"]).all()
+    with pytest.raises(ValueError, match="of 30 documents"):
+        ng.compare([fits["2"], ng.LDA(2, max_passes=1).fit(np.ones((30, 3), int))])
+
+
+def test_scores_of_different_kinds_have_no_order(fits: dict[str, ng.GaussianMixture]) -> None:
+    """A mean over rows was ranked before the log probability of a whole sequence."""
+    chain = ng.GaussianHMM(2, n_init=1, max_passes=2, tol=0.0).fit(rows())
+    assert len(ng.compare({"rows": fits["2"], "times": chain})) == 2  # bounds of the same data
+    with pytest.raises(ValueError, match=r"of different kinds, which have no order: 'The mean log density of a row"):
+        ng.compare({"rows": fits["2"], "times": chain}, held_out=rows())
+    process = ng.SparseGPRegressor(n_inducing=4, max_steps=2).fit(rows(), rows()[:, 0])
+    assert ng.compare([process], held_out=(rows(), rows()[:, 0]))["held_out"][0] == process.score(rows(), rows()[:, 0])
+    with pytest.raises(TypeError, match=r"give held_out=\(X, y\)"):
+        ng.compare([process], held_out=rows())
+
+
+def test_components_that_are_told_apart_have_one_labelling() -> None:
+    x, brief = rows(), {"n_init": 1, "max_passes": 2, "tol": 0.0}
+    labels = np.repeat([0, 1], 40)
+    uneven = np.array([[1.0, 2.0], [1.0, 1.0]])
+    symbols = (x[:, :1] > 0).astype(int)
+    counts = np.ones((30, 3), int)
+    alike = {
+        "chain": ng.GaussianHMM(2, sticky=3.0, **brief).fit(x),
+        "mixture": ng.GaussianMixture(2, **brief).fit(x),
+        "symbols": ng.CategoricalHMM(2, **brief).fit(symbols),
+        "learned": ng.LDA(2, learn_priors=True, max_passes=2).fit(counts),
+    }
+    apart = {
+        "ordered": ng.GaussianHMM(2, topology="left-to-right", **brief).fit(x),
+        "transitions": ng.GaussianHMM(2, transition_prior=uneven, **brief).fit(x),
+        "known": ng.GaussianHMM(2, **brief).fit(x, labels=labels),
+        "weights": ng.GaussianMixture(2, weight_prior=[1.0, 5.0], **brief).fit(x),
+        "emissions": ng.CategoricalHMM(2, emission_prior=uneven, **brief).fit(symbols),
+        "shares": ng.LDA(2, doc_prior=[0.1, 0.2], max_passes=2).fit(counts),
+    }
+    for fits, ways in ((alike, 2), (apart, 1)):
+        for name, fit in fits.items():
+            table = ng.compare({name: fit})
+            assert table["corrected"][0] - table["bound"][0] == pytest.approx(math.log(ways)), name
+
+
+def test_names_are_all_there(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:
+    """Files of the same name in two folders were one line."""
+    with pytest.raises(ValueError, match="read alike"):
+        ng.compare({1: fits["1"], "1": fits["2"]})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="or a list of fits, got a GaussianMixture"):
+        ng.compare(fits["1"])  # type: ignore[arg-type]
+    files = [tmp_path / name / "m.natgrad" for name in ("1", "2")]
+    for path in files:
+        path.parent.mkdir()
+        fits[path.parent.name].save(path)
+    np.savetxt(tmp_path / "rows.csv", rows()[::2], delimiter=",", header="a,b", comments="")
+    asked = ["compare", *map(str, files), "--held-out", str(tmp_path / "rows.csv")]
+    found = CliRunner().invoke(main, asked)
+    assert found.exit_code == 0, found.output
+    assert len(found.output.splitlines()) == 3
+    assert found.output.splitlines()[1].startswith(str(files[1]))
+
+
 def test_the_command(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:
     for name in ("1", "2"):
         fits[name].save(tmp_path / f"{name}.natgrad")

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from natgrad.cli.common import Command, emit, json_option, load_model
 from natgrad.cli.inputs import model_of, reading_options
-from natgrad.posterior.compare import compare as compared
+from natgrad.posterior.compare import compare_by
 
 __all__ = ["compare"]
 
@@ -30,14 +29,14 @@ def compare(
 
     The best is first: by its held-out score if there is one, otherwise by the bound with log of the labellings added.
     """
-    fits = {path.name: load_model(path) for path in models}
-    table = compared(fits)
-    if held_out is not None:
-        scores = {name: fit.score(*model_of(fit).read(held_out, options, fit).arguments) for name, fit in fits.items()}
-        by_score = np.array([scores[name] for name in table.names])
-        order = np.argsort(-by_score, kind="stable")
-        columns = {**table.columns, "held_out": by_score}
-        table = type(table)(tuple(table.names[i] for i in order), {n: v[order] for n, v in columns.items()})
+    short = len({path.name for path in models}) == len(models)
+    fits = {path.name if short else str(path): load_model(path) for path in dict.fromkeys(models)}
+
+    def score(fit: Any) -> float:
+        assert held_out is not None
+        return float(fit.score(*model_of(fit).read(held_out, options, fit).arguments))
+
+    table = compare_by(fits, None if held_out is None else score)
     if picture is not None:
         table.draw().save(picture)
     rows = [

@@ -5,7 +5,7 @@ Nothing is copied that need not be: a memory-mapped array of codes or floats sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.io.frames import frame_columns, table_names
 from natgrad.data.io.npy import load_array
-from natgrad.data.io.parquet import ParquetSource
+from natgrad.data.io.parquet import ParquetSource, ParquetTable
 from natgrad.data.io.spill import spill
+from natgrad.data.numbers import as_numbers
 from natgrad.validation import is_masked
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "as_columns",
     "as_ends",
     "as_labels",
+    "check_names",
     "chunks_of",
     "columns_and_lengths",
     "is_stream",
@@ -33,6 +36,7 @@ Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 # Rows that are looked at together when all are checked, so that no temporary array is as long as the data.
 ROWS = 1_000_000
+PARQUET = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -79,17 +83,21 @@ class Sequences:
         return replace(self, codes=codes, values=values, labels=labels, ends=ends, base=self.base * share)
 
 
-def as_columns(X: Any, one_dimensional: bool = False) -> Array:
-    """Data as an array [T, D] without a copy where that is possible; a name of a .npy or .parquet file is opened."""
+def as_columns(X: Any, one_dimensional: bool = False, columns: Sequence[str] | None = None) -> Array:
+    """Data as an array [T, D] without a copy where that is possible; a name of a .npy or .parquet file is opened.
+
+    Of a Parquet file those ``columns``, or all.
+    """
     if isinstance(X, (str, Path)):
-        X = _opened(Path(X))
-    if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
+        X = _opened(Path(X), columns)
     if hasattr(X, "toarray"):
         raise TypeError("X is a sparse matrix: give X.toarray()")
-    array = np.ma.filled(X.astype(np.float64), np.nan) if is_masked(X) else np.asarray(X)
+    plain = X.to_numpy() if hasattr(X, "to_numpy") and not hasattr(X, "num_rows") else X
+    if (table := frame_columns(plain)) is not None:  # of Arrow, or an array with fields
+        plain = np.column_stack([as_numbers(column, f"column {name!r} of X") for name, column in table.items()])
+    array = np.ma.filled(plain.astype(np.float64), np.nan) if is_masked(plain) else np.asarray(plain)
     if array.dtype.kind == "O":
-        array = array.astype(np.float64)
+        array = as_numbers(X, "X")
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: X holds {array.dtype}; give real and imaginary parts as columns")
     if array.dtype.kind not in "biuf":
@@ -109,6 +117,36 @@ def as_columns(X: Any, one_dimensional: bool = False) -> Array:
     if len(array) == 0:
         raise ValueError(f"X is empty, shape {array.shape}: there is nothing to fit to (minimum of 1 is required)")
     return array
+
+
+def check_names(estimator: Any, X: Any, fresh: bool) -> None:
+    """Keep the names of a table's columns, ``feature_names_in_``, or refuse a table with others, or with these in another order.
+
+    Columns are read by their places: a table that has them elsewhere would be another one, and nobody would know.
+    """
+    named = _names(X[0] if isinstance(X, (list, tuple)) and len(X) else X)
+    if fresh:
+        vars(estimator).pop("feature_names_in_", None)
+        if named is not None:
+            estimator.feature_names_in_ = np.array(named, dtype=object)
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is None or named is None:
+        return
+    for part in X if isinstance(X, (list, tuple)) else [X]:
+        own = _names(part)
+        if own is None or own == known.tolist():
+            continue
+        place = next((d for d, (a, b) in enumerate(zip(own, known, strict=False)) if a != b), min(len(own), len(known)))
+        here, there = ([*map(repr, names), "nothing"][min(place, len(names))] for names in (own, known.tolist()))
+        raise ValueError(
+            f"column {place} of X is {here}, but {there} in the fit: columns are read by their places, X[{known.tolist()}]"
+        )
+
+
+def _names(X: Any) -> list[str] | None:
+    if isinstance(X, (str, Path)):
+        return list(ParquetTable(X).names) if Path(X).suffix in PARQUET else None
+    return table_names(X)
 
 
 def columns_and_lengths(X: Any, y: Any, lengths: Any, one_dimensional: bool = False) -> tuple[Array, Any]:
@@ -198,10 +236,10 @@ def is_stream(X: Any) -> bool:
     return hasattr(X, "__next__")
 
 
-def _opened(path: Path) -> Array:
+def _opened(path: Path, columns: Sequence[str] | None) -> Array:
     if path.suffix == ".npy":
         return load_array(path, "r")
-    if path.suffix in (".parquet", ".pq"):
-        source = ParquetSource(path)
+    if path.suffix in PARQUET:
+        source = ParquetSource(path, columns=columns)
         return spill(source.chunks(), len(source.columns))
     raise ValueError(f"X = {str(path)!r}: only .npy and .parquet files are opened by name")

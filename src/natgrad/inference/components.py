@@ -48,6 +48,8 @@ class Components(ABC):
     size: int
     # Nats that the merge of a pair may lose before the next sweep, and still be worth an exchange.
     most_loss: float = HOPELESS
+    # Those that were there before the data came [size]: part of the prior, they are neither merged away nor deleted.
+    known: npt.NDArray[np.bool_] | None = None
 
     @property
     def may_empty(self) -> bool:
@@ -67,6 +69,10 @@ class Components(ABC):
         Two halves of four clusters may be no better than one: then several are born at a time. None if it cannot be split.
         A birth whose ``bound`` is known is refused below the ``goal``, so that it may be left as it is when that is out of reach.
         """
+
+    def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+        """How a component is born from one: by a split; what one of the ``known`` is told may be another one as a whole."""
+        return self.split(state, k, empty, number, seed)
 
     @abstractmethod
     def merge(self, state: State, kept: int, emptied: int) -> State:
@@ -113,8 +119,13 @@ class Components(ABC):
         return False
 
     def active(self, state: State) -> npt.NDArray[np.bool_]:
-        """The components that hold something: half an observation, at least."""
-        return np.asarray(self.held(state) > EMPTY)
+        """The components that hold something, half an observation at least, or were known before."""
+        return self.stays | np.asarray(self.held(state) > EMPTY)
+
+    @property
+    def stays(self) -> npt.NDArray[np.bool_]:
+        """Those that no move may empty."""
+        return np.zeros(self.size, np.bool_) if self.known is None else self.known
 
 
 def out_of_reach(bound: float, gain: float, rounds: int, goal: float) -> bool:

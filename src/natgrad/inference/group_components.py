@@ -12,7 +12,7 @@ from natgrad.inference.components import Birth, Components, out_of_reach
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.steppers.group_memory import BEFORE
 
-__all__ = ["GroupComponents", "moved_axes", "settled"]
+__all__ = ["GroupComponents", "moved_axes", "restricted", "settled"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -41,6 +41,17 @@ def moved_axes(parts: Sequence[Any], axes: Axes, change: Callable[[Any, int], No
     return out
 
 
+def restricted(lam: Stats, axes: Axes, order: Any, prior: Stats, own_prior: Stats) -> Stats:
+    """λ of some components alone, of a model with no others: ``prior`` is that of all, ``own_prior`` that of these.
+
+    A statistic that components share (one precision for all) has something from the prior of each, also of those that are empty.
+    """
+    return tuple(
+        np.take(part, order, axis=own[0]) if own else np.asarray(part, np.float64) - whole + few
+        for part, own, whole, few in zip(lam, axes, prior, own_prior, strict=True)
+    )
+
+
 class GroupComponents(Components):
     """Components of a `GroupProblem`: λ less the prior is a sum over what groups told, so that merged components add up.
 
@@ -49,10 +60,13 @@ class GroupComponents(Components):
     problem : GroupProblem, whose `solve` gives nothing to components at their prior
     plate, size : as in `Components`
     axes : {block: for every statistic the axes of λ along which components lie}
+    emitted : the blocks that say what data of a component look like; the others how many they are, and which follow which
     """
 
-    def __init__(self, problem: GroupProblem, plate: str, size: int, axes: Mapping[str, Axes]) -> None:
-        self.problem, self.plate, self.size, self.axes = problem, plate, size, axes
+    def __init__(
+        self, problem: GroupProblem, plate: str, size: int, axes: Mapping[str, Axes], emitted: Sequence[str]
+    ) -> None:
+        self.problem, self.plate, self.size, self.axes, self.emitted = problem, plate, size, axes, tuple(emitted)
 
     def told(self, state: State) -> dict[str, Stats]:
         """λ less the prior."""
@@ -85,6 +99,53 @@ class GroupComponents(Components):
                         places = [k, *birth.born]
                         np.moveaxis(part, axis, 0)[places] = np.moveaxis(other, axis, 0)[places]
         return self.at(state, after)
+
+    def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+        """A split; of one that was known, all that it is told now as another component, if it looks like one, or as several.
+
+        Passes give back what is like its past, which no split could tell from the rest.
+        """
+        if not self.stays[k]:
+            return self.split(state, k, empty, number, seed)
+        gain = float(self.apart(self.told(state), empty[0])[k])
+        if not gain > 0.0:
+            return None
+        moved = self.merge(state, empty[0], k)
+        parts = self.split(moved, empty[0], empty[1:], number, seed) if len(empty) > 1 else None
+        if parts is not None and parts.gain > 0.0:
+            return Birth(parts.state, gain + parts.gain, (empty[0], *parts.born))
+        return Birth(moved, gain, (empty[0],))
+
+    @property
+    def separate(self) -> bool:
+        """Whether no two components share anything of what their data look like, such as a precision."""
+        return all(
+            all(axis == (0,) for axis in self.axes[n]) and self.problem.blocks[n].shape[:1] == (self.size,)
+            for n in self.emitted
+        )
+
+    def apart(self, told: Mapping[str, Stats], empty: int | None = None) -> Floats:
+        """Nats by which what each component is told now rather has a law of its own than that of its past [size].
+
+        Of emissions alone: A(η̃ + m) − A(η̃) + A(η̃ + past) − A(η̃ + past + m), a Bayes factor. Components that share something need
+        an ``empty`` place to be told of.
+        """
+        gains = np.zeros(self.size)
+        for name in self.emitted:
+            family, past = self.problem.blocks[name].family, self._prior(name)
+            own = tuple(np.asarray(part, np.float64) for part in told[name])
+            both = tuple(p + m for p, m in zip(past, own, strict=True))
+            if self.separate:
+                nothing = self.problem.empty_prior(name)
+                alone = tuple(p + m for p, m in zip(nothing, own, strict=True))
+                for sign, lam in ((1.0, alone), (-1.0, nothing), (1.0, past), (-1.0, both)):
+                    gains += sign * np.reshape(family.log_normalizer(lam), (self.size, -1)).sum(1)
+            else:
+                assert empty is not None
+                moved = _merges_of(own, self.axes[name], empty, np.arange(self.size))
+                after = family.log_normalizer(tuple(p + m for p, m in zip(past, moved, strict=True)))
+                gains += np.reshape(after, (self.size, -1)).sum(1) - np.sum(family.log_normalizer(both))
+        return gains
 
     def merge(self, state: State, kept: int, emptied: int) -> State:
         """What both were told, added up."""

@@ -107,7 +107,8 @@ def proposals(
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
         if active.sum() < 2:
             continue
-        alike = np.where(np.outer(active, active) & ~np.eye(part.size, dtype=bool), part.likeness(state), -np.inf)
+        pairs = np.outer(active, active) & ~np.outer(part.stays, part.stays) & ~np.eye(part.size, dtype=bool)
+        alike = np.where(pairs, part.likeness(state), -np.inf)
         if not moves.keep or part.may_empty:
             hopeful = np.where(alike < HOPELESS, -np.inf, alike)
             yield from _merges(part, state, held, hopeful, own)
@@ -144,7 +145,7 @@ def _births(
     for k in sorted(np.flatnonzero(active).tolist(), key=lambda k: -held[k]):
         if _refused(own, "birth", (k,), held[k]):
             continue
-        birth = part.split(state, k, left or empty, _tries(own, k), seed)
+        birth = part.birth(state, k, left or empty, _tries(own, k), seed)
         gain = float("-inf") if birth is None else birth.gain
         worth = birth is not None and not gain < WORTH
         # By what they gain, then by what they hold; last, those that are not worth a try.
@@ -201,7 +202,7 @@ def _explored(
 
 
 def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
-    for kept, emptied in _pairs(alike, held)[:MOST_MERGES]:
+    for kept, emptied in _pairs(alike, held, part.stays)[:MOST_MERGES]:
         total = held[kept] + held[emptied]
         if not _refused(own, "merge", (kept, emptied), total):
             yield Proposal(
@@ -218,7 +219,7 @@ def _deletes(
         order = [k for k in np.argsort(held, kind="stable").tolist() if np.any(alike[k] > -np.inf)]
     else:
         order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
-    for k in order[:MOST_DELETES]:
+    for k in [k for k in order if not part.stays[k]][:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):
             yield Proposal("delete", part, (k,), held[k], _emptied(part, part.delete(state, k), k))
 
@@ -237,7 +238,7 @@ def _shared_anew(
     """
     smallest, most = int(np.argmin(held)), max(MOST_EXCHANGES, part.size // 3)
     largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:most]
-    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held)[:most]]):
+    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held, part.stays)[:most]]):
         total = held[kept] + held[emptied]
         if _exchange_refused(own, (kept, emptied, kept), total):
             continue
@@ -258,7 +259,7 @@ def _exchanges(
     """
     smallest = int(np.argmin(held))
     gains: dict[int, float] = {}
-    for kept, emptied in [*_pairs(alike, held)[:MOST_EXCHANGES], (smallest, smallest)]:
+    for kept, emptied in [*_pairs(alike, held, part.stays)[:MOST_EXCHANGES], (smallest, smallest)]:
         total = held[kept] + held[emptied]
         loss = float(min(0.0, alike[smallest].max() if kept == emptied else alike[kept, emptied]))
         if not loss >= part.most_loss or _exchange_refused(own, (kept, emptied), total):
@@ -299,14 +300,14 @@ def _exchange_refused(own: list[MoveRecord], pair: tuple[int, ...], total: float
     return False
 
 
-def _pairs(alike: Floats, held: Floats) -> list[tuple[int, int]]:
-    """Pairs of components, the larger of the two first, those most alike first."""
+def _pairs(alike: Floats, held: Floats, stays: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Pairs of components, the one that stays or the larger of the two first, those most alike first."""
     rows, columns = np.triu_indices(len(held), 1)
     good = alike[rows, columns] > -np.inf
     rows, columns = rows[good], columns[good]
     order = np.argsort(-alike[rows, columns], kind="stable")
     pairs = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
-    return [(i, j) if held[i] >= held[j] else (j, i) for i, j in pairs]
+    return [(i, j) if (stays[i], held[i]) >= (stays[j], held[j]) else (j, i) for i, j in pairs]
 
 
 def _refused(own: list[MoveRecord], kind: str, components: tuple[int, ...], held: float) -> bool:

@@ -28,6 +28,7 @@ from natgrad.inference.state import (
     ChildSet,
     LocalPart,
     LocalResult,
+    MessageMemory,
     Sampled,
     State,
     SweepResult,
@@ -37,28 +38,14 @@ from natgrad.inference.state import (
 
 if TYPE_CHECKING:
     from natgrad.inference.methods import SVI
+    from natgrad.inference.pruning import Pruning
     from natgrad.inference.sampler import GroupSampler
 
 __all__ = [
-    "Block",
-    "BlockInfo",
-    "ChildSet",
-    "EdgeProblem",
-    "GlobalResult",
-    "GroupProblem",
-    "GroupResult",
-    "Grouping",
-    "Hyper",
-    "LocalPart",
-    "LocalResult",
-    "MessageMemory",
-    "Problem",
-    "Sampled",
-    "State",
-    "SweepResult",
-    "Sweeps",
-    "zip_plates",
-]
+    "Block", "BlockInfo", "ChildSet", "EdgeProblem", "GlobalResult", "GroupProblem", "GroupResult",
+    "Grouping", "Hyper", "LocalPart", "LocalResult", "MessageMemory", "Problem", "Sampled", "State",
+    "SweepResult", "Sweeps", "zip_plates",
+]  # fmt: skip
 
 Stats = tuple[Any, ...]
 Ints = npt.NDArray[np.int64]
@@ -154,12 +141,13 @@ class GroupProblem(Problem):
     conjugate : False where messages depend on q, so that steps must be checked
     follows_gradient : True where hyper-parameters move at every step, so that what was told before is out of date
     hyper : Hyper, where hyper-parameters are learned
-    revive : gives back what a sampled pass has lost, before anything is remembered
+    revive : gives back what a sampled pass has lost, before anything is remembered; its last argument tells whether time is up
     summarises : `solve` with a limit of 0 leaves local variables as they are
     leading : globals that a sweep updates before the local variables: their start counts, and they wait for a pass after it
     sampler : draws the local variables, for Gibbs sampling
     tangent : from a state, its solved groups, and whether one at no maximum is an error, to how what all tell changes with dμ
     told_along : from a state, rows and a direction dμ to ⟨m_g, dμ⟩ of every group, where that need not be group by group
+    past : what was learned before these groups came, {block: natural parameters}: it is added to η̃, and so a part of the prior
     """  # noqa: D400
 
     group_plate: str
@@ -169,12 +157,13 @@ class GroupProblem(Problem):
     conjugate: bool = True
     follows_gradient: bool = False
     hyper: Hyper | None = None
-    revive: Callable[[State, int], State] | None = None
+    revive: Callable[[State, int, Callable[[], bool]], State] | None = None
     summarises: bool = False
     leading: tuple[str, ...] = ()
     sampler: GroupSampler | None = None
     tangent: Callable[[State, GroupResult, bool], Callable[[Any], Any]] | None = None
     told_along: Callable[[State, Any, Any], npt.NDArray[np.float64]] | None = None
+    past: Mapping[str, Stats] | None = None
 
     n_groups: int
     batch_size: int
@@ -186,7 +175,7 @@ class GroupProblem(Problem):
 
     @abstractmethod
     def prior_of(self, name: str) -> Stats:
-        """η̃ of a block; it broadcasts."""
+        """η̃ of a block, before anything was seen; it broadcasts."""
 
     # -- what follows --
 
@@ -194,11 +183,18 @@ class GroupProblem(Problem):
         """As `solve` for all groups; of data that do not fit in memory piece by piece."""
         return self.solve(state, None, None, *self.local_limits)
 
-    def full_prior(self, name: str) -> Stats:
+    def empty_prior(self, name: str) -> Stats:
         """η̃ at the shape of the block."""
         block = self.blocks[name]
         parts = zip(self.prior_of(name), block.family.stat_ndims, strict=True)
         return tuple(np.broadcast_to(p, (*block.shape, *np.shape(p)[np.ndim(p) - n :])) for p, n in parts)
+
+    def full_prior(self, name: str) -> Stats:
+        """The same with what was learned before these groups came."""
+        return self._with_past(name, self.empty_prior(name))
+
+    def _with_past(self, name: str, prior: Stats) -> Stats:
+        return prior if self.past is None else tuple(p + q for p, q in zip(prior, self.past[name], strict=True))
 
     @property
     def message_bytes(self) -> int:
@@ -213,9 +209,8 @@ class GroupProblem(Problem):
         """λ ← (1 − ρ) λ + ρ (η̃ + m) for every block."""
         lam, mu, info = dict(state.lam), dict(state.mu), {}
         for name, block in self.blocks.items():
-            target = tuple(
-                np.asarray(p + m, np.float64) for p, m in zip(self.prior_of(name), messages[name], strict=True)
-            )
+            prior = self._with_past(name, self.prior_of(name))
+            target = tuple(np.asarray(p + m, np.float64) for p, m in zip(prior, messages[name], strict=True))
             old, lam[name] = lam[name], blend(lam[name], target, rho)
             mu[name] = self.moments(block, lam[name])
             info[name] = BlockInfo(self.is_valid(block, lam[name], mu[name]), relative_change(old, lam[name]))
@@ -279,29 +274,6 @@ class GroupProblem(Problem):
         return state
 
 
-class MessageMemory(Protocol):
-    """Messages remembered for every edge, by a problem that can. Memory is a dict for each block, changed in place."""
-
-    @property
-    def n_bytes(self) -> int:
-        """What the memory takes."""
-        ...
-
-    def begin(self, state: State) -> dict[str, dict[str, Any]]:
-        """Nothing read: the children of each row hold together what makes its q the one of the state."""
-        ...
-
-    def read(
-        self, name: str, state: State, memory: dict[str, dict[str, Any]], positions: Ints, over: float
-    ) -> tuple[Ints, Stats]:
-        """Read edges anew (sorted positions among the block's children); their rows, and λ of these given all they remember."""
-        ...
-
-    def rebuild(self, memory: dict[str, dict[str, Any]]) -> None:
-        """Sum up anew what is remembered, free of rounding."""
-        ...
-
-
 class Grouping(Protocol):
     """The independent groups of an `EdgeProblem`, along any plate that has them."""
 
@@ -333,6 +305,7 @@ class EdgeProblem(Problem):
     message_memory : what it takes to remember messages; None if the problem cannot
     grouping : finds groups that are independent given the rest; None where there are none
     ahead : how many sweeps one call of `sweeps_ahead` may make
+    pruning : which components are switched off, and the problem without them; None where all are always in use
     """
 
     gauges: tuple[tuple[str, str], ...] = ()
@@ -341,6 +314,7 @@ class EdgeProblem(Problem):
     message_memory: MessageMemory | None = None
     grouping: Grouping | None = None
     ahead: int = 1
+    pruning: Pruning | None = None
 
     @property
     @abstractmethod

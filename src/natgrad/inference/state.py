@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ __all__ = [
     "ChildSet",
     "LocalPart",
     "LocalResult",
+    "MessageMemory",
     "Sampled",
     "State",
     "SweepResult",
@@ -215,3 +216,26 @@ def zip_plates(sizes: Mapping[str, int], elements: Ints) -> dict[str, npt.NDArra
         return {}
     indices = np.unravel_index(elements, list(sizes.values()))
     return {label: index.astype(np.int32) for label, index in zip(sizes, indices, strict=True)}
+
+
+class MessageMemory(Protocol):
+    """Messages remembered for every edge, by a problem that can. Memory is a dict for each block, changed in place."""
+
+    @property
+    def n_bytes(self) -> int:
+        """What the memory takes."""
+        ...
+
+    def begin(self, state: State) -> dict[str, dict[str, Any]]:
+        """Nothing read: the children of each row hold together what makes its q the one of the state."""
+        ...
+
+    def read(
+        self, name: str, state: State, memory: dict[str, dict[str, Any]], positions: Ints, over: float
+    ) -> tuple[Ints, Stats]:
+        """Read edges anew (sorted positions among the block's children); their rows, and λ of these given all they remember."""
+        ...
+
+    def rebuild(self, memory: dict[str, dict[str, Any]]) -> None:
+        """Sum up anew what is remembered, free of rounding."""
+        ...

@@ -17,7 +17,7 @@ import numpy as np
 from natgrad.inference.engine import Phase
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
 from natgrad.inference.stopping import left_to_gain
 from natgrad.inference.trace import Reason, Stop, Trace
 
@@ -28,13 +28,15 @@ class Chunk(NamedTuple):
     """A part of a stream, ready for a step.
 
     ``problem(population)`` makes the problem of a chunk that stands for so many groups; ``enter`` takes the state of the chunk
-    before over, None if nothing is to be done; ``n_groups`` and ``n_observed`` count.
+    before over, None if nothing is to be done; ``n_groups`` and ``n_observed`` count. ``arrivals(before)`` looks for components
+    that come with the chunk, after so many observations; None where their number is given, or was found in these data.
     """
 
     problem: Callable[[float], GroupProblem]
     n_groups: int
     n_observed: float
     enter: Callable[[State], State] | None = None
+    arrivals: Callable[[float], Look] | None = None
 
 
 class StreamPhases:
@@ -108,10 +110,15 @@ class StreamPhases:
         except (TypeError, ValueError) as error:
             raise type(error)(f"chunk {self.number} of the stream: {error}") from error
         self.number += 1
+        # What is read again is no news: it is a part of the past already.
+        new = chunk.arrivals is not None and not self.means and self.n_observed > 0
+        arrivals = chunk.arrivals(self.n_observed) if new and chunk.arrivals is not None else None
         self.seen, self.n_observed = self.seen + chunk.n_groups, self.n_observed + chunk.n_observed
         self.problem: GroupProblem = chunk.problem(float(max(self.seen, self.total or 0)))
         problem = self.problem
-        stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, self.step, remember=False)
+        stepper = GroupStepper(
+            problem, problem.n_groups, *problem.local_limits, self.step, remember=False, arrivals=arrivals
+        )
         why = f"{self.step}: the data are a stream, nothing is remembered"
         return Phase(problem, stepper=stepper, until=t + 1, enter=chunk.enter, bound_every="never", why=why)
 

@@ -32,20 +32,19 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from natgrad.errors import ModelFileError, NotConverged
+from natgrad.errors import ModelFileError
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
-from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.arriving import ArrivingMixin
 from natgrad.models.registry import MODELS, NETWORK_MODELS, NETWORK_RECORDS, RECORDS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
@@ -81,7 +80,7 @@ LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
-class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
+class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
@@ -156,31 +155,22 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         )
         return result.state, phases
 
-    def _found_in(self, moves: str | None, *data: Any, **named: Any) -> Any:
-        """A model of the first chunk of a stream, which is in memory: components are found there, and the run begins with them.
-
-        Births and merges compare exact bounds, and what is not in memory has none.
-        """
-        first: Any = copy(self)
-        first.max_passes, first.max_steps = type(self)().max_passes, None  # those that were given are of the stream
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConverged)  # what is to converge is the run over the stream
-            first.fit(*data, moves=moves, **named)
-        first._state = first._state._replace(t=0, memory={})
-        self.trace_.moves += [record._replace(t=0) for record in first.trace_.moves]
-        return first
-
-    def _begun_with(self, fitted: Any) -> Any:
-        """After a first `partial_fit` that was a fit: one step was made, and the data are gone."""
-        fitted._state = fitted._state._replace(t=1, memory={})
-        fitted.n_steps_, fitted._data = 1, None
-        return fitted
-
-    def _step_once(self, problem: GroupProblem, start: Any) -> Result:
-        """One forgotten step from all groups of a problem, as ``partial_fit`` takes it."""
+    def _step_once(self, problem: GroupProblem, start: Any, look: Look | None = None) -> Result:
+        """One forgotten step from all groups of a problem, as ``partial_fit`` takes it; ``look`` is for components that came."""
         step = ONE_PASS if self.step is None else self.step
-        stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False)
-        return take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
+        stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False, arrivals=look)
+        if look is not None:
+            self.trace_ = self._trace_so_far()
+        result = take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
+        if look is not None:
+            before = self.trace_.last if len(self.trace_) else None
+            line = result.trace.last
+            if before is not None:
+                line = line._replace(
+                    messages_read=line.messages_read + before.messages_read, seconds=line.seconds + before.seconds
+                )
+            self.trace_.append(line)
+        return result
 
     def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
         """A table of means, standard deviations and intervals of the parameters: prints, and converts with ``.to_pandas()``.

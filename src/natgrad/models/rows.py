@@ -198,8 +198,10 @@ class RowEstimator(_Fitted, Estimator, ABC):
             own = float(len(x) if weight is None else weight.sum())
             seen = own + (0.0 if fresh else self.n_rows_seen_)
             problem = self._problem(model, x, weight, population=len(x) * max(seen, n_rows or 0.0) / own)
-            result = self._step_once(problem, self._starts(problem) if fresh else self._state)
-        self._publish(model, result.state)
+            models = [model]
+            look = self._look(seen - own, own, lambda grown: models.append(grown.model)) if self._finds_number else None
+            result = self._step_once(problem, self._starts(problem) if fresh else self._state, look)
+        self._publish(models[-1], result.state)
         self.n_rows_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
@@ -259,16 +261,21 @@ class RowEstimator(_Fitted, Estimator, ABC):
             elif not models:
                 models.append(self._prepared(x, weight))
             own = len(x) if weight is None else int(weight.sum())
-            return Chunk(lambda n: self._problem(models[0], x, weight, population=n * len(x) / own), own, own)
+            return Chunk(
+                lambda n: self._problem(models[-1], x, weight, population=n * len(x) / own), own, own,
+                arrivals=(lambda before: self._look(before, own, lambda grown: models.append(grown.model)))
+                if self._finds_number
+                else None,
+            )  # fmt: skip
 
         def start(problem: RowProblem) -> State | Starts:
             return started[0] if started else self._starts(problem)
 
         state, phases = self._run_stream(
-            stream.read, chunk, start, lambda: models[0], options=options, rereadable=stream.rereadable,
+            stream.read, chunk, start, lambda: models[-1], options=options, rereadable=stream.rereadable,
             max_passes=np.inf if self.max_passes is None else self.max_passes, n_groups=stream.n_total,
         )  # fmt: skip
-        self._publish(models[0], state)
+        self._publish(models[-1], state)
         self.n_rows_seen_, self.elbo_, self._data = float(phases.seen), phases.elbo, None
 
     # -- parts --

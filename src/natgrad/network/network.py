@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from natgrad._version import __version__
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
-from natgrad.inference.methods import Method
+from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
@@ -33,8 +33,8 @@ from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
-from natgrad.network.start.components import moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
+from natgrad.network.start.moving import asked_moves, moves_of
 from natgrad.network.start.order import checked_order
 from natgrad.network.start.restarts import find_start, rivals_of
 from natgrad.posterior.fit_options import (
@@ -287,8 +287,8 @@ class Network(SimulationMixin):
             default files of more than two million rows are, and tables in memory are not.
         moves : "keep" or False, optional
             Components along plates that grow (``Plate(name, size, grow=True)``) are born, merged and deleted between passes, as
-            the exact bound says; False leaves that out. "keep": of a network with a given number of components, exchanges that
-            keep it, which escape poor starts.
+            the exact bound says. "keep": of a network with a given number of components, exchanges that keep it, which escape
+            poor starts. False leaves both out, and the probes of a fit that has settled.
         checkpoint : folder, optional
             Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
             not at all. Ctrl-C and SIGTERM finish the step, and write it.
@@ -318,40 +318,37 @@ class Network(SimulationMixin):
         chosen = self._chosen(backend)
         problem = self.problem_on(chosen.name)
         settings = Settings(
-            method,
-            checked_step(step, method, problem),
-            checked_order(self._plan, order, started_nodes(problem, init)),
-            whole_number(seed, "seed", least=0),
-            __version__,
-        )
+            method, checked_step(step, method, problem), checked_order(self._plan, order, started_nodes(problem, init)),
+            whole_number(seed, "seed", least=0), __version__,
+        )  # fmt: skip
         warn_of_ties(self._plan)
         warn_of_offsets(self._plan)
         watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
-        moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
+        moving = moves_of(problem, asked_moves(self._plan, moves, method, n_init), settings.order)
         kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)
         # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
-        free = all(said is None for said in (init, n_init, method, step, order, moving))
+        free = all(said is None for said in (init, n_init, method, step, order, moves)) and not self._plan.asked_to_grow
         others = rivals_of(problem, settings.seed, chosen.seconds) if free else None
         result = run(
-            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others),
+            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others,
+                  probed=moves is not False),
             lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
         warn_if_ran_out(result.stop)
-        trace.strategy = f"{trace.strategy}; {chosen.words}"
-        trace.strategy += remarks(self._plan)
+        trace.strategy = f"{trace.strategy}; {chosen.words}{remarks(self._plan, moving is not None)}"
         return Fit(problem, result, settings, self._continue)
 
     @staticmethod
     def _only_method(data: Any, method: Method | None) -> Any:
         """The method, of a network that has its data: it may come first."""
         if data is not None and not isinstance(data, Method):
-            from natgrad.network.bind.tables import is_frame
+            from natgrad.data.io.frames import is_frame
 
             if is_frame(data):
                 raise TypeError(
@@ -379,14 +376,16 @@ class Network(SimulationMixin):
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         verbose: bool | None = None,
+        moves: Any = None,
     ) -> Fit:
         old, problem = fit.settings, fit.problem
         chosen = old.method if method is None else checked_method(method)
         rule = old.step if method is None and step is None else checked_step(step, chosen, problem)
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
-        trace = Trace(list(fit.trace.records))
+        (trace := Trace()).take_over(fit.trace)
+        moving = moves_of(problem, moves if chosen in (None, VB()) else False, old.order)
         result = run(
-            Phase(problem, chosen, rule, old.order, bound_every=checked_every(bound_every)), fit.state,
+            Phase(problem, chosen, rule, old.order, bound_every=checked_every(bound_every), moves=moving), fit.state,
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip

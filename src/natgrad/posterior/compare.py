@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import html
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.posterior.same_data import difference_of_data
 from natgrad.showing import reporter
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "compare_by"]
 
 Floats = npt.NDArray[np.float64]
 # The attributes of ready models that count exchangeable components: as found, and the setting of the most. Empty topics are no
@@ -92,8 +94,9 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
 
     A bound is that of one labelling of the components; the posterior has one mode for each, and all hold the same mass. Adding
     log K!, or log of the ways to choose K places of as many as there may be, where K was found, makes bounds of different K
-    comparable; empty places of topics are no part of the model. Bounds compare models of the same data alone; nobody checks
-    that.
+    comparable; empty places of topics are no part of the model, and states that have an order have one labelling. Bounds compare
+    models of the same data alone: fits that are known to be of others are refused, by how many they have seen and sums of what
+    they hold; with ``held_out`` their bounds are left out. Networks do not say what they were fitted to.
 
     Parameters
     ----------
@@ -101,7 +104,8 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
         Fits of networks, fitted estimators, draws of networks, and posteriors of ArviZ with a ``log_likelihood`` group: the LOO
         of the last two is computed by ArviZ. It is that of elements given all hidden nodes, categories of single rows, too.
     held_out : optional
-        Data that no fit has seen; the ``score`` of every estimator on them.
+        Data that no fit has seen; the ``score`` of every estimator on them, (X, y) where it asks for a target. Models whose
+        scores are of different kinds, such as a mixture and a hidden Markov model, are refused.
 
     Examples
     --------
@@ -114,11 +118,28 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
     >>> [int(k) for k in sorted(found["K"])]
     [1, 2, 3]
     """
+    return compare_by(fits, None if held_out is None else lambda fit: _score(fit, held_out))
+
+
+def compare_by(fits: Mapping[str, Any] | Sequence[Any], score: Callable[[Any], float] | None) -> Comparison:
+    """As `compare`, with a function that scores an estimator on held-out data."""
+    if not isinstance(fits, (Mapping, list, tuple)):
+        raise TypeError(f"compare takes {{name: fit, …}} or a list of fits, got a {type(fits).__name__}")
     named = dict(fits) if isinstance(fits, Mapping) else {_default_name(fit, i): fit for i, fit in enumerate(fits)}
     if not named:
         raise ValueError("compare needs fits: compare({name: fit, …})")
-    rows = {str(name): _measured(str(name), fit, held_out) for name, fit in named.items()}
+    if len({str(name) for name in named}) < len(named):
+        raise ValueError(f"compare: two of the names {list(named)} read alike")
+    scored = {} if score is None else {str(name): fit for name, fit in named.items() if hasattr(fit, "score")}
+    _refuse_other_scores(scored)
+    rows = {str(name): _measured(str(name), fit, score if str(name) in scored else None) for name, fit in named.items()}
     columns = {key: np.array([row[key] for row in rows.values()]) for key in next(iter(rows.values()))}
+    if (why := difference_of_data({str(name): fit for name, fit in named.items()})) is not None:
+        if not scored:
+            raise ValueError(
+                f"compare: {why}; bounds of different data have no order: give held_out= data that none has seen"
+            )
+        columns |= {name: np.full(len(rows), math.nan) for name in ("bound", "corrected")}
     key = next(
         (columns[name] for name in ("held_out", "loo") if not np.isnan(columns[name]).all()), columns["corrected"]
     )
@@ -126,11 +147,37 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
     return Comparison(tuple(np.array(list(rows))[order].tolist()), {n: values[order] for n, values in columns.items()})
 
 
+def _score(fit: Any, held_out: Any) -> float:
+    """On held-out data, with a target where the model asks for one."""
+    required = [
+        p for p in inspect.signature(fit.score).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]  # fmt: skip
+    if len(required) < 2:
+        return float(fit.score(held_out))
+    if not isinstance(held_out, tuple) or len(held_out) != len(required):
+        raise TypeError(f"compare: {type(fit).__name__} is scored by rows and a target: give held_out=(X, y)")
+    return float(fit.score(*held_out))
+
+
+def _refuse_other_scores(scored: Mapping[str, Any]) -> None:
+    """A mean over rows and the log probability of a sequence have no order."""
+    kinds = {name: inspect.unwrap(type(fit).score) for name, fit in scored.items()}
+    if len(set(kinds.values())) > 1:
+        one, *others = kinds
+        other = next(name for name in others if kinds[name] is not kinds[one])
+        said = [(inspect.getdoc(kinds[name]) or kinds[name].__qualname__).splitlines()[0] for name in (one, other)]
+        raise ValueError(
+            f"compare: the scores of {one!r} and {other!r} are of different kinds, which have no order: "
+            f"{said[0]!r} and {said[1]!r}"
+        )
+
+
 def _default_name(fit: Any, number: int) -> str:
     return f"{number}: {type(fit).__name__}"
 
 
-def _measured(name: str, fit: Any, held_out: Any) -> dict[str, float]:
+def _measured(name: str, fit: Any, score: Callable[[Any], float] | None) -> dict[str, float]:
     from natgrad.posterior.draws import Draws
 
     if isinstance(fit, Draws):
@@ -148,26 +195,23 @@ def _measured(name: str, fit: Any, held_out: Any) -> dict[str, float]:
     value = math.nan if bound is None else float(bound)
     size, labellings = _components(fit)
     trace = getattr(fit, "trace_", getattr(fit, "trace", None))
-    score = math.nan
-    if held_out is not None and hasattr(fit, "score"):
-        score = float(fit.score(held_out))
     return {
         "K": float(size) if size else math.nan,
         "bound": value,
         "corrected": value + labellings,
-        "held_out": score,
+        "held_out": math.nan if score is None else score(fit),
         "loo": _loo(fit) if likelihood else math.nan,
         "seconds": float(trace.last.seconds) if trace is not None and len(trace) else math.nan,
     }
 
 
 def _components(fit: Any) -> tuple[int, float]:
-    """K, and the logarithm of the number of labellings that give the same fit."""
+    """K, and the logarithm of the number of labellings that give the same fit: of one labelling, 0."""
     for name, most in COUNTED:
         if hasattr(fit, name):
             k, auto = int(getattr(fit, name)), name.rstrip("_")
             room = int(getattr(fit, most)) if getattr(fit, auto, None) == "auto" else k
-            return k, _log_ways(room, k)
+            return k, _log_ways(room, k) if getattr(fit, "_exchangeable", True) else 0.0
     counted: Mapping[str, tuple[int, int]] = getattr(fit, "component_counts", {})
     total, ways = 0, 0.0
     for k, room in counted.values():

@@ -1,5 +1,7 @@
 """Kernels and inducing inputs chosen by the bound: greedy variances, how many are enough, rough functions, sums, files."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -119,7 +121,7 @@ def test_columns_of_few_values_are_tried_as_categories(rng):
         [kinds, rng.normal(size=n), rng.integers(0, 2, n), rng.integers(0, 300, n), rng.poisson(3, n)]
     )
     rows = Rows(numbers, np.zeros((n, 1))).standardised(False)
-    assert choosing.few_valued(Rows(*rows.take(None))) == [
+    assert choosing.few_valued(rows.take(None)[0]) == [
         0,
         4,
     ]  # two values are numbers, too; three hundred are not few
@@ -144,3 +146,75 @@ def test_inducing_inputs_stay_at_their_categories():
     model.fit(np.column_stack([kinds, x]), y)
     np.testing.assert_allclose(model.inducing_[:, 0], np.round(model.inducing_[:, 0]), atol=1e-9)
     assert model.score(np.column_stack([kinds, x]), y) > 0.9
+
+
+class Played(choosing.Trials):
+    """Trials whose bounds are known before."""
+
+    __slots__ = ()
+
+    def tried(self, kernel, steps=choosing.STEPS):
+        asked.append((str(kernel), steps))
+        return choosing.Trial(self.make(kernel), kernel, Settings(kernel.theta, None, None))
+
+
+asked = []
+
+
+def played(bound, in_time=lambda: True):
+    asked.clear()
+    return Played(bound, None, 0, in_time)
+
+
+def kinds_of(kernel):
+    parts = kernel.parts if isinstance(kernel, covariance.Sum) else [kernel]
+    return sorted({type(part).__name__ for part in parts})
+
+
+@pytest.mark.parametrize("wanted", [["RBF"], ["Matern32"], ["Linear", "RBF"]])
+def test_the_kernel_with_the_largest_bound_is_taken(wanted, rng):
+    x = rng.normal(size=(100, 3))
+
+    def bound(kernel):
+        single = not isinstance(kernel, covariance.Sum) or kernel.parts[0].active is None
+        rougher = {"RBF": 0, "Matern52": 1, "Matern32": 2, "Matern12": 3, "Linear": 0}
+        away = abs(max(rougher[k] for k in kinds_of(kernel)) - max(rougher[k] for k in wanted))
+        return 10.0 * (kinds_of(kernel) == wanted) + 5.0 * single - away
+
+    kernel, _ = choosing.chosen_kernel(played(bound), x)
+    assert kinds_of(kernel) == wanted
+    tried = [name for name, steps in asked if steps < choosing.STEPS]
+    # One that is worse ends the climb: no function of all columns is tried after it.
+    assert any("Matern12" in name and "active" not in name for name in tried) == (wanted == ["Matern32"])
+
+
+def test_without_time_the_usual_kernel_is_taken(rng):
+    kernel, _ = choosing.chosen_kernel(played(lambda kernel: 0.0, in_time=lambda: False), rng.normal(size=(100, 3)))
+    assert kernel == choosing.usual(3)
+    assert asked == [(str(kernel), 1)]
+
+
+def test_functions_of_a_sum_that_hardly_vary_are_idle(rng):
+    x = rng.normal(size=(300, 3))
+    flat, small = covariance.RBF(1.0, 1e3, active=[1]), covariance.Matern32(1e-4, active=[2])
+    large, other = covariance.RBF(active=[0]), covariance.Linear(0.5)
+    assert choosing.without_idle_parts(large + flat + other + small, x) == large + other
+    assert choosing.without_idle_parts(large + flat, x) == large
+    assert choosing.without_idle_parts(large + other, x) is None
+    assert choosing.without_idle_parts(large, x) is None
+
+
+def test_what_choosing_takes_is_part_of_max_seconds(monkeypatch):
+    """One clock: the run has what is left."""
+    from types import SimpleNamespace
+
+    from natgrad.models.gp import running
+
+    x, y = smooth(40)
+    model, limits = ng.SparseGPRegressor(n_inducing=5, max_steps=2, max_seconds=1000.0, verbose=False), []
+    later = SimpleNamespace(perf_counter=lambda: time.perf_counter() + 400.0)
+    monkeypatch.setattr(running, "time", later)
+    usual = model._limits
+    monkeypatch.setattr(model, "_limits", lambda *a, **k: limits.append(k["max_seconds"]) or usual(*a, **k))
+    model.fit(x, y)
+    assert 500.0 < limits[0] <= 600.0

@@ -1,5 +1,6 @@
 """`SparseGPRegressor` and `SparseGPClassifier` as users meet them: fits, promises, awkward data, mistakes explained."""
 
+import pickle
 from functools import cache
 from unittest import mock
 
@@ -348,6 +349,15 @@ def test_a_saved_model_is_the_model(tmp_path):
     classifier = ng.SparseGPClassifier(n_inducing=8, batch_size=32, max_steps=5).fit(x, labels)
     classifier.save(tmp_path / "classes.natgrad")
     assert (ng.load(tmp_path / "classes.natgrad").predict(x) == classifier.predict(x)).all()
+
+
+@pytest.mark.slow  # compilation
+def test_a_pickle_keeps_every_bit():
+    """Settings that JAX moved are arrays of JAX, which a pickle would read back with 32 bits."""
+    x, y = wave()
+    model = quick(kernel=cov.RBF() + 0.2 * cov.Linear(), max_steps=3).fit(x, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(x, return_std=True), model.predict(x, return_std=True))
 
 
 def test_code_of_the_user_is_not_saved(tmp_path):

@@ -363,3 +363,50 @@ def test_what_data_say_of_kernel_and_noise_is_the_curvature_of_the_dense_evidenc
     told = response.influence("noise")["row"]
     assert told.shape == (2, len(x))
     assert np.isfinite(told).all()
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_outputs_are_the_network_that_declares_them(gaps, rng):
+    """A dense vector of all values with the covariance K ⊗ B, and rows that read its entries: bound and predictions to 1e-8."""
+    x, y, psi = case(rng, 2, n=9, gaps=gaps)
+    problem, start = begun(x, y, x, psi, joint=gaps)
+    after = problem.sweep(start)
+    mixing = LAW.parts(psi)[1]
+    covariance = np.kron(KERNEL(x), mixing @ mixing.T)
+    seen = np.flatnonzero(~np.isnan(y.ravel()))
+    f = ng.MultivariateNormal("f", np.zeros(len(covariance)), np.linalg.inv(covariance))
+    entry, precisions = ng.Plate("entry", len(seen)), np.tile(1.0 / LAW.noises(psi), len(x))[seen]
+    read = ng.dot(np.eye(len(covariance))[seen], f)
+    fit = ng.Network(ng.Normal("y", read, precisions, plate=entry, observed=y.ravel()[seen])).fit(ng.VB())
+    assert after.bound == pytest.approx(fit.elbo, abs=1e-8)
+    mean, var = Predictor.of(problem, after.state).latent(x)
+    np.testing.assert_allclose(mean.ravel(), fit["f"].mean(), atol=1e-8)
+    np.testing.assert_allclose(var.ravel(), fit["f"].var(), atol=1e-8)
+
+
+def test_without_correlations_b_is_its_diagonal(rng):
+    psi = case(rng, 3)[2]
+    before, after = (parts @ parts.T for parts in (LAW.parts(psi)[1], LAW.parts(LAW.uncorrelated(psi))[1]))
+    np.testing.assert_allclose(after, np.diag(np.diag(before)), atol=1e-9)
+    np.testing.assert_array_equal(LAW.noises(LAW.uncorrelated(psi)), LAW.noises(psi))
+
+
+@pytest.mark.slow
+def test_correlations_that_gain_less_than_a_nat_each_are_left_out():
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0, 10, 120))[:, None]
+    waves = np.column_stack([np.sin(2.0 * x[:, 0]), np.cos(5.0 * x[:, 0] + 1.0)]) + 0.1 * rng.normal(size=(120, 2))
+    settings = {"n_inducing": 30, "max_steps": 150, "verbose": False, "tol": 0.0}
+    alone = ng.SparseGPRegressor(**settings).fit(x, waves)
+    forced = ng.SparseGPRegressor(**settings, outputs="correlated").fit(x, waves)
+    np.testing.assert_allclose(alone.output_correlation_, np.eye(2), atol=1e-9)
+    assert forced.output_correlation_[0, 1] != 0.0
+    assert forced.elbo_ - 1.0 < alone.elbo_
+    assert "uncorrelated" in alone.trace_.strategy
+    together = waves @ np.array([[1.0, 1.0], [0.1, -0.1]])
+    both = ng.SparseGPRegressor(**settings).fit(x, together)
+    assert both.output_correlation_[0, 1] > 0.5
+    assert "outputs are correlated" in both.trace_.strategy
+    np.testing.assert_array_equal(
+        both.predict(x), ng.SparseGPRegressor(**settings, outputs="correlated").fit(x, together).predict(x)
+    )

@@ -20,7 +20,7 @@ Eleftheriadis and Hensman (2018).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,12 @@ from natgrad.inference.steppers.group_memory import (
 from natgrad.inference.steppers.stepper import StepInfo, all_valid
 from natgrad.random import Stream, generator
 
-__all__ = ["FOLLOWING", "ONE_PASS", "ExactPass", "GroupStepper", "WholePasses"]
+__all__ = ["FOLLOWING", "ONE_PASS", "ExactPass", "GroupStepper", "Look", "WholePasses"]
 
 Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
+Look = Callable[[GroupProblem, State, GroupResult], tuple[GroupProblem, State] | None]
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
 ONE_PASS = RobbinsMonro(delay=4.0, forgetting=0.7)
 # While hyper-parameters follow a gradient, q must follow them; the noise of single batches is taken out by the exact pass at the
@@ -71,6 +72,9 @@ class GroupStepper:
         Of a first pass that is forgotten.
     in_passes : bool
         Whether forgotten batches go through all groups, or are drawn anew at each step.
+    arrivals : function, optional
+        The problem, a state and what all groups say there in; both with components that came with these groups out, None if
+        there are none (`natgrad.inference.arrivals`).
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class GroupStepper:
         remember: bool,
         first: Step | None = None,
         in_passes: bool = False,
+        arrivals: Look | None = None,
     ) -> None:
         if size > problem.n_groups:
             raise ValueError(
@@ -92,12 +97,14 @@ class GroupStepper:
             )
         self.problem, self.size, self.tol, self.limit = problem, size, tol, limit
         self.schedule: Step = Constant(1.0) if schedule is None else schedule
-        self.remember, self.first, self.in_passes = remember, first, in_passes
+        self.remember, self.first, self.in_passes, self.arrivals = remember, first, in_passes, arrivals
         self.n_batches = math.ceil(problem.n_groups / size)
         self.monotone = remember and self.schedule == Constant(1.0)
         self.batches = self.n_batches
         self.steps_per_pass = self.n_batches if remember else 1
         self._cuts: dict[int, list[Ints | None]] = {}
+        # Whether the time of the run is up: asked by what takes long within a step.
+        self.late: Callable[[], bool] = bool  # which is False
         # What the last step remembered; anything else comes from elsewhere, perhaps from a file.
         self._mine: GroupMemory | None = None
 
@@ -110,7 +117,7 @@ class GroupStepper:
             return after, info._replace(unbounded=True)
         if self.first is not None and state.t == self.n_batches and self.problem.revive is not None:
             # What a sampled pass has lost comes back before anything is remembered, so that no bound falls.
-            state = self.problem.revive(state, seed)
+            state = self.problem.revive(state, seed, self.late)
         return self._remembered(state, seed)
 
     def finish(self, state: State) -> State:
@@ -132,6 +139,10 @@ class GroupStepper:
         hyper = self.problem.hyper
         problem = self.problem if hyper is None else hyper.at(state)
         solved = problem.solve(state, chosen, problem.rows_in(state, chosen), self.tol, self.limit)
+        if self.arrivals is not None and (grown := self.arrivals(problem, state, solved)) is not None:
+            self.arrivals, (self.problem, state) = None, grown
+            after, info = self._forgotten(state, chosen, schedule)
+            return after, info._replace(messages_read=info.messages_read + solved.reads)
         scale = problem.population / _length(chosen, problem.n_groups)
         rho = float(np.mean(schedule.rate(state.t + 1, scale)))
         messages = problem.scaled(solved.messages, scale)

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import RBF, Covariance
+from natgrad._jax import on_host
+from natgrad.covariance import Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling
+from natgrad.data.warps import Warp
 from natgrad.inference.engine import take_steps
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
 from natgrad.inference.trace import Trace
 from natgrad.models.base import register
-from natgrad.models.gp import choosing
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.running import optimise
-from natgrad.models.gp.settings import Adam, Learned, Settings, leaves_of, settings_of
+from natgrad.models.gp.settings import Adam, Settings, leaves_of, settings_of
+from natgrad.models.gp.starting import GPStarting
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.random import Stream, generator
 from natgrad.renamed import OldName
 from natgrad.threads import ONE_BLAS_THREAD
 from natgrad.validation import real_number, whole_number
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["SparseGP"]
 
 Floats = npt.NDArray[np.float64]
-# Rows that the offset is taken from.
-MOST_STARTING_ROWS = 20_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
 KEPT = (
     "n_features_in_",
@@ -60,7 +59,7 @@ register(Settings, "gp.Settings")
 register(Adam, "gp.Adam")
 
 
-class SparseGP(GPReading):
+class SparseGP(GPStarting):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     elbo_: float
@@ -109,32 +108,26 @@ class SparseGP(GPReading):
 
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
         self._check_settings()
-        held_rows = _as_held(rows)
-        rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
-        problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
-        optimise(self, problem, problem.start(settings), held, Trace(), self.max_steps, options)
+        began, held_rows, seed = time.perf_counter(), _as_held(rows), whole_number(self.seed, "seed", least=0)
+        in_time = self._clock(began)
+        rows, held = self._held_out(self._scaled(rows, likelihood, standard_outputs, seed, in_time))
+        problem, settings = self._begun(rows, likelihood, seed, in_time)
+        optimise(self, problem, problem.start(settings), held, Trace(), self.max_steps, options, began=began)
         self._data = held_rows
-
-    def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
-        """The rows to learn from, and those that judge; the same for the same seed."""
-        if not self.validation_fraction:
-            return rows, None
-        return rows.split(
-            self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), Stream.START, 1)
-        )
 
     def _partial(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, n_total: float | None) -> None:
         self._check_settings()
         fresh = not hasattr(self, "_state")
         seed = whole_number(self.seed, "seed", least=0)
+        in_time = self._clock(time.perf_counter())
         if fresh:
-            rows = rows.standardised(standard_outputs) if self.standardize else rows
+            rows = self._scaled(rows, likelihood, standard_outputs, seed, in_time)
         else:
             rows = rows.scaled_by(self._x_scaling, self._y_scaling)
         seen = (0 if fresh else self.n_rows_seen_) + len(rows)
         population = float(max(seen, n_total or 0))
         if fresh:
-            problem, settings = self._begun(rows, likelihood, seed, population)
+            problem, settings = self._begun(rows, likelihood, seed, in_time, population)
             state = problem.start(settings)
         else:
             problem = self._again(rows, population)
@@ -148,100 +141,20 @@ class SparseGP(GPReading):
         self._publish(problem, state)
         self.elbo_ = result.trace.last.elbo_estimate
 
-    def _begun(
-        self, rows: Rows, likelihood: Likelihood, seed: int, population: float | None = None
-    ) -> tuple[GPProblem, Settings]:
-        """The problem and the settings it starts with."""
-        sample = rows.take(None if len(rows) <= MOST_STARTING_ROWS else np.arange(MOST_STARTING_ROWS))[1]
-        offset = likelihood.offsets(sample)
-        if self.kernel == "auto" or self.n_inducing == "auto":
-            kernel, settings = self._chosen(rows, likelihood, seed, offset)
-        else:
-            kernel = self._first_kernel(rows)
-            settings = self._first_settings(kernel, self._first_inducing(rows, seed), rows, likelihood)
-        return self._problem(rows, kernel, likelihood, len(settings.inducing), offset, population), settings
-
-    def _first_kernel(self, rows: Rows) -> Covariance:
-        kernel = (
-            RBF(lengthscale=np.full(rows.n_columns, np.sqrt(rows.n_columns))) if self.kernel is None else self.kernel
-        )
-        if not isinstance(kernel, Covariance):
-            raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')
-        kernel.check(rows.n_columns)
-        return kernel
-
-    def _first_settings(self, kernel: Covariance, inducing: Floats, rows: Rows, likelihood: Likelihood) -> Settings:
-        some = rows.take(np.arange(min(len(rows), MOST_STARTING_ROWS)))[1]
-        return Settings(kernel.theta, inducing, likelihood.first(some, float(self.noise_variance)))
-
-    def _chosen(self, rows: Rows, likelihood: Likelihood, seed: int, offset: Floats) -> tuple[Covariance, Settings]:
-        """Kernel, where it is "auto", and inducing inputs, by short fits to some rows."""
-        numbers = generator(seed, Stream.START, 2).permutation(len(rows))[: choosing.ROWS]
-        few = Rows(*rows.take(np.sort(numbers)))  # standardised already
-
-        def make(kernel: Covariance, n_inducing: int) -> GPProblem:
-            return self._problem(few, kernel, likelihood, n_inducing, offset, None)
-
-        def first(kernel: Covariance, wanted: int) -> Settings:
-            return self._first_settings(kernel, choosing.spread_inducing(few, seed, wanted), few, likelihood)
-
-        if self.kernel == "auto":
-            seconds = None if self.max_seconds is None else float(self.max_seconds) / 3.0
-            kinds = choosing.few_valued(few)
-            kernel, settings = choosing.chosen_kernel(make, rows.n_columns, first, seed, seconds, kinds)
-        else:
-            kernel = self._first_kernel(rows)
-            settings = choosing.tried(make, kernel, first, seed)[2]
-        if self.inducing is not None:
-            return kernel, settings._replace(inducing=self._first_inducing(rows, seed))
-        wanted = None if self.n_inducing == "auto" else whole_number(self.n_inducing, "n_inducing")
-        rng = generator(seed, Stream.START, 3)
-        return kernel, settings._replace(
-            inducing=choosing.greedy_inducing(rows, kernel, settings, likelihood, wanted, rng)
-        )
-
     def _again(self, rows: Rows, population: float | None = None) -> GPProblem:
         """The problem of the fit with these rows; q stays one factor for all functions, if it was."""
         whole = self._state.lam["v"][0].shape[1] > self._n_inducing
         likelihood = self._own_likelihood()
         return self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population, whole)
 
-    def _problem(
-        self,
-        rows: Rows,
-        kernel: Covariance,
-        likelihood: Likelihood,
-        n_inducing: int,
-        offset: Floats,
-        population: float | None,
-        joint: bool = False,
-    ) -> GPProblem:
-        moves = (self.learn_noise or (likelihood.mixes and self.learn_kernel)) and likelihood.has_parameter
-        learned = Learned(self.learn_kernel, moves, self.learn_inducing)
-        return GPProblem(
-            rows, kernel, likelihood, n_inducing=n_inducing, learned=learned, rate=float(self.learning_rate),
-            jitter=float(self.jitter), batch_size=self.batch_size, population=population, offset=offset,
-            joint=joint or (likelihood.mixes and rows.gaps),
-        )  # fmt: skip
-
-    def _first_inducing(self, rows: Rows, seed: int) -> Floats:
-        """The inputs that were given, or k-means++ among some rows; never two the same."""
-        if self.inducing is not None:
-            given = np.asarray(self.inducing, dtype=np.float64)
-            if given.ndim != 2 or given.shape[1] != rows.n_columns or not np.isfinite(given).all():
-                raise ValueError(
-                    f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
-                )
-            return rows.x_scaling.apply(given)
-        return choosing.spread_inducing(rows, seed, whole_number(self.n_inducing, "n_inducing"))
-
     def _publish(self, problem: GPProblem, state: State) -> None:
+        state = on_host(state)
         settings = state.hyper["settings"]
         self._state, self._n_inducing, self._offset = state, problem.n_inducing, problem.offset
         self._x_scaling, self._y_scaling = problem.data.x_scaling, problem.data.y_scaling
         self._likelihood, self.n_steps_ = problem.likelihood, state.t
         self.kernel_: Covariance = problem.kernel.at([np.asarray(part) for part in settings.theta])
-        self.inducing_: Floats = np.asarray(settings.inducing) * self._x_scaling.sd + self._x_scaling.mean
+        self.inducing_: Floats = self._x_scaling.undo(np.asarray(settings.inducing))
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
         self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
         with ONE_BLAS_THREAD:  # as in the engine: a loaded model has the same numbers
@@ -261,6 +174,22 @@ class SparseGP(GPReading):
             raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
         if not 0 <= real_number(self.validation_fraction, "validation_fraction") < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
+
+    @property
+    def input_warps_(self) -> dict[int, str]:
+        """Columns of X that are mapped, and how: "log" or "rank".
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> amount = np.exp(np.linspace(-4, 4, 60))[:, None]
+        >>> ng.SparseGPRegressor(n_inducing=10, max_steps=50, warp_inputs="log").fit(
+        ...     amount, np.log(amount[:, 0])
+        ... ).input_warps_
+        {0: 'log'}
+        """
+        check_is_fitted(self)
+        return {warp.column: warp.kind for warp in self._x_scaling.warps}
 
     # -- how sure it is --
 
@@ -318,8 +247,9 @@ class SparseGP(GPReading):
             "t": self._state.t,
             "kernel": self.kernel_,
             "settings": tuple(np.asarray(leaf) for leaf in leaves_of(settings)),
-            "x_scaling": tuple(self._x_scaling),
-            "y_scaling": tuple(self._y_scaling),
+            "x_scaling": (self._x_scaling.mean, self._x_scaling.sd),
+            "y_scaling": (self._y_scaling.mean, self._y_scaling.sd),
+            **({"warps": tuple(map(tuple, warps))} if (warps := self._x_scaling.warps) else {}),
             "offset": self._offset,
             "jitter": (self.jitter_, self.jitter_raised_),
             "fitted": {name: getattr(self, name) for name in KEPT if hasattr(self, name)},
@@ -330,6 +260,7 @@ class SparseGP(GPReading):
         for name, value in saved["fitted"].items():
             setattr(self, name, value)
         scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
+        scaling = scaling._replace(warps=tuple(Warp(*warp) for warp in saved.get("warps", ())))
         rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(y_scaling.sd))), scaling, y_scaling)
         lam, likelihood = saved["lam"], self._own_likelihood()
         n_inducing = len(saved["settings"][len(saved["kernel"].theta)])

@@ -1,8 +1,8 @@
 """Which covariance function, and how many inducing inputs where: rows in; a kernel and settings to start from out.
 
-Kernels are compared by the bound after a short fit to some of the rows, first those of one kind with a length scale for each
-column, then the best of these plus a linear function, and plus a function of each column alone. Columns of few whole numbers are
-also tried as categories: a function of the other columns for each of them, alone and with what they share.
+Kernels are compared by the bound after a short fit to some of the rows: those of one kind with a length scale for each column;
+the best of these plus a linear function; functions of each column alone, smooth or rough; both together. Columns of few whole
+numbers are also tried as categories: a function of the other columns for each of them, alone and with what they share.
 
 Inducing inputs are rows, each the one of which those before it say least: the largest conditional variance of f (a pivoted
 Cholesky decomposition; Burt, Rasmussen and van der Wilk, 2020). What a bound with M of them can still gain is at most
@@ -14,9 +14,8 @@ and more than the part of it that M + 1 would remove: M is the first at which it
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +30,20 @@ from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, compiled
 from natgrad.random import Stream, generator
 
-__all__ = ["MOST_INDUCING", "chosen_kernel", "few_valued", "greedy_inducing", "spread_inducing", "tried"]
+__all__ = [
+    "MOST_INDUCING",
+    "Trial",
+    "Trials",
+    "chosen_kernel",
+    "few_valued",
+    "greedy_inducing",
+    "spread_inducing",
+    "usual",
+]
 
 Floats = npt.NDArray[np.float64]
+# Of the variance of a sum, the part below which one of its functions may be left out; rows that tell.
+IDLE, MOST_SPREAD = 0.02, 500
 # Inducing inputs are spread among this many rows for each of them, and at most so many.
 ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
 # Rows, inducing inputs and steps of a trial; rows among which inducing inputs are sought.
@@ -46,26 +56,81 @@ MARGIN = 0.005
 MOST_CATEGORIES, ROWS_OF_EACH = 100, 10
 # Columns up to which a function of each of them alone is tried.
 MOST_COLUMNS = 20
-Made = Callable[[Covariance, int], GPProblem]
-First = Callable[[Covariance, int], Settings]
+
+
+class Trial(NamedTuple):
+    """A kernel with its bound after a short fit, and what that learned."""
+
+    bound: float
+    kernel: Covariance
+    settings: Settings
+
+    @property
+    def learned(self) -> Covariance:
+        """The kernel as it was learned."""
+        return self.kernel.at([np.asarray(part) for part in self.settings.theta])
+
+
+class Trials(NamedTuple):
+    """Short fits to the same rows: how a problem is made, where it starts, and whether there is time for another."""
+
+    make: Callable[[Covariance, int], GPProblem]
+    first: Callable[[Covariance, int], Settings]
+    seed: int
+    in_time: Callable[[], bool]
+
+    def tried(self, kernel: Covariance, steps: int = STEPS) -> Trial:
+        """One of them; its bound is −∞ if it fails."""
+        settings = self.first(kernel, INDUCING)
+        problem = self.make(kernel, len(settings.inducing))
+        size = min(problem.batch_size, problem.n_groups)
+        stepper = GroupStepper(problem, size, *problem.local_limits, FOLLOWING, remember=False)
+        try:
+            state = take_steps(problem, stepper, problem.start(settings), steps, self.seed).state
+            bound = problem.bound(state)
+        except FloatingPointError:  # no trial may end the fit of another kernel
+            return Trial(-np.inf, kernel, settings)
+        learned = state.hyper["settings"]._replace(adam=None)
+        return Trial(bound if np.isfinite(bound) else -np.inf, kernel, learned)
+
+    def best_of(self, kernels: Iterable[Covariance], best: Trial, margin: float) -> Trial:
+        """``best``, unless another is ahead by the margin; as far as time allows."""
+        for kernel in kernels:
+            if self.in_time() and (trial := self.tried(kernel)).bound > best.bound + margin:
+                best = trial
+        return best
+
+    def climbed(self, kernels: Iterable[Covariance], margin: float) -> Trial | None:
+        """The best of kernels that are rougher and rougher, after few steps: none after one that is worse by the margin."""
+        best = None
+        for kernel in kernels:
+            trial = self.tried(kernel, STEPS // 2) if self.in_time() else None
+            if trial is None or (best is not None and trial.bound < best.bound - margin):
+                break
+            best = trial if best is None or trial.bound > best.bound else best
+        return best
+
+
+def usual(n_columns: int) -> Covariance:
+    """An RBF with a length scale for each column."""
+    return RBF(lengthscale=np.full(n_columns, np.sqrt(n_columns)))
 
 
 def singles(n_columns: int) -> Iterator[Covariance]:
-    """Rougher and rougher than an RBF, with a length scale for each column."""
+    """An RBF, and kernels that are rougher and rougher, with a length scale for each column."""
+    yield usual(n_columns)
     for kind in (Matern52, Matern32, Matern12):
         yield kind(lengthscale=np.full(n_columns, np.sqrt(n_columns)))
 
 
-def sums(best: Covariance, n_columns: int) -> Iterator[Covariance]:
-    """The best kind and something that is simpler than it."""
-    yield Sum(best, Linear(variance=np.full(n_columns, 0.1)))
-    if 1 < n_columns <= MOST_COLUMNS:
-        yield Sum(best, *(RBF(variance=0.3, lengthscale=1.0, active=[column]) for column in range(n_columns)))
+def additive(n_columns: int) -> Iterator[Covariance]:
+    """A function of each column alone, smooth or rough."""
+    for kind in (RBF, Matern32, Matern12) if 1 < n_columns <= MOST_COLUMNS else ():
+        yield Sum(*(kind(variance=0.3, lengthscale=1.0, active=[column]) for column in range(n_columns)))
 
 
-def few_valued(rows: Rows) -> list[int]:
-    """Columns that may be categories: three or more values, equally spaced or multiples of a spacing, often met."""
-    x = rows.take(None)[0]
+def few_valued(x: Floats) -> list[int]:
+    """Columns [N, D] that may be categories: three or more values, equally spaced or multiples of a spacing, often met."""
     found = []
     for column in range(x.shape[1]):
         values = np.unique(x[:, column])
@@ -91,42 +156,40 @@ def with_categories(best: Covariance, n_columns: int, kinds: list[int]) -> Itera
     yield Sum(smooth, levels, Product(smooth, levels))
 
 
-def chosen_kernel(
-    make: Made, n_columns: int, first: First, seed: int, seconds: float | None = None, kinds: Sequence[int] = ()
-) -> tuple[Covariance, Settings]:
-    """The kernel with the largest bound after a short fit, and what that learned; ``first`` has the settings of a start.
+def chosen_kernel(trials: Trials, x: Floats, kinds: Sequence[int] = ()) -> tuple[Covariance, Settings]:
+    """The kernel with the largest bound after short fits to rows [N, D], and what it learned; ``kinds``: columns of categories.
 
-    A sum has to gain by more than the noise of a trial, since its steps take longer. After ``seconds`` no more are tried.
+    One kind with a length scale for each column and one with a function of each are found first, by half as many steps; then
+    these, and sums with them, go on from there, all equally far. A sum has to gain by more than the noise of a trial.
     """
-    until = time.perf_counter() + (np.inf if seconds is None else seconds)
-    best = tried(make, RBF(lengthscale=np.full(n_columns, np.sqrt(n_columns))), first, seed)
-    for kernel in singles(n_columns):
-        if time.perf_counter() < until:
-            best = max(best, tried(make, kernel, first, seed), key=lambda trial: trial[0])
-    margin = MARGIN * make(best[1], INDUCING).n_groups
-    learned = best[1].at([np.asarray(part) for part in best[2].theta])
-    if time.perf_counter() < until:  # sums begin where it has ended: as many steps for it as for them
-        best = max(best, tried(make, learned, first, seed), key=lambda trial: trial[0])
-    for kernel in (*sums(learned, n_columns), *(with_categories(learned, n_columns, [*kinds]) if kinds else ())):
-        if time.perf_counter() < until:
-            trial = tried(make, kernel, first, seed)
-            best = trial if trial[0] > best[0] + margin else best
+    n_columns, margin = x.shape[1], MARGIN * len(x)
+    single = trials.climbed(singles(n_columns), margin)
+    if single is None:  # no time for anything
+        return trials.tried(usual(n_columns), 1)[1:]
+    columns = trials.climbed(additive(n_columns), margin)
+    start = single.learned
+    best = trials.best_of([start], single, 0.0)
+    best = trials.best_of([Sum(start, Linear(variance=np.full(n_columns, 0.1)))], best, margin)
+    if columns is not None:
+        best = trials.best_of([columns.learned, Sum(columns.learned, start)], best, margin)
+    if kinds:
+        best = trials.best_of(with_categories(start, n_columns, [*kinds]), best, margin)
+    simpler = without_idle_parts(best.learned, x)
+    if simpler is not None and trials.in_time() and (trial := trials.tried(simpler)).bound > best.bound - margin:
+        best = trial
     return best[1:]
 
 
-def tried(make: Made, kernel: Covariance, first: First, seed: int) -> tuple[float, Covariance, Settings]:
-    """The bound after a short fit, with the kernel and what was learned; −∞ if the fit fails."""
-    settings = first(kernel, INDUCING)
-    problem = make(kernel, len(settings.inducing))
-    size = min(problem.batch_size, problem.n_groups)
-    stepper = GroupStepper(problem, size, *problem.local_limits, FOLLOWING, remember=False)
-    try:
-        state = take_steps(problem, stepper, problem.start(settings), STEPS, seed).state
-        bound = problem.bound(state)
-    except FloatingPointError:  # no trial may end the fit of another kernel
-        return -np.inf, kernel, settings
-    learned = state.hyper["settings"]._replace(adam=None)
-    return bound if np.isfinite(bound) else -np.inf, kernel, learned
+def without_idle_parts(kernel: Covariance, x: Floats) -> Covariance | None:
+    """A sum without the functions that are expected to vary least from row to row [N, D]; None where there are none."""
+    if not isinstance(kernel, Sum):
+        return None
+    rows = x[:MOST_SPREAD]
+    spreads = np.array([np.mean(np.diag(k := part(rows))) - k.mean() for part in kernel.parts])
+    kept = [part for part, spread in zip(kernel.parts, spreads, strict=True) if spread > IDLE * spreads.sum()]
+    if len(kept) == len(spreads) or not kept:
+        return None
+    return Sum(*kept) if len(kept) > 1 else kept[0]
 
 
 def greedy_inducing(

@@ -47,7 +47,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
     order : list of classes, optional
         From the lowest to the highest, for "ordinal"; by default numbers in their order.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
-tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRegressor`
+tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as in `SparseGPRegressor`
 
     Attributes
     ----------
@@ -91,6 +91,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
         standardize: bool = True,
+        warp_inputs: Literal["auto", "log", "rank"] | None = "auto",
         jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,
@@ -111,6 +112,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.tol = tol
         self.validation_fraction = validation_fraction
         self.standardize = standardize
+        self.warp_inputs = warp_inputs
         self.jitter = jitter
         self.seed = seed
         self.verbose = verbose

@@ -43,6 +43,22 @@ def _order(value: Any, sizes: dict[str, int], where: str) -> None:
         refuse(where, "is no list of classes")
 
 
+def _warps(value: Any, sizes: dict[str, int], where: str) -> None:
+    """Maps of columns, each once: a column, a kind, and knots and values that increase."""
+    check(value, [("whole in [0, column)", "'log' | 'rank'", f"real [_] {WIDE}", f"real [_] {WIDE}")], sizes, where)
+    columns = [column for column, *_ in value]
+    if len(set(columns)) < len(columns):
+        refuse(where, "maps a column twice")
+    for column, _, knots, values in value:
+        if (
+            len(knots) != len(values)
+            or len(knots) < 2
+            or not (np.diff(knots) > 0).all()
+            or not (np.diff(values) > 0).all()
+        ):
+            refuse(where, f"of column {column} is no increasing map")
+
+
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "n_jobs"},
     "kernel": _kernel_or_none,
@@ -56,6 +72,7 @@ SETTINGS: dict[str, Any] = {
     "max_seconds": "none | positive",
     "validation_fraction": "real in [0, 1)",
     "standardize": "flag",
+    "warp_inputs": "none | 'auto' | 'log' | 'rank'",
     "jitter": "real in [0, 0.01)",
 }
 # Of a regressor alone.
@@ -77,6 +94,7 @@ FITTED: dict[str, Any] = {
     "lam": "MultivariateNormal [factor; stacked]",
     "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
     "y_scaling": (f"real [measured] {WIDE}", f"real [measured] {SPREAD}"),
+    "warps?": _warps,
     "offset": f"real [output] {WIDE}",
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),

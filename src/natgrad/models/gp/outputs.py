@@ -97,6 +97,12 @@ class Coregionalised(Likelihood):
         out = np.column_stack([own, in_sizes, back(2.0 * along * sizes)])
         return np.asarray(out * np.repeat([self.moves_noise, self.moves_mixing], [1, 1 + len(psi)]))
 
+    def uncorrelated(self, psi: Floats) -> Floats:
+        """ψ with the same noise and the diagonal of B, and nothing beside it."""
+        mixing = self.parts(psi)[1]
+        sizes = (mixing**2).sum(1)
+        return np.column_stack([psi[:, 0], np.log(np.maximum(sizes - LEAST, LEAST)), np.eye(len(sizes))])
+
     def noises(self, psi: Floats) -> Floats:
         """D [P]."""
         return np.array([self._own.variance(float(p)) for p in self._columns(psi)])

@@ -6,14 +6,18 @@ Where all rows can be read often enough, half of the steps at most are taken on 
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from natgrad.inference.engine import Phase
 from natgrad.inference.steppers.groups import ExactPass
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.gp.cooling import cooling_phases
 from natgrad.models.gp.files import law_of, state_table
+from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.polishing import WARM, Polishing, polishing_of
 from natgrad.models.gp.stopping import AveragedBound
 from natgrad.posterior.fit_options import FitOptions, checked_method, checked_step, split_options
@@ -39,11 +43,19 @@ def optimise(
     options: FitOptions,
     *,
     going_on: bool = False,
+    began: float | None = None,
 ) -> None:
-    """Run, and publish the result in the estimator; ``going_on``: from where a fit to the same rows has ended."""
+    """Run, and publish the result in the estimator.
+
+    ``going_on``: from where a fit to the same rows has ended; ``began``: when the clock of the fit did, by default now.
+    """
+    seconds = model.max_seconds
+    if seconds is not None and began is not None:
+        # What was spent on choosing; a run that has no time left still takes a step.
+        seconds = max(float(seconds) - (time.perf_counter() - began), 1e-9)
     method, most, tol = checked_method(model.method), whole_number(max_steps, "max_steps"), float(model.tol)
     cooling = cooling_phases(problem, method)
-    polish = None if held is not None else polishing_of(problem, method, tol, most, model.max_seconds, state.t)
+    polish = None if held is not None else polishing_of(problem, method, tol, most, seconds, state.t)
     stop = getattr(model, "stop_", None)  # a stream has none
     settled = going_on and stop is not None and stop.converged
     watch = AveragedBound(
@@ -57,7 +69,7 @@ def optimise(
         watch.ends_at_once, watch.cools = settled, False
     callbacks, checkpoint = split_options(options)
     steps = most if polish is None else most // 2
-    limits = replace(model._limits(None, ADVICE, max_steps=steps), tol=0.0)
+    limits = replace(model._limits(None, ADVICE, max_steps=steps, max_seconds=seconds), tol=0.0)
     sizes = {
         "output": problem.n_outputs,
         "measured": problem.data.n_outputs,
@@ -74,9 +86,37 @@ def optimise(
     )  # fmt: skip
     model.stop_ = _why(result.stop, polish, watch, most, tol)
     model._part = watch.part
-    model._publish(problem, result.state)
-    model.elbo_ = problem.bound(result.state)
+    state, said = result.state, _said_of(problem)
+    if getattr(model, "outputs", "") is None and isinstance(problem.likelihood, Coregionalised):
+        state, words = simplest(problem, state)
+        said.append(words)
+    model._publish(problem, state)
+    model.elbo_ = problem.bound(state)
     model.n_rows_seen_ = problem.n_groups
+    trace.strategy = "; ".join([trace.strategy, *said])
+
+
+def simplest(problem: GPProblem, state: State) -> tuple[State, str]:
+    """Outputs without correlations, if these gain less than a nat each; and which it is, in words.
+
+    A parameter that means nothing gains half a nat of the bound on average, and costs as much where predictions are judged
+    (Akaike, 1974). All else stays as it was learned, so that what correlations gain is at most the difference.
+    """
+    law, settings = problem.likelihood, state.hyper["settings"]
+    assert isinstance(law, Coregionalised)
+    apart = settings._replace(psi=law.uncorrelated(np.asarray(settings.psi)))
+    alone = problem.sweep(state._replace(hyper={**state.hyper, "settings": apart}))
+    gained, n = problem.bound(state) - alone.bound, problem.data.n_outputs
+    if gained < (asked := n * (n - 1) // 2):
+        words = f"outputs are taken to be uncorrelated: correlations would gain {gained:.2g} nats, and {asked} are asked for"
+        return alone.state._replace(t=state.t), words
+    return state, f"outputs are correlated, which gains {gained:.3g} nats"
+
+
+def _said_of(problem: GPProblem) -> list[str]:
+    """Which inputs are mapped, in words."""
+    warps = problem.data.x_scaling.warps
+    return [f"inputs mapped: {', '.join(f'{warp.kind} of column {warp.column}' for warp in warps)}"] if warps else []
 
 
 def _why(stop: Stop, polish: Polishing | None, watch: AveragedBound, most: int, tol: float) -> Stop:

@@ -1,7 +1,7 @@
 """The settings of a sparse Gaussian process: kernel, inducing inputs and noise; their matrices, and their gradient step.
 
-JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for a single stationary
-kernel, the default, the same is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear
+JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for most kernels the same
+is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear
 algebra between, which is most of the work, is BLAS on these matrices (`natgrad.models.gp.problem`). Every call enters 64-bit
 mode for itself. Functions are compiled once for each structure of a kernel.
 """
@@ -165,7 +165,8 @@ class Matrices:
     def square(self, settings: Settings) -> Floats:
         """K_mm."""
         if self._direct is not None:
-            return self._direct.square(settings.theta, settings.inducing)
+            none = np.empty((0, np.shape(settings.inducing)[1]))
+            return self._direct.evaluate(settings.theta, settings.inducing, none).k_mm
         return self._in_64_bits(lambda *a: (self._square(*a),), settings.theta, settings.inducing)[0]
 
     def rows(self, settings: Settings, x: Floats) -> tuple[Floats, Floats]:

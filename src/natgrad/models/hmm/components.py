@@ -11,16 +11,16 @@ import numpy.typing as npt
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.inference.components import Birth
-from natgrad.inference.group_components import GroupComponents, settled
+from natgrad.inference.group_components import GroupComponents, restricted, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.forward_backward import count, whole_sequences
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.models.hmm.start import rows_at, sliced, sums_of
-from natgrad.models.hmm.tracks import Tracks, parts_of, reordered
+from natgrad.models.hmm.tracks import Tracks, parts_of
 from natgrad.random import Stream, generator
 
-__all__ = ["HMMComponents", "found_states"]
+__all__ = ["HMMComponents", "found_states", "with_states"]
 
 Floats = npt.NDArray[np.float64]
 # Parts of a state that are tried, each with the times on either side that are averaged: states that last show in the mean of
@@ -42,7 +42,7 @@ class HMMComponents(GroupComponents):
     def __init__(self, problem: SequenceProblem) -> None:
         emitted = {name: part.axes for name, part in problem.emitted.items()}
         axes = {"initial": ((0,),), "transition": ((0, 1),), **emitted}
-        super().__init__(problem, "state", problem.model.n_states, axes)
+        super().__init__(problem, "state", problem.model.n_states, axes, tuple(emitted))
         self._last: tuple[State, tuple[SequenceProblem, State, Floats, Floats]] | None = None
         self._alone: tuple[State, float] | None = None
 
@@ -74,9 +74,8 @@ class HMMComponents(GroupComponents):
             labels = nearest_of(near, centres_of(near[seen], size, rng))
             if len(np.unique(labels[own])) < size:
                 continue
-            bound, settled_state = settled(
-                part, _split_state(part, states, places, labels), SWEEPS, LITTLE, goal=goal if after_merge else -np.inf
-            )
+            begun = _split_state(part, states, places, labels)
+            bound, settled_state = settled(part, begun, SWEEPS, LITTLE, goal=goal if after_merge else -np.inf)
             if best is None or bound > best[0]:
                 best = bound, settled_state, places
         if best is None:
@@ -98,6 +97,7 @@ class HMMComponents(GroupComponents):
         whole = self.problem
         data = sliced(whole.data, rng)
         part = SequenceProblem(data, whole.model, n_jobs=whole.n_jobs, truncated=True)
+        part.past = whole.past
         here = part.at(scaled_natural(part, state, data.n_times / whole.data.n_times), state.t)
         looked_at = part, here, _marginals(part, here), rows_at(data, whole.model.emission)
         self._last = (state, looked_at) if data is whole.data else None
@@ -149,15 +149,20 @@ def found_states(model: HMMModel, state: State) -> tuple[HMMModel, State]:
     held = components.held(state)
     order = np.argsort(-held, kind="stable")
     order = order[components.active(state)[order]]
-    emission: Any = model.emission
-    if isinstance(emission, Tracks):
-        own: Any = emission.with_states(len(order))
-    else:
-        own = type(emission)(**{**emission.arguments, "n_states": len(order)})
     lam = dict(state.lam)
     lam["initial"] = (state.lam["initial"][0][order],)
     lam["transition"] = (state.lam["transition"][0][np.ix_(order, order)],)
-    for name, part in parts_of(emission).items():
-        lam[name] = reordered(part, state.lam[name], order)
+    own = with_states(model.emission, len(order))
     fewer = HMMModel(model.initial[order], model.transition[np.ix_(order, order)], own)
-    return fewer, SequenceProblem(nothing, fewer).at(lam, state.t)
+    after = SequenceProblem(nothing, fewer)
+    for name, part in parts_of(model.emission).items():
+        priors = components.problem.full_prior(name), after.full_prior(name)
+        lam[name] = restricted(state.lam[name], part.axes, order, *priors)
+    return fewer, after.at(lam, state.t)
+
+
+def with_states(emission: Any, n_states: int) -> Any:
+    """The emission with its prior, of so many states."""
+    if isinstance(emission, Tracks):
+        return emission.with_states(n_states)
+    return type(emission)(**{**emission.arguments, "n_states": n_states})

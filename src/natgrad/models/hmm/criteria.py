@@ -46,6 +46,16 @@ class HMMCriteria:
         return of_chain + n_free(emission, own_of(emission, self._state.lam))
 
     @property
+    def _exchangeable(self) -> bool:
+        """Whether states in another order are the same model: their priors are alike, and none is known."""
+        prior, rows = np.asarray(self._model_.initial), np.atleast_3d(np.asarray(self._model_.transition).T).T
+        parts = prior, np.einsum("ckk->ck", rows), rows[:, ~np.eye(len(prior), dtype=bool)]
+        alike = all((part == part[..., :1]).all() for part in parts)
+        of_symbols = np.asarray(getattr(self._model_.emission, "arguments", {}).get("concentration", 0.0))
+        known = getattr(getattr(self, "_data", None), "labels", None) is not None
+        return alike and not known and bool((of_symbols == of_symbols[:1]).all() if of_symbols.ndim else True)
+
+    @property
     def mean_durations_(self) -> Array:
         """How long each state lasts, expected at the mean of q [K]: 1 / (1 − A_kk), or what ``durations`` says.
 

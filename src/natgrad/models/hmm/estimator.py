@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.held import HeldSequences
-from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
+from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
 from natgrad.inference.starts import Starts
@@ -26,8 +26,9 @@ from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
+from natgrad.models.hmm.finding import FoundStates
 from natgrad.models.hmm.live import LiveHMM
-from natgrad.models.hmm.priors import FORBIDDEN, chain_priors
+from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
 from natgrad.posterior.export import Posterior, factors_of
@@ -35,7 +36,6 @@ from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_st
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
@@ -47,7 +47,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
-class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
+class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -226,32 +226,17 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         seen = data.n_times + (0 if fresh else self.n_times_seen_)
         population = len(data) * max(seen, n_times or 0) / data.n_times
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
-        start = self._starts(problem) if fresh else self._state
-        result = self._step_once(problem, start)
-        self._publish(model, result.state)
+        start, models = self._starts(problem) if fresh else self._state, [model]
+        finds = self._finds_number and labels is None
+        look = (
+            self._look(seen - data.n_times, data.n_times, lambda grown: models.append(grown.model)) if finds else None
+        )
+        result = self._step_once(problem, start, look)
+        self._publish(models[-1], result.state)
         self.n_times_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
     # -- parts --
-
-    @property
-    def _finds_number(self) -> str:
-        return 'n_states="auto"' if isinstance(self.n_states, str) else ""
-
-    @property
-    def _size(self) -> int:
-        """The states that the model has room for."""
-        return int(self.max_states if isinstance(self.n_states, str) else self.n_states)
-
-    def _moves(self, problem: SequenceProblem, keep: Any) -> Moves | None:
-        if keep is None and not self._finds_number:
-            return None
-        from natgrad.inference.moves import checked_moves
-        from natgrad.models.hmm.components import HMMComponents
-
-        if self.topology != "ergodic":
-            raise ValueError(f"states of topology={self.topology!r} have an order, in which none can be born or merged")
-        return checked_moves((HMMComponents(problem),), keep, self._finds_number)
 
     def _optimise(
         self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None, moves: Any = None
@@ -305,15 +290,18 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
 
             def problem(n_times: float) -> SequenceProblem:
                 population = len(data) * n_times / data.n_times
-                return SequenceProblem(data, models[0], population=population, n_jobs=self.n_jobs)
+                return SequenceProblem(data, models[-1], population=population, n_jobs=self.n_jobs)
 
-            return Chunk(problem, data.n_times, data.n_times)
+            def arrivals(before: float) -> Any:
+                return self._look(before, data.n_times, lambda grown: models.append(grown.model))
+
+            return Chunk(problem, data.n_times, data.n_times, arrivals=arrivals if self._finds_number else None)
 
         def start(problem: SequenceProblem) -> State | Starts:
             return started[0] if started else self._starts(problem)
 
-        state, phases = self._run_stream(lambda: parts, chunk, start, lambda: models[0], options=options)
-        self._publish(models[0], state)
+        state, phases = self._run_stream(lambda: parts, chunk, start, lambda: models[-1], options=options)
+        self._publish(models[-1], state)
         self.n_times_seen_, self.elbo_, self._data = phases.seen, phases.elbo, None
 
     def _starts(self, problem: SequenceProblem) -> State | Starts:
@@ -346,17 +334,6 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         known = as_labels(labels, len(columns), self._size)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
-    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
-        """The columns of X, as many as in the fit unless it is ``fresh``, and the lengths of the sequences."""
-        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=self._one_dimensional)
-        self.n_features_in_: int = columns.shape[1] if fresh else self.n_features_in_
-        if columns.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input"
-            )
-        return columns, lengths
-
     def _model(self, X: Array) -> HMMModel:
         """Priors, with all settings checked."""
         from natgrad.models.hmm.problem import HMMModel
@@ -374,10 +351,7 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
             raise ValueError(f"max_passes must be > 0, got {self.max_passes!r}")
         if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
-        priors = self.initial_prior, self.transition_prior
-        if self._finds_number:  # of a row in all, whatever the most is
-            priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
-        initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
+        initial, rows = self._chain_priors(n_states)
         chain = self._chain(n_states)
         if chain is not None and chain.inputs is not None:
             rows = np.repeat(rows[None], chain.size, axis=0)

@@ -47,6 +47,7 @@ FITTED: dict[str, Any] = {
     "transition": "positive [state, state]",
     "n_times_seen": "natural",
     "n_features": "size column",
+    "feature_names?": "names [_]",
     "elbo": "float",
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
 }
@@ -278,6 +279,7 @@ class HMMFiles(HMMCriteria, Estimator):
     elbo_: float
     categories_: Any
     inputs_: Any
+    feature_names_in_: Any
     _state: State
     _model_: HMMModel
 
@@ -314,6 +316,7 @@ class HMMFiles(HMMCriteria, Estimator):
         return {
             **({"categories": named} if named is not None and len(named) else {}),
             **({"inputs": self.inputs_} if model.transition.ndim == 3 else {}),
+            **({"feature_names": self.feature_names_in_} if hasattr(self, "feature_names_in_") else {}),
             "state": self._state,
             "initial": model.initial,
             "transition": model.transition,
@@ -333,6 +336,8 @@ class HMMFiles(HMMCriteria, Estimator):
             self.categories_ = saved["categories"]
         if "inputs" in saved:
             self.inputs_ = saved["inputs"]
+        if "feature_names" in saved:
+            self.feature_names_in_ = saved["feature_names"]
         kind: Any = Tracks if saved["emission"] == "Tracks" else EMISSIONS[saved["emission"]]
         emission = kind(**saved["arguments"])
         chain = self._chain(len(saved["initial"]))

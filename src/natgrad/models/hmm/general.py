@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.io.frames import frame_columns, is_frame, table_names
+from natgrad.data.sequences import as_columns
 from natgrad.models.hmm.durations import Chain, Durations
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.models.hmm.inputs import InputChain, coded
@@ -126,21 +129,27 @@ class HMM(HiddenMarkov):
 
     # -- tables and labels --
 
-    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
-        several = isinstance(X, (list, tuple)) and len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+    @property
+    def _found_by_name(self) -> bool:
+        return _named_keys(self.emissions) is not None
+
+    def _as_arrays(self, X: Any, fresh: bool) -> Any:
+        several = isinstance(X, (list, tuple)) and len(X) > 0 and all(_is_sequence(part) for part in X)
         parts = list(X) if several else [X]
         if fresh:
             self.categories_ = {}
         if self.inputs is not None:
             parts = self._with_inputs(parts, fresh)
-        elif all(_is_table(part) for part in parts):
-            tables = [_chosen(part, self.emissions) for part in parts]
-            parts = self._as_numbers(tables, fresh)
+        elif all(is_frame(part) or table_names(part) is not None for part in parts):
+            tables = [frame_columns(part) or {} for part in parts]
+            parts = self._as_numbers([_chosen(table, self.emissions) for table in tables], fresh)
+        elif self._found_by_name and isinstance(X, (str, Path)):
+            parts = [as_columns(X, columns=_named_keys(self.emissions))]
         elif self._one_dimensional and holds_labels(X):
             parts = self._as_numbers([[flat_labels(part)] for part in parts], fresh)
         elif isinstance(self.emissions, Mapping) and isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 2:
             parts = self._as_numbers([[X[:, d] for d in range(X.shape[1])]], fresh)
-        return super()._columns(parts if several else parts[0], y, lengths, fresh)
+        return parts if several else parts[0]
 
     def _with_inputs(self, parts: list[Any], fresh: bool) -> list[Array]:
         """Arrays of the observed columns, the code of the input last."""
@@ -255,13 +264,11 @@ def _check_names(found: list[tuple[str, tuple[int, ...], EmissionKind]]) -> None
 
 def _without(X: Any, inputs: Any, emissions: Any) -> tuple[list[Any], Any]:
     """The columns that are observed, and the one that is the input."""
-    if _is_table(X):
-        names = list(X.dtype.names if isinstance(X, np.ndarray) else X.columns)
-        if inputs not in names:
-            raise ValueError(f"inputs must name a column of X, got {inputs!r}; X has {names}")
-        keys = [name for name in names if name != inputs]
-        rest = X[keys] if isinstance(X, np.ndarray) or keys else X
-        return _chosen(rest, emissions), X[inputs]
+    if (table := frame_columns(X)) is not None:
+        if str(inputs) not in table:
+            raise ValueError(f"inputs must name a column of X, got {inputs!r}; X has {list(table)}")
+        column = table.pop(str(inputs))
+        return _chosen(table, emissions), column
     rows = np.asarray(X)
     if rows.ndim != 2 or not isinstance(inputs, (int, np.integer)) or not 0 <= inputs < rows.shape[1]:
         raise ValueError(
@@ -270,20 +277,21 @@ def _without(X: Any, inputs: Any, emissions: Any) -> tuple[list[Any], Any]:
     return [rows[:, d] for d in range(rows.shape[1]) if d != inputs], rows[:, inputs]
 
 
-def _is_table(X: Any) -> bool:
-    """Whether columns have names: a table, or an array of NumPy with fields."""
-    if isinstance(X, np.ndarray):
-        return X.dtype.names is not None
-    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+def _is_sequence(X: Any) -> bool:
+    """Whether one of several is rows of columns, not a row."""
+    return getattr(X, "ndim", 0) == 2 or is_frame(X) or table_names(X) is not None
 
 
-def _chosen(X: Any, emissions: Any) -> list[Any]:
-    """The columns of a table that emissions name, in that order; all of them where it names none."""
+def _named_keys(emissions: Any) -> list[str] | None:
+    """The names of columns that emissions reads, in order; None where it names none."""
     given = emissions if isinstance(emissions, Mapping) else {}
     keys = [part for key in given for part in (key if isinstance(key, tuple) else (key,))]
-    names = list(X.dtype.names if isinstance(X, np.ndarray) else X.columns)
-    if not keys or not all(isinstance(key, str) for key in keys):
-        keys = names
-    if unknown := [key for key in keys if key not in names]:
-        raise ValueError(f"emissions names the column {unknown[0]!r}, but X has {names}")
-    return [X[key].to_numpy() if hasattr(X[key], "to_numpy") else np.asarray(X[key]) for key in keys]
+    return keys if keys and all(isinstance(key, str) for key in keys) else None
+
+
+def _chosen(table: Mapping[str, Any], emissions: Any) -> list[Any]:
+    """The columns of a table that emissions name, in that order; all of them where it names none."""
+    keys = _named_keys(emissions) or list(table)
+    if unknown := [key for key in keys if key not in table]:
+        raise ValueError(f"emissions names the column {unknown[0]!r}, but X has {list(table)}")
+    return [np.asarray(table[key]) for key in keys]

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.io.frames import frame_columns
+
 __all__ = ["as_categories", "categories_in", "encoded", "flat_labels", "holds_labels", "is_several"]
 
 Array = npt.NDArray[Any]
@@ -80,7 +82,11 @@ def flat_labels(X: Any) -> Array:
 
 
 def _plain(X: Any) -> Array:
-    if hasattr(X, "to_numpy"):
+    if (table := frame_columns(X)) is not None and len(table) == 1:
+        X = next(iter(table.values()))
+    elif hasattr(X, "to_pylist"):  # an array of Arrow
+        X = X.to_pylist()
+    elif hasattr(X, "to_numpy"):
         X = X.to_numpy()
     return np.asarray(X)
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special as sp
+from natgrad.data.io.frames import is_frame
 from natgrad.data.sequences import Sequences
 from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
@@ -238,7 +239,13 @@ class StateFilter:
         return other
 
     def update(self, rows: Any) -> Floats:
-        """Probabilities of the state after a row [K], or after each of several rows [n, K]."""
+        """Probabilities of the state after a row [K], or after each of several rows [n, K].
+
+        A row whose entries have names (a dict, a row of a table) is read by them.
+        """
+        named = type(rows) is not np.ndarray and hasattr(rows, "keys") and not is_frame(rows)
+        if named and not (self._simple and self._kind == TABLE):  # of symbols, several of them
+            return np.asarray(self._several(_named_row(rows))[0])
         if not self._simple:
             one = np.ndim(rows) == 1
             return np.asarray(self._several(np.asarray(rows)[None])[0]) if one else self._several(rows)
@@ -267,6 +274,10 @@ class StateFilter:
         states[0] = goes_on
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
+        if (
+            self._chain is not None
+        ):  # a forbidden transition has 1e-8 observations: at an offset of 1e9 what leaks shows
+            states /= states.sum(1, keepdims=True)
         if not self._simple:
             return track_forecast(self._folded(states), self._model, self._before, states[0])
         return Forecast(states, self._model, self._columns)
@@ -379,3 +390,9 @@ class StateFilter:
         seen: Observed = observe(np.vstack([before, columns]), np.array([0, n + len(columns)]))
         known = observe(before, np.array([0, n])).base if n else 0.0
         return seen._replace(values=seen.values[n:], base=seen.base - known)
+
+
+def _named_row(row: Any) -> Array:
+    """A row {name: entry} as a table of one row."""
+    names = [str(name) for name in row.keys()]  # noqa: SIM118, a row of pandas is iterated by its entries
+    return np.array([tuple(row[name] for name in row.keys())], dtype=[(name, object) for name in names])  # noqa: SIM118

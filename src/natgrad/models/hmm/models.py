@@ -152,7 +152,7 @@ class CategoricalHMM(HiddenMarkov):
         )
         return made
 
-    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
+    def _as_arrays(self, X: Any, fresh: bool) -> Any:
         named = holds_labels(X)
         if fresh:
             self.categories_: Array | None = None
@@ -162,10 +162,10 @@ class CategoricalHMM(HiddenMarkov):
             raise TypeError(
                 f"X holds labels, but {type(self).__name__} was fitted to numbers 0 … {self.emissionprob_.shape[1] - 1}"
             )
-        if self.categories_ is not None:
-            known = self.categories_
-            X = [encoded(part, known) for part in X] if is_several(X) else encoded(X, known)
-        return super()._columns(X, y, lengths, fresh)
+        if self.categories_ is None:
+            return X
+        known = self.categories_
+        return [encoded(part, known) for part in X] if is_several(X) else encoded(X, known)
 
     def _labels_of(self, X: Any) -> Array:
         if self.categories is not None:

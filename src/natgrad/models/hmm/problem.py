@@ -203,10 +203,13 @@ class SequenceProblem(GroupProblem):
         differ = [
             np.reshape(np.moveaxis(g != p, own[0], 0), (self.model.n_states, -1)).any(1)
             for name, part in self.emitted.items()
-            for g, p, own in zip(state.lam[name], self.full_prior(name), part.axes, strict=True)
+            for g, p, own in zip(state.lam[name], self.empty_prior(name), part.axes, strict=True)
             if own
         ]
-        return np.flatnonzero(np.logical_or.reduce(differ))
+        first = (
+            state.lam["initial"][0] != self.full_prior("initial")[0]
+        )  # of times that are all missing nothing else says it
+        return np.flatnonzero(np.logical_or.reduce([*differ, first]))
 
     def _spread(self, counts: Counts, places: Ints) -> Counts:
         """Counts of some states among those of all."""

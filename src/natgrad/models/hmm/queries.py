@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
+from natgrad.data.sequences import check_names, columns_and_lengths
 
 if TYPE_CHECKING:
     from natgrad.data.sequences import Sequences
@@ -28,7 +29,8 @@ class StateQueries:
         _state: State
 
         def _check_fitted(self) -> None: ...
-        def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
+        @property
+        def _one_dimensional(self) -> bool: ...
         def _sequences(
             self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False
         ) -> Sequences: ...
@@ -94,3 +96,28 @@ class StateQueries:
         if chain is not None and out is not None:
             out.write(0, chain.folded(counts.sums))
         return counts.log_z + problem.data.base
+
+    # -- columns --
+
+    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
+        """The columns of X, those of the fit unless it is ``fresh``, and the lengths of the sequences."""
+        if not self._found_by_name:
+            check_names(self, X, fresh)
+        X = self._as_arrays(X, fresh)
+        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=self._one_dimensional)
+        self.n_features_in_: int = columns.shape[1] if fresh else self.n_features_in_
+        if columns.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input"
+            )
+        return columns, lengths
+
+    @property
+    def _found_by_name(self) -> bool:
+        """Whether a setting names the columns that are read, in whatever order a table has them."""
+        return False
+
+    def _as_arrays(self, X: Any, fresh: bool) -> Any:
+        """X with numbers in place of labels."""
+        return X

@@ -24,7 +24,7 @@ from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.lda.explored import Explored, explored
 from natgrad.models.lda.parts import Local, Topics, infer_view, make_view
 from natgrad.models.lda.problem import LEAST_WEIGHT, LDAProblem
-from natgrad.models.lda.start import first_topics
+from natgrad.models.lda.start import first_topics, seeded_topics
 from natgrad.random import Stream, generator
 
 __all__ = ["TopicComponents", "found_topics"]
@@ -65,12 +65,12 @@ class TopicComponents(GroupComponents):
     most_loss = -1e6
 
     def __init__(self, problem: LDAProblem) -> None:
-        super().__init__(problem, "topic", problem.n_topics, {"phi": ((0,),)})
+        super().__init__(problem, "topic", problem.n_topics, {"phi": ((0,),)}, ["phi"])
         self._read: Reading | None = None
 
     def told(self, state: State) -> dict[str, Any]:
         """λ less the prior, as it was learned."""
-        return {"phi": (np.asarray(state.lam["phi"][0], np.float64) + 1.0 - self._beta(state),)}
+        return {"phi": (np.asarray(state.lam["phi"][0], np.float64) + 1.0 - self._concentrations(state),)}
 
     def held(self, state: State) -> Floats:
         """Tokens of each topic."""
@@ -78,7 +78,7 @@ class TopicComponents(GroupComponents):
 
     def at(self, state: State, told: Any) -> State:
         """The state with these counts, in the memory order that documents read fastest."""
-        after = self.problem.at(told["phi"][0] + self._beta(state), state.t)
+        after = self.problem.at(told["phi"][0] + self._concentrations(state), state.t)
         return after._replace(hyper=state.hyper, memory={BEFORE: told})
 
     def merge(self, state: State, kept: int, emptied: int) -> State:
@@ -90,14 +90,16 @@ class TopicComponents(GroupComponents):
 
     def likeness(self, state: State) -> Floats:
         """As of any components, from the two rows alone."""
-        places = np.flatnonzero(self.active(state))
+        places, stays = np.flatnonzero(self.active(state)), self.stays
         rows = np.asarray(state.lam["phi"][0], np.float64)[places] + 1.0
         beta, size = self._beta(state), rows.shape[1]
         own, nothing = _normalizer(rows), size * sp.gammaln(beta) - sp.gammaln(size * beta)
         alike = np.full((self.size, self.size), -np.inf)
         for i in range(len(places) - 1):
-            gain = _normalizer(rows[i] + rows[i + 1 :] - beta) + nothing - own[i] - own[i + 1 :]
-            alike[places[i], places[i + 1 :]] = alike[places[i + 1 :], places[i]] = gain
+            others = np.arange(i + 1, len(places))
+            others = others[~stays[places[others]]]  # which are at β when they are empty
+            gain = _normalizer(rows[i] + rows[others] - beta) + nothing - own[i] - own[others]
+            alike[places[i], places[others]] = alike[places[others], places[i]] = gain
         return alike
 
     def split(
@@ -138,6 +140,8 @@ class TopicComponents(GroupComponents):
         rows, beta = np.asarray(state.lam["phi"][0], np.float64) + 1.0, self._beta(state)
         scale = len(self.problem.corpus) / max(1, len(read.corpus))
         for place, k in enumerate(read.places.tolist()):
+            if self.stays[k]:
+                continue
             held = np.bincount(read.documents, _tokens(read, place), len(read.corpus))
             chosen = np.flatnonzero(held > LEAST_TOKENS)
             weights, alpha = read.topics.weights.copy(), read.topics.doc_prior.copy()
@@ -166,6 +170,8 @@ class TopicComponents(GroupComponents):
             return None
         part = self.problem.restricted(np.arange(size))
         part.placed = None  # shards of the run are cut for its own batches
+        if self.known is not None:
+            return self._joined(state, part, seed)
         stepper, _ = choose(part, None, Auto(), ("phi",))
         begun = take_steps(part, stepper, part.start(seed), FIRST_PASSES * stepper.steps_per_pass, seed).state
         found = explored(part, np.asarray(begun.lam["phi"][0]) + 1.0, seed)
@@ -175,6 +181,20 @@ class TopicComponents(GroupComponents):
             alpha, beta = fitted.hyper["doc_prior"], fitted.hyper["topic_prior"]
             found = Explored(np.asarray(fitted.lam["phi"][0]) + 1.0 - beta, alpha, beta)
         return self._at_found(state, np.arange(size), found)
+
+    def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+        """By a split; those that join known topics are begun by a sampler, all at once (`anew`), where counts are tokens."""
+        if self.stays[k] and "doc" in self.problem.learn and not np.any(self.problem.corpus.counts % 1.0):
+            return None
+        return super().birth(state, k, empty, number, seed)
+
+    def _joined(self, state: State, part: LDAProblem, seed: int) -> State | None:
+        """Topics that begin with single documents, beside those of the past, after sweeps of a sampler."""
+        rng, stays = generator(seed, Stream.MOVES, part.n_topics), self.stays[: part.n_topics]
+        concentration = self._beta(state) + np.asarray(self.problem.past["phi"][0])[: part.n_topics]
+        concentration[~stays] += seeded_topics(part.corpus, part.n_topics, int((~stays).sum()), rng)
+        found = explored(part, concentration, seed)
+        return None if found is None else self._at_found(state, np.arange(part.n_topics), found)
 
     def explored(self, state: State, number: int, seed: int) -> State | None:
         """Sweeps of collapsed Gibbs sampling from the topics that there are."""
@@ -191,7 +211,8 @@ class TopicComponents(GroupComponents):
         told, alpha = np.zeros((self.size, self.problem.corpus.n_words)), np.array(self.problem.doc_prior)
         told[places], alpha[places] = found.counts, found.doc_prior
         hyper = {"doc_prior": alpha, "topic_prior": found.topic_prior} if self.problem.learn else state.hyper
-        after = self.problem.at(told + found.topic_prior, state.t)
+        past = 0.0 if self.problem.past is None else self.problem.past["phi"][0]
+        after = self.problem.at(told + found.topic_prior + past, state.t)
         return after._replace(hyper=hyper, memory={BEFORE: {"phi": (told,)}})
 
     def _alpha(self, state: State) -> Floats:
@@ -199,6 +220,10 @@ class TopicComponents(GroupComponents):
 
     def _beta(self, state: State) -> float:
         return float(self.problem.with_hyper(state).topic_prior)
+
+    def _concentrations(self, state: State) -> Any:
+        """β, and what was counted before these documents came."""
+        return self._beta(state) if self.problem.past is None else self._beta(state) + self.problem.past["phi"][0]
 
     def _with_alpha(self, state: State, alpha: Floats) -> State:
         """With other concentrations where these are learned; otherwise they are part of the model."""

@@ -32,6 +32,7 @@ class EmptyTopics:
         n_topics: int
         row_bytes: int
         truncated: bool
+        past: Any
 
         def with_hyper(self, state: State) -> LDAProblem: ...
 
@@ -61,6 +62,8 @@ class EmptyTopics:
         """The same documents with some of the topics alone."""
         other = copy(cast("LDAProblem", self))
         other.truncated, other._weights_of = False, None
+        if self.past is not None:
+            other.past = {"phi": (np.asfortranarray(self.past["phi"][0][places]),)}
         other.doc_prior, other.n_topics = self.doc_prior[places], len(places)
         other.__dict__.pop("blocks", None)
         other.row_bytes = other.n_topics * np.dtype(self.local.dtype).itemsize

@@ -45,6 +45,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Entries up to which a corpus whose topics move is read as a whole.
 FEW_ENTRIES = 5_000_000
+# The part of the tolerance that counts where topics move: what a move gains is weighed against it.
+MOVING = 0.1
 
 
 @says_new_names
@@ -75,7 +77,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     start_sweeps : int
         Sweeps of collapsed Gibbs sampling after the first pass, from where the passes go on; 0 for passes alone. Only where they
         start, so that `elbo_` is the bound that it is without them. Not of weights, streams and ``method=VB()``, nor of fewer
-        than a hundred documents. They are one step of the run: ``max_seconds`` is looked at before and after all of them.
+        than a hundred documents. When ``max_seconds`` are over they end.
     finish : None or "gibbs"
         "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
         words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
@@ -94,10 +96,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes, max_steps, max_seconds : limits
-        Most readings of the corpus, most steps, most time. By default 50 passes, 200 with "auto"; before a finish one, from
-        which samples begin as well as from fifty.
+        Most readings of the corpus, most steps, most time. By default 200 passes; before a finish one, from which samples
+        begin as well as from fifty.
     tol : float
-        Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
+        Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes. 0.001 nats a
+        word are 0.1 % of the perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto",
+        ``moves``) it is a tenth of it, for a topic may be worth less.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
@@ -129,6 +133,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     """
 
     n_documents_seen_: int
+    n_tokens_seen_: float
     elbo_: float
 
     def __init__(
@@ -153,7 +158,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         max_passes: int | None = None,
         max_steps: int | None = None,
         max_seconds: float | None = None,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         seed: int = 0,
         n_jobs: int | None = None,
         executor: Any = None,
@@ -256,10 +261,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
         problem = self._problem(corpus, float(max(seen, n_documents or 0)), number_known=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
+        problems, before = [problem], self.n_tokens_seen_ if hasattr(self, "_state") else 0.0
+        look = self._look(before, corpus.n_tokens, problems.append) if self.n_topics == "auto" else None
         with self._threads():
-            result = self._step_once(problem, state)
-        self._publish(problem, result.state)
+            result = self._step_once(problem, state, look)
+        self._publish(problems[-1], result.state)
         self.n_documents_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
+        self.n_tokens_seen_ = before + corpus.n_tokens
         return self
 
     # scikit-learn gives `set_output` to what a class defines itself, and to nothing that it inherits.
@@ -285,8 +293,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
-        advice = "raise max_passes, or call continue_fit()"
+        advice = "raise max_passes, or tol if so little does not matter, or call continue_fit()"
         limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
+        if moving is not None:
+            limits = replace(limits, tol=MOVING * limits.tol)
         if sampler is not None and self.max_passes is None:
             limits = replace(limits, tol=0.0)  # a start of the sampler is not meant to converge
         with self._threads():
@@ -297,7 +307,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
-        self.n_documents_seen_ = problem.n_groups
+        self.n_documents_seen_, self.n_tokens_seen_ = problem.n_groups, problem.corpus.n_tokens
         if sampler is not None and sampler.averaged:
             # From here on topics are a point, the mean over samples.
             self.log_likelihood_: Floats = sampler.log_likelihood
@@ -312,7 +322,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if keep is None and not problem.truncated:
             return method, None
         from natgrad.inference.moves import checked_moves
-        from natgrad.models.lda.components import TopicComponents
 
         if self.finish is not None and problem.truncated:
             raise ValueError(
@@ -321,7 +330,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
             method = VB()  # a few topics of few documents need no batches
         auto_setting = 'n_topics="auto"' if problem.truncated else ""
-        return method, checked_moves((TopicComponents(problem),), keep, auto_setting)
+        return method, checked_moves((self._components(problem),), keep, auto_setting)
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         if problem.truncated:

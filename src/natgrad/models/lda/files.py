@@ -61,6 +61,7 @@ FITTED: dict[str, Any] = {
     "vocabulary": "none | ids [word]",
     "n_words": "size word",
     "n_documents_seen": "natural",
+    "n_tokens_seen?": "nonnegative",
     "elbo": "float",
     "run": either({}, {"trace_": Trace, "stop_": Stop, "log_likelihood_?": "float [_]", "draws_moments_?": MOMENTS}),
 }
@@ -80,6 +81,7 @@ class LDAFiles(Estimator):
     """The hooks of `Estimator` for `LDA`."""
 
     n_documents_seen_: int
+    n_tokens_seen_: float
     elbo_: float
     _state: State
     _fitted: LDAProblem
@@ -114,6 +116,7 @@ class LDAFiles(Estimator):
             "vocabulary": self._names,
             "n_words": problem.corpus.n_words,
             "n_documents_seen": self.n_documents_seen_,
+            "n_tokens_seen": float(self.n_tokens_seen_),
             "elbo": self.elbo_,
             "doc_prior": problem.doc_prior,
             "topic_prior": problem.topic_prior,
@@ -136,6 +139,8 @@ class LDAFiles(Estimator):
         problem = LDAProblem(nothing, saved["doc_prior"], saved["topic_prior"], local, learn=learn)
         self._publish(problem, saved["state"], saved["seed"])
         self.n_documents_seen_, self.elbo_ = saved["n_documents_seen"], saved["elbo"]
+        counted = float((saved["state"].lam["phi"][0] + 1.0 - saved["topic_prior"]).sum())  # in files before 0.3
+        self.n_tokens_seen_ = saved.get("n_tokens_seen", counted)
         for name in OF_A_RUN:
             if name in saved["run"]:
                 setattr(self, name, saved["run"][name])

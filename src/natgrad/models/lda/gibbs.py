@@ -103,15 +103,22 @@ class Sampler:
     Attributes
     ----------
     topics : int32 [tokens]
-    by_word, totals : counts n_wk [V, K] and n_k [K]
+    past : int32 [V, K], counts of tokens that are gone; they stay as they are
+    by_word, totals : counts n_wk [V, K] and n_k [K], those of the past among them
     sums : [V, K], counts summed over the averaged sweeps
     refused : float, part of the proposals of the last sweep that were refused
     """
 
     def __init__(
-        self, corpus: Corpus, doc_prior: Floats, topic_prior: float, seed: int, shards: int | None = None
+        self,
+        corpus: Corpus,
+        doc_prior: Floats,
+        topic_prior: float,
+        seed: int,
+        shards: int | None = None,
+        past: npt.NDArray[np.int32] | None = None,
     ) -> None:
-        self.corpus, self.seed, self.sweeps = corpus, seed, 0
+        self.corpus, self.seed, self.sweeps, self.past = corpus, seed, 0, past
         self.alpha, self.beta = np.asarray(doc_prior, dtype=np.float64).copy(), float(topic_prior)
         self.counts = whole_counts(corpus)
         self.tokens = np.concatenate([[0], np.cumsum(corpus.lengths.astype(np.int64))])
@@ -145,8 +152,11 @@ class Sampler:
         self.recount()
 
     def recount(self) -> None:
-        """Counts of the tokens' topics, from nothing."""
+        """Counts of the tokens' topics, from nothing or from what was there before."""
         count_topics(self.corpus.words, self.counts, self.topics, self.by_word, self.totals)
+        if self.past is not None:
+            self.by_word += self.past
+            self.totals += self.past.sum(0, dtype=np.int64)
         self._copies[:] = self.by_word
 
     def sweep(self, fresh: bool = True, averaged: bool = False) -> float:

@@ -13,13 +13,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad import special as sp
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.origin import Origin
 from natgrad.inference.executors.threads import ShardSpec
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import solve_documents, topic_counts
 from natgrad.kernels.memory import aligned_empty, group_rows
-from natgrad.kernels.special import bits_like, series_for
+from natgrad.kernels.special import bits_like, lgamma_columns, series_for
 from natgrad.threads import threads_for
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "shard_of",
     "solve_shard",
     "solve_view",
+    "topic_normalizers",
 ]
 
 Floats = npt.NDArray[Any]
@@ -192,3 +194,11 @@ def solve_shard(
 def by_word(array: Any) -> Floats:
     """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
     return np.ascontiguousarray(np.asarray(array).T)
+
+
+def topic_normalizers(concentration: Floats) -> float:
+    """Σ_k A of topics [V, K]."""
+    log_gamma = np.empty(len(concentration))
+    with threads_for(concentration.size):
+        lgamma_columns(concentration, log_gamma)
+    return float(log_gamma.sum() - sp.gammaln(concentration.sum(0)).sum())

@@ -9,7 +9,7 @@ coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
-from natgrad.kernels.special import elog_columns, lgamma_columns
+from natgrad.kernels.special import elog_columns
 from natgrad.models.lda.afresh import ahead, all_anew, begin_anew, far_ahead
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.empty_topics import EmptyTopics
@@ -44,6 +44,7 @@ from natgrad.models.lda.parts import (
     shard_of,
     solve_shard,
     solve_view,
+    topic_normalizers,
 )
 from natgrad.models.lda.start import first_topics
 from natgrad.models.lda.tangent import document_tangent, told_along
@@ -155,7 +156,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     def prior_of(self, name: str) -> Stats:
         """β − 1."""
-        return (np.full((1, 1), self.topic_prior - 1.0),)
+        return (np.full((1, self.corpus.n_words), self.topic_prior - 1.0),)
 
     def with_hyper(self, state: State) -> LDAProblem:
         """The model with the priors that a state has learned; what was prepared from the documents is shared."""
@@ -200,13 +201,13 @@ class LDAProblem(EmptyTopics, GroupProblem):
             return self.at(first)
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
 
-    def revive(self, state: State, seed: int) -> State:
+    def revive(self, state: State, seed: int, late: Callable[[], bool] = bool) -> State:
         """Where a sampler leads from the first pass, topics that lost their words begun anew from documents of their own."""
         if self.truncated:
             return state
         from natgrad.models.lda.explored import after_first_pass
 
-        return after_first_pass(self, state, seed)
+        return after_first_pass(self, state, seed, late)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""
@@ -227,8 +228,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """What the topics add: ⟨m + η̃, μ⟩ + entropy, or the log density of the point that they are."""
         natural, elog, counts = (by_word(part["phi"][0]) for part in (lam, mu, messages))
-        n_words, beta = self.corpus.n_words, self.topic_prior
-        shares = 0.0
+        n_words, beta, shares = self.corpus.n_words, self.topic_prior, 0.0
         if "theta" in messages:
             sums, n_filled = messages["theta"]
             here = self._shared(messages)
@@ -237,12 +237,14 @@ class LDAProblem(EmptyTopics, GroupProblem):
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
             return float(((counts + beta) * elog).sum() + constant) + shares
         concentration = natural + 1.0
-        log_gamma = np.empty(n_words)
-        with threads_for(concentration.size):
-            lgamma_columns(concentration, log_gamma)
-        normalizer = log_gamma.sum() - sp.gammaln(concentration.sum(0)).sum()
         constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
-        return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant) + shares
+        if self.past is not None:
+            past = by_word(self.past["phi"][0])
+            counts, constant = counts + past, -topic_normalizers(past + beta)
+        return (
+            float((((counts + beta) - concentration) * elog).sum() + topic_normalizers(concentration) + constant)
+            + shares
+        )
 
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """The documents of a batch, and what they count for each topic and word."""

@@ -34,6 +34,8 @@ class TopicQueries:
 
     if TYPE_CHECKING:
         seed: int
+        doc_prior: Any
+        learn_priors: Any
         components_: Floats
         topics_: Floats
         vocabulary_: npt.NDArray[Any]
@@ -73,6 +75,11 @@ class TopicQueries:
         if one is None or one.state is not self._state or one.names is not self._names:
             self._one = one = OneDocument(self._fitted, self._state, self._names)
         return one.shares(document, FINE_TOL, FINE_ROUNDS)
+
+    @property
+    def _exchangeable(self) -> bool:
+        """Whether topics in another order are the same model: a learned prior goes along with them."""
+        return self.learn_priors in (True, "doc") or bool(np.ptp(self.doc_prior) == 0.0)
 
     def score(self, X: Any, y: None = None) -> float:
         """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 
-__all__ = ["first_topics", "revived_topics"]
+__all__ = ["first_topics", "revived_topics", "seeded_topics"]
 
 Floats = npt.NDArray[np.float64]
 # Documents among which the seeds are drawn: this many, or so many for each topic.
@@ -37,8 +37,13 @@ def revived_topics(topics: Floats, beta: float, corpus: Corpus, rng: np.random.G
     if not len(lost):
         return None
     out = topics.copy()
-    out[lost] = beta + share * _seed_documents(corpus, len(lost), rng)
+    out[lost] = beta + seeded_topics(corpus, len(topics), len(lost), rng)
     return out
+
+
+def seeded_topics(corpus: Corpus, n_topics: int, n: int, rng: np.random.Generator) -> Floats:
+    """Tokens [n, V] of ``n`` of all topics: an equal share of the words for each, as in some document."""
+    return corpus.n_tokens / n_topics * _seed_documents(corpus, n, rng)
 
 
 def _seed_documents(corpus: Corpus, n: int, rng: np.random.Generator) -> Floats:

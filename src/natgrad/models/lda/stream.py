@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
+    from natgrad.models.lda.components import TopicComponents
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.lda.problem import LDAProblem
 
@@ -49,6 +50,37 @@ class LDAStream:
 
     def _problem(self, corpus: Corpus, population: float | None = None, number_known: bool = False) -> LDAProblem:
         return problem_of(self, corpus, population, number_known)
+
+    def _components(self, problem: LDAProblem) -> TopicComponents:
+        from natgrad.models.lda.components import TopicComponents
+
+        return TopicComponents(problem)
+
+    def _room(self: Any, problem: LDAProblem, state: State) -> tuple[LDAProblem, dict[str, Any]] | None:
+        """With the priors as they are; α of topics that come is learned from their documents, β is that of the past."""
+        here = problem.with_hyper(state)
+        room = int(self.max_topics) - here.n_topics
+        if room <= 0:
+            return None
+        alpha = np.append(here.doc_prior, np.full(room, float(self.doc_prior)))
+        learn = problem.learn - {"topic"}
+        wide = type(here)(here.corpus, alpha, here.topic_prior, here.local, learn=learn, truncated=True)
+        return wide, {"doc_prior": alpha, "topic_prior": here.topic_prior}
+
+    def _narrowed(self, problem: LDAProblem, wide: LDAProblem, state: State) -> tuple[LDAProblem, State]:
+        from natgrad.models.lda.components import found_topics
+
+        fewer, after = found_topics(wide, state)
+        here = fewer.with_hyper(after)
+        grown = type(here)(
+            here.corpus,
+            here.doc_prior,
+            here.topic_prior,
+            here.local,
+            population=problem.population,
+            learn=problem.learn,
+        )
+        return grown, after
 
     def _threads(self) -> AbstractContextManager[None]:
         from natgrad.threads import at_most
@@ -139,9 +171,9 @@ def fit_stream(
             options=options, rereadable=stream.rereadable, max_passes=most_passes(model),
             n_groups=n_documents or stream.n_total, words="documents",
         )  # fmt: skip
-    model._publish(cast("LDAProblem", phases.problem), state)
+    model._publish(documents.problem, state)
     model._data = None
-    model.n_documents_seen_, model.elbo_ = phases.seen, phases.elbo
+    model.n_documents_seen_, model.n_tokens_seen_, model.elbo_ = phases.seen, phases.n_observed, phases.elbo
 
 
 class _Documents:
@@ -152,7 +184,7 @@ class _Documents:
         self.found: LDA | None = None
         self.names: Any = None
         self.n_words: int | None = None
-        self.steps = 0
+        self.steps = self.chunks = 0
 
     def batches(self) -> Iterator[Corpus]:
         for number, (chunk, origin) in enumerate(self.stream.located()):
@@ -160,7 +192,7 @@ class _Documents:
                 corpus = located(arriving(chunk, self.vocabulary, self.names, self.n_words), chunk, origin)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"chunk {number} of the stream: {error}") from error
-            self.names, self.n_words = corpus.vocabulary, corpus.n_words
+            self.names, self.n_words, self.chunks = corpus.vocabulary, corpus.n_words, number
             if self.found is None and (self.model.n_topics == "auto" or self.moves is not None):
                 self.found = self.model._found_in(self.moves, corpus)
             cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
@@ -184,4 +216,15 @@ class _Documents:
             self.problem = owner._problem(corpus, population, number_known=self.found is not None)
             return self.problem
 
-        return Chunk(problem, len(corpus), corpus.n_tokens, lambda state: grown(self.problem, state))
+        def arrivals(before: float) -> Any:
+            return self.model._look(before, corpus.n_tokens, self._grow)
+
+        finds = self.model.n_topics == "auto" and self.chunks > 0  # those of the first chunk were found
+        enter = lambda state: grown(self.problem, state)  # noqa: E731
+        return Chunk(problem, len(corpus), corpus.n_tokens, enter, arrivals if finds else None)
+
+    def _grow(self, problem: LDAProblem) -> None:
+        """Go on with the topics that a batch has brought."""
+        assert self.found is not None
+        self.problem = problem
+        self.found.doc_prior_, self.found.topic_prior_ = problem.doc_prior, problem.topic_prior

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.inference.starts import Starts
+    from natgrad.models.mixture.components import MixtureComponents
     from natgrad.models.mixture.problem import MixtureProblem
 
 __all__ = ["SETTINGS", "Mixture"]
@@ -56,6 +57,11 @@ class Mixture(DensityMixin, RowEstimator, ABC):
         from natgrad.models.mixture.problem import memberships
 
         return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[1].T))
+
+    @property
+    def _exchangeable(self) -> bool:
+        """Whether components in another order are the same model."""
+        return bool((self._model_.alpha == self._model_.alpha[0]).all())
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """The likeliest component of each row."""
@@ -118,9 +124,24 @@ class Mixture(DensityMixin, RowEstimator, ABC):
 
     def _moves(self, problem: MixtureProblem, keep: str | None) -> Moves:
         from natgrad.inference.moves import checked_moves
+
+        return checked_moves((self._components(problem),), keep, self._finds_number)
+
+    def _components(self, problem: MixtureProblem) -> MixtureComponents:
         from natgrad.models.mixture.components import MixtureComponents
 
-        return checked_moves((MixtureComponents(problem),), keep, self._finds_number)
+        return MixtureComponents(problem)
+
+    def _room(self, problem: MixtureProblem, state: State) -> tuple[MixtureProblem, dict[str, Any]] | None:
+        alpha, size = problem.model.alpha, int(self.max_components)
+        wide = problem.model._replace(alpha=np.full(size, alpha[0]))
+        return (self._problem(wide, *problem.data), {}) if size > len(alpha) else None
+
+    def _narrowed(self, problem: MixtureProblem, wide: MixtureProblem, state: State) -> tuple[MixtureProblem, State]:
+        from natgrad.models.mixture.components import found_components
+
+        model, after = found_components(wide, state)
+        return self._problem(model, *problem.data, population=problem.population), after
 
     def _publish(self, model: Any, state: State) -> None:
         if self._finds_number:

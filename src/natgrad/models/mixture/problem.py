@@ -115,7 +115,7 @@ class MixtureProblem(RowProblem):
             mu, log_shares = g.point(state.lam["components"]), np.log(Dirichlet().mean(state.lam["weights"]))
         forms = g.weights(mu)
         if self.truncated:
-            places = np.flatnonzero(state.lam["weights"][0] != self.full_prior("weights")[0])
+            places = np.flatnonzero(state.lam["weights"][0] != self.empty_prior("weights")[0])
             return MixtureWeights(
                 g.by_column, self.model.origin, forms[places], log_shares[places], places, len(log_shares)
             )

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.data.io.frames import is_frame
 from natgrad.errors import PlateMismatch
 from natgrad.network.bind.build import Domain, check_plate, check_rows
 from natgrad.network.bind.levels import Levels, ids_of
-from natgrad.network.bind.tables import Table, TableChunks, as_table, is_frame
+from natgrad.network.bind.tables import Table, TableChunks, as_table
 from natgrad.network.bind.template import Template, Use
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.discrete import Categorical

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAdditive
-from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupResult, State
+from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupResult, State, SweepResult
+from natgrad.network.bind.changed_choices import CHANGE
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
@@ -60,28 +61,54 @@ class ChunkGroups(Chunked, GroupProblem):
         raise NotImplementedError("the prior of a block of a network is one of its messages")
 
     def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
-        """What some chunks tell, added up."""
-        return self._solved(state, groups, fresh=bool(self.program.local))
+        """What some chunks tell, added up; ``rows`` may be a change of what their rows choose."""
+        return self._solved(state, groups, fresh=bool(self.program.local), change=rows or None)
+
+    def rows_in(self, state: State, groups: Ints | None) -> Any:
+        """A change that this pass makes, and no other; where components grow, all chunks speak before some do anew."""
+        # Sums of a few chunks that stand for all would lose the components that others have.
+        return state.memory.get(CHANGE, {"gates": {}} if self.plan.grown else None)
+
+    def begin(self, state: State) -> tuple[State, int]:
+        """The globals after the change that a start asks for, if it does."""
+        change = state.memory.get(CHANGE)
+        if change is None:
+            return state, 0
+        solved = self._solved(state, None, fresh=True, change=change)
+        return self.global_step(state, solved.messages).state._replace(memory={}), solved.reads
+
+    def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
+        """All chunks, then the globals in some order."""
+        solved = self._solved(state, None, bool(self.program.local), state.memory.get(CHANGE))
+        after, info, bound = self._moved(state, solved.messages, rho, order or self.order)
+        assert bound is not None
+        return SweepResult(after._replace(t=state.t + 1, memory={}), solved.rest + bound, info)
 
     def solve_remembering(self, state: State, groups: Ints | None) -> GroupResult:
         """The same, from what chunks told last where that is known."""
         return self._solved(state, groups, fresh=False)
 
-    def _solved(self, state: State, groups: Ints | None, fresh: bool) -> GroupResult:
+    def _solved(self, state: State, groups: Ints | None, fresh: bool, change: Any = None) -> GroupResult:
         mu, keys = {name: state.mu[name] for name in self.blocks}, self.chunks.keys
         wanted = range(self.n_groups) if groups is None else sorted(map(int, groups))
         unread = [number for number in wanted if fresh or keys[number] not in self.told]
         ends = self.ends(mu) if unread else None
         visits = self.visit(
-            "statistics", mu, ends and ends.messages, numbers=None if len(unread) == self.n_groups else unread
-        )
-        told = summed(self._noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
+            "statistics", mu, ends and ends.messages, change,
+            numbers=None if len(unread) == self.n_groups else unread,
+        )  # fmt: skip
+        noted = self._read if change else self._noted  # what was changed is nobody's last word
+        told = summed(noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
         reads = int(self.reads() * len(unread) / self.n_groups)
         return GroupResult([], told.parts, told.value - (0.0 if ends is None else ends.shared), 1, reads)
 
+    def _read(self, key: Any, told: ChunkSums) -> ChunkSums:
+        self.n_read += 1
+        return told
+
     def _noted(self, key: Any, told: ChunkSums) -> ChunkSums:
         """What a chunk tells, kept as long as there is room for that of all."""
-        self.n_read += 1
+        self._read(key, told)
         if self.n_groups * told.nbytes <= TOLD:
             self.told[key] = told
         return told

@@ -15,8 +15,10 @@ import numpy as np
 from natgrad.inference.problem import Sampled
 from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.network.bind.carried_chains import NUMBER
+from natgrad.network.bind.changed_choices import changed_natural, is_known
 from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import ChunkSums, Window, Windows
+from natgrad.network.compile.growing import axes_of
 from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
@@ -102,9 +104,33 @@ class ChunkProgram:
     def _goes_on(node: Node) -> bool:
         return isinstance(node, (GaussianChain, MarkovChain)) and node.plates[-1].begins is not None
 
-    def solved(self, mu: Moments, known: Any, ends: Any = None) -> tuple[dict[str, Stats], Any]:
-        """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told; their entropy; traced."""
-        _, moments, entropy = self._solved(mu, known, ends)
+    def solved(self, mu: Moments, known: Any, ends: Any = None, change: Any = None) -> tuple[dict[str, Stats], Any]:
+        """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told; their entropy; traced.
+
+        With a ``change``, what rows choose is changed after that (`changed_choices.py`).
+        """
+        lam, moments, entropy = self._solved(mu, known, ends)
+        if change is None:
+            return moments, entropy
+        return self._changed(lam, moments, entropy, known, ends, change)
+
+    def _changed(
+        self, lam: dict[str, Stats], moments: dict[str, Stats], entropy: Any, known: Any, ends: Any, change: Any
+    ) -> tuple[dict[str, Stats], Any]:
+        xp, apart = self.on.xp, None
+        if "mu" in change:
+            mu = self.windows.moments(change["mu"], known, xp)
+            apart, local, _ = self._solved(mu, known, ends)
+            here = {**mu, **local}
+        for gate, own in change["gates"].items():
+            block, scores = self.plan.blocks[gate], None
+            if apart is not None:  # what their weights say is not known yet: the shares of a sample say it
+                scores = apart[gate][0] - self.program.target(block, here, known, (gate,))[0]
+            new = changed_natural(xp, axes_of(block.family), lam[gate], own, scores)
+            fresh, gained = block.family.moments_entropy(new)
+            before = block.family.moments_entropy(lam[gate])[1]
+            entropy = entropy + self.program.entropy(block, gained, known) - self.program.entropy(block, before, known)
+            moments = {**moments, gate: fresh}
         return moments, entropy
 
     def _solved(self, mu: Moments, known: Any, ends: Any) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
@@ -176,17 +202,17 @@ class ChunkProgram:
         order = tuple(name for name in self.plan.blocks if name not in self.local)
         return Summary(self.problem, self.local, order, plate_of)
 
-    def statistics(self, known: Known, mu: Moments, ends: Any = None) -> ChunkSums:
+    def statistics(self, known: Known, mu: Moments, ends: Any = None, change: Any = None) -> ChunkSums:
         """S of a chunk, given its `arrays`, and the entropy of what is hidden in its rows."""
 
         def build() -> Callable[..., Any]:
-            def function(mu: Any, ends: Any, known: Any) -> Any:
-                local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known, ends)
+            def function(mu: Any, ends: Any, change: Any, known: Any) -> Any:
+                local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known, ends, change)
                 return self.summary.whole_statistics(local, known, self.windows.widths(known)), entropy
 
             return function
 
-        stats, entropy = self.call("statistics", build, mu, ends, known)
+        stats, entropy = self.call(("statistics", _kind(change)), build, mu, ends, change, known)
         plates = self.summary.plates
         cut = {
             key: self.windows.trimmed_along({plates[key]: 0} if key in plates else {}, (value,), known)
@@ -195,6 +221,19 @@ class ChunkProgram:
         return _told(cut, float(entropy))
 
     # -- drawn --
+
+    def members(self, known: Known, mu: Moments, gates: tuple[str, ...], ends: Any = None) -> ChunkSums:
+        """What a chunk's rows choose, given the globals: for every category the memberships, and which of them are known."""
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, ends: Any, known: Any) -> Any:
+                lam, moments, _ = self._solved(self.windows.moments(mu, known, self.on.xp), known, ends)
+                return {gate: (moments[gate][0], is_known(self.on.xp, lam[gate][0])) for gate in gates}
+
+            return function
+
+        told = self.call(("members", gates), build, mu, ends, known)
+        return ChunkSums({gate: tuple(map(np.asarray, parts)) for gate, parts in told.items()}, 0.0)
 
     def hidden(self, known: Known, mu: Moments) -> ChunkSums:
         """Moments of the hidden nodes of a chunk's rows, given the globals."""
@@ -257,6 +296,7 @@ class ChunkProgram:
         valued: bool,
         terms: tuple[str, ...] | None = None,
         ends: Any = None,
+        change: Any = None,
     ) -> ChunkSums:
         """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
 
@@ -265,8 +305,8 @@ class ChunkProgram:
         rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
-            def function(before: Any, mu: Any, column: Any, ends: Any, known: Any) -> Any:
-                local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known, ends)
+            def function(before: Any, mu: Any, column: Any, ends: Any, change: Any, known: Any) -> Any:
+                local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known, ends, change)
                 here = {**self._blank(names, known), **self.windows.moments(mu, known, self.on.xp), **local}
                 parts = {
                     name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
@@ -281,8 +321,8 @@ class ChunkProgram:
             return function
 
         number = None if column is None else np.int32(column)
-        key = ("messages", names, column is not None, valued, rows)
-        parts, total = self.call(key, build, before, mu, number, ends, known)
+        key = ("messages", names, column is not None, valued, rows, _kind(change))
+        parts, total = self.call(key, build, before, mu, number, ends, change, known)
         return _told({name: self.windows.trimmed(name, part, known) for name, part in parts.items()}, float(total))
 
     def _blank(self, names: tuple[str, ...], known: Any) -> dict[str, Stats]:
@@ -315,6 +355,11 @@ class ChunkProgram:
         number = None if column is None else np.int32(column)
         parts = self.call(("sampled", name, layout, column is not None), build, mu, sample.arrays, number, known)
         return _told({name: self.windows.trimmed(name, parts, known)}, 0.0)
+
+
+def _kind(change: Any) -> Any:
+    """Which program makes a change: whose rows choose otherwise, and whether something is split."""
+    return None if change is None else (tuple(change["gates"]), "mu" in change)
 
 
 def _told(trimmed: Mapping[str, tuple[Stats, tuple[Window, ...]]], value: float) -> ChunkSums:

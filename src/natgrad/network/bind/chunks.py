@@ -351,14 +351,14 @@ class Chunks:
             if (own := later.known.plan) is not None:
                 later.known.plan = replace(own, blocks={**own.blocks, **self._coloured})
 
-    def plan_of_size(self, size: int) -> Plan:
-        """The plan of a chunk that has so many rows, fewer than the others."""
-        smaller = copy.copy(self)
-        smaller.size = size
-        table = next(iter(self.tables()))
-        nodes, weight = smaller._nodes(table.take(slice(0, size)))
+    def plan_of(self, table: Table) -> Plan:
+        """The plan of any rows, with their arrays."""
+        own = copy.copy(self)
+        own.size = table.n_rows
+        nodes, weight = own._nodes(table)
         known = Numbered(self._keys)
-        known[weight_key(self.plate)] = weight
+        if self.carried or not self.chained:
+            known[weight_key(self.plate)] = weight
         plan = make_plan(nodes, self._origins, known, self.read)
         return replace(plan, blocks={**plan.blocks, **self._coloured})
 

@@ -181,7 +181,7 @@ class RowStore:
         if size == self.chunks.size:
             return self.program
         if size not in self._programs:
-            plan = self.chunks.plan_of_size(size)
+            plan = self.chunks.plan_of(next(iter(self.chunks.tables())).take(slice(0, size)))
             self._programs[size] = ChunkProgram(plan, self.chunks.local, self.chunks.plate, self.program.on.name)
         return self._programs[size]
 

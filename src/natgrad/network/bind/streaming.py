@@ -13,6 +13,7 @@ from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
@@ -21,16 +22,18 @@ from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.carried_sums import carry_over, with_memory
+from natgrad.network.bind.chunk_components import moves_for, start_of_one_in_chunks
 from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.cuts import chains_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
-from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.bind.template import Template
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
+from natgrad.network.start.moving import asked_moves
 from natgrad.network.start.order import default_order
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
@@ -59,13 +62,6 @@ def fit_chunks(
     template: Template, tables: Rows, method: Method | None, chunk_rows: int | None, options: Mapping[str, Any]
 ) -> Fit:
     """The fit of a network to a table that is read in chunks."""
-    nodes: list[Any] = [*template.nodes.values(), *made_parents(template).values()]
-    grows = any(getattr(node, "grow", False) or any(plate.grow for plate in node.plates) for node in nodes)
-    if options.get("moves") or grows:
-        raise ValueError(
-            "components move between passes over data that are held, and this table is read in chunks: fit a part of it, and "
-            "give the number that it finds; or leave out chunk_rows="
-        )
     if options["n_init"] is not None:
         raise ValueError(
             f"n_init = {options['n_init']}: several starts would read a table in chunks several times, which is not done; fit a "
@@ -134,21 +130,26 @@ class _Run:
         problem, inner = self.problem, self.problem.program.problem
         seed = whole_number(options["seed"], "seed", least=0)
 
+        moves = moves_for(problem, asked_moves(problem.plan, options.get("moves"), method), self.order, seed)
+
         def start() -> State:
+            if moves is not None and not moves.keep and options["init"] is None:
+                return start_of_one_in_chunks(problem, moves)
             whole = make_start(inner, options["init"], seed)
             return State({n: whole.lam[n] for n in problem.blocks}, {n: whole.mu[n] for n in problem.blocks}, 0)
 
         keep: CheckpointOptions = {key: options[key] for key in ("checkpoint", "every", "resume") if key in options}  # type: ignore[assignment]
-        return self._run(start, method, options["step"], seed, options, keep, Trace(), (symmetry_watch(inner),))
+        return self._run(start, method, options["step"], seed, options, keep, Trace(), (symmetry_watch(inner),), moves)
 
     def resume(self, fit: Fit, method: Method | None, **options: Any) -> Fit:
         """More steps from a fit."""
         old = fit.settings
         given = {**LIMITS, **options}
         chosen = old.method if method is None else method
-        return self._run(
-            fit.state, chosen, given.get("step") or old.step, old.seed, given, {}, Trace(list(fit.trace.records)), ()
-        )
+        (trace := Trace()).take_over(fit.trace)
+        asked = given["moves"] if chosen in (None, VB()) else False
+        moves = moves_for(self.problem, asked, self.order, old.seed)
+        return self._run(fit.state, chosen, given.get("step") or old.step, old.seed, given, {}, trace, (), moves)
 
     def _run(
         self,
@@ -160,13 +161,14 @@ class _Run:
         keep: CheckpointOptions,
         trace: Trace,
         watchers: Sequence[Any],
+        moves: Moves | None,
     ) -> Fit:
         chosen = checked_method(method)
         problem = self._problem_for(chosen)
         settings = Settings(chosen, checked_step(step, chosen, problem), self.order, seed, __version__)
         about = {
             "method": chosen, "step": settings.step, "init": options.get("init"), "backend": problem.backend.name,
-            "chunk_rows": self.chunks.size,
+            "chunk_rows": self.chunks.size, **({"moves": asked} if (asked := options.get("moves")) is not None else {}),
         }  # fmt: skip
         checkpointer = checkpointer_of(keep, lambda: about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
         names = ("max_steps", "tol", "max_seconds", "max_messages", "max_passes")
@@ -174,7 +176,7 @@ class _Run:
         stepper, why = self._stepper(problem, chosen, settings.step)
         phase = Phase(
             problem, chosen, settings.step, self.order, stepper=stepper, why=why,
-            bound_every=checked_every(options["bound_every"]),
+            bound_every=checked_every(options["bound_every"]), moves=moves,
         )  # fmt: skip
         going = Stop(Reason.CALLBACK, "the run goes on")
         result = run(
@@ -183,6 +185,8 @@ class _Run:
             model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
         )  # fmt: skip
         warn_if_ran_out(result.stop)
+        if moves is not None and isinstance(problem, ChunkGroups):
+            problem.told.clear()  # a move that was refused may have been asked last
         return self._made(result, settings)
 
     def _made(self, result: Result, settings: Settings) -> Fit:
@@ -245,7 +249,7 @@ class _Run:
 
 LIMITS: dict[str, Any] = {
     "max_steps": 1000, "max_passes": None, "max_seconds": None, "max_messages": None, "tol": TOLERANCE, "callbacks": (),
-    "bound_every": None, "verbose": None,
+    "bound_every": None, "verbose": None, "moves": None,
 }  # fmt: skip
 
 

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.io.columns import choose_columns, refuse_duplicates
+from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ARROW, ParquetTable
 from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
 from natgrad.data.stream import is_rereadable
 from natgrad.validation import is_masked
 
-__all__ = ["Table", "TableChunks", "as_chunks", "as_table", "is_frame"]
+__all__ = ["Table", "TableChunks", "as_chunks", "as_table"]
 
 Array = npt.NDArray[Any]
 _NUMBERS = itertools.count()
@@ -214,9 +215,7 @@ def as_table(data: Any, where: str = "the table") -> Table | TableChunks:
         return _of_files(data)
     if isinstance(data, Mapping):
         return Table(data, where)
-    if isinstance(data, np.ndarray) and data.dtype.names:
-        return Table({name: data[name] for name in data.dtype.names}, where)
-    if (columns := _frame(data)) is not None:
+    if (columns := frame_columns(data)) is not None:
         return Table(columns, where)
     if isinstance(data, (list, tuple)) and data:
         return _of_parts(lambda: iter(data), where)
@@ -252,29 +251,6 @@ def is_missing(cell: Any) -> bool:
 
 
 # -- forms --
-
-
-def is_frame(data: Any) -> bool:
-    """Whether something is a frame of pandas or Polars, or a table of Arrow."""
-    kind = type(data)  # of a lazy frame, to ask for the names would be work
-    return hasattr(kind, "columns") and any(
-        hasattr(kind, name) for name in ("iloc", "get_column", "collect", "num_rows")
-    )
-
-
-def _frame(data: Any) -> dict[str, Any] | None:
-    """The columns of a frame of some library; None for what is none."""
-    if not is_frame(data):
-        return None
-    if hasattr(data, "iloc"):
-        names = [str(name) for name in data.columns]
-        refuse_duplicates("the table", names)
-        return {name: data.iloc[:, place].to_numpy() for place, name in enumerate(names)}
-    if hasattr(data, "num_rows"):
-        return {name: data.column(name).to_numpy(zero_copy_only=False) for name in data.schema.names}
-    if hasattr(data, "collect"):
-        data = data.collect()  # a lazy frame of Polars
-    return {name: data.get_column(name).to_numpy() for name in data.columns}
 
 
 def _as_array(values: Any, what: str) -> Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad._jax import on_host
 from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
@@ -146,9 +147,9 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     @property
     def n_components(self) -> dict[str, int]:
         """How many components were found along each plate that grows; empty if none does."""
-        from natgrad.network.start.components import moves_of
+        from natgrad.network.bind.chunk_components import moves_for
 
-        moves = moves_of(self.problem, None, self.settings.order)
+        moves = moves_for(self.problem, None, self.settings.order, self.settings.seed)
         return {} if moves is None else {part.plate: int(part.active(self.state).sum()) for part in moves.parts}
 
     @property
@@ -157,7 +158,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
 
         The same as places where the plate does not grow. `natgrad.compare` counts labellings by these.
         """
-        from natgrad.network.start.components import counted_components
+        from natgrad.network.start.moving import counted_components
 
         return counted_components(self.problem, self.state, self.settings.order)
 
@@ -306,7 +307,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
         refuse_old_names("continue_fit", options.keys(), RENAMED.values())
-        return self._resume(self, method, **options)
+        return self._resume(self, method, **self._moving(options))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fit to one file; `natgrad.load` gives a `SavedFit`.
@@ -348,17 +349,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             raise TypeError(
                 "a fit to chunks reads its table again when it goes on, and cannot be pickled: save(path) keeps it"
             )
-        return {**self.__dict__, "_response": None, "state": _on_host(self.state)}
+        return {**self.__dict__, "_response": None, "state": on_host(self.state)}
 
     def __repr__(self) -> str:
         return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
-
-
-def _on_host(value: Any) -> Any:
-    """The same nested values with arrays of NumPy."""
-    if isinstance(value, dict):
-        return {key: _on_host(part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        parts = [_on_host(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return np.asarray(value) if hasattr(value, "__array__") else value

@@ -9,6 +9,7 @@ from natgrad.inference.problem import State
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
+    from natgrad.inference.trace import Trace
     from natgrad.network.bind.bound import Binding
     from natgrad.network.results.fit import Fit, Settings
     from natgrad.network.results.predict import Predictions
@@ -28,6 +29,7 @@ class TableMixin:
         binding: Binding | None
         settings: Settings
         state: State
+        trace: Trace
 
         def __getitem__(self, name: str) -> Factor: ...
         def __iter__(self) -> Iterator[str]: ...
@@ -124,6 +126,7 @@ class TableMixin:
         from natgrad.network.bind.updating import update_rows
 
         binding = self._needed_binding("update")
+        options = self._moving(options)
         return update_rows(binding, self._factors(), self.settings, self.state.t, rows, forgetting, drift, options)
 
     def forget(self, rows: Any, **options: Any) -> Fit:
@@ -139,7 +142,12 @@ class TableMixin:
         """
         from natgrad.network.bind.updating import forget_rows
 
-        return forget_rows(self._needed_binding("forget"), self._factors(), self.settings, self.state.t, rows, options)
+        binding, options = self._needed_binding("forget"), self._moving(options)
+        return forget_rows(binding, self._factors(), self.settings, self.state.t, rows, options)
+
+    def _moving(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Components go on moving, if they did."""
+        return options if self.trace.moves or "moves" in options else {**options, "moves": False}
 
     def _factors(self) -> dict[str, Factor]:
         """Of every hidden node, those too that make others conjugate."""

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.components import EMPTY, Birth, Components, out_of_reach
-from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
+from natgrad.network.compile.growing import axes_of
 from natgrad.network.start.features import rows_of
 from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.meetings import meeting_rows
@@ -29,7 +29,7 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["NetworkComponents", "moves_of", "start_of_one"]
+__all__ = ["NetworkComponents"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -52,10 +52,19 @@ class NetworkComponents(Components):
     gates : names of the categories
     plate : the plate along which they choose, as the trace calls it
     order : of a sweep
+    clustered : whether the data are there, to be clustered
     """
 
-    def __init__(self, problem: NetworkProblem, gates: Sequence[str], plate: str, order: tuple[str, ...]) -> None:
-        self.problem, self.gates, self.plate = problem, tuple(gates), plate
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        gates: Sequence[str],
+        plate: str,
+        order: tuple[str, ...],
+        *,
+        clustered: bool = True,
+    ) -> None:
+        self.problem, self.gates, self.plate, self.clustered = problem, tuple(gates), plate, clustered
         self.size = int(problem.plan.nodes[self.gates[0]].categories or 1)
         self.order = (*(name for name in order if name not in self.gates), *(n for n in order if n in self.gates))
 
@@ -103,17 +112,28 @@ class NetworkComponents(Components):
 
     def ordered(self, state: State) -> tuple[State, tuple[int, ...]] | None:
         """Those that hold most where weights are expected to be largest; not where known labels say what is where."""
-        weights, held = self._expected, self.held(state)
-        if weights is None:
+        moved = None if self.expected is None else self.places_by_weight(self.held(state))
+        if moved is None:
             return None
-        held[held <= EMPTY] = 0.0
-        places = np.argsort(-weights, kind="stable")
+        lam = {}
+        for gate in self.gates:
+            parts = [np.asarray(part) for part in state.lam[gate]]
+            for number, axes in enumerate(self._axes(gate)):
+                for axis in axes:
+                    parts[number] = np.take(parts[number], moved, axis=axis)
+            lam[gate] = tuple(parts)
+        return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
+
+    def places_by_weight(self, held: Floats) -> Labels | None:
+        """Which component is to be in each place; None if they are there."""
+        assert self.expected is not None
+        held = np.where(held <= EMPTY, 0.0, held)
+        places = np.argsort(-self.expected, kind="stable")
         if (np.diff(held[places]) <= EMPTY).all():
             return None
         moved = np.empty(self.size, np.int64)
         moved[places] = places[np.argsort(-held[places], kind="stable")]
-        lam = {gate: tuple(np.asarray(part)[..., moved] for part in state.lam[gate]) for gate in self.gates}
-        return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
+        return moved
 
     def alike(self, state: State, other: State) -> bool:
         """Whether memberships differ by less than what an empty component may hold, each component matched with one."""
@@ -165,6 +185,17 @@ class NetworkComponents(Components):
         """
         lam = {gate: self._restricted(state, gate, k, list(places), scores[gate]) for gate in self.gates}
         return self._chosen(state, lam)
+
+    def alone(self, state: State, k: int) -> State:
+        """One component holds everything, and what follows from that."""
+        lam: dict[str, Stats] = {}
+        others = np.arange(self.size) != k
+        for gate in self.gates:
+            lam[gate] = tuple(np.array(part, np.float64) for part in state.lam[gate])
+            for part, axes in zip(lam[gate], self._axes(gate), strict=True):
+                for axis in axes:
+                    np.moveaxis(part, axis, 0)[others] -= 1e3
+        return self._swept(self._chosen(state, lam))
 
     # -- parts --
 
@@ -236,16 +267,16 @@ class NetworkComponents(Components):
 
     def _axes(self, gate: str) -> tuple[tuple[int, ...], ...]:
         """The axes of its statistics along which categories lie; of a chain, those of pairs are two."""
-        chain = self.problem.plan.nodes[gate].family.name == "MarkovChain"
-        return ((-1,), (-1,), (-2, -1)) if chain else ((-1,),)
+        return axes_of(self.problem.plan.nodes[gate].family)
 
     @cached_property
-    def _expected(self) -> Floats | None:
+    def expected(self) -> Floats | None:
         """The logarithm of the weight of each place before there are data; None where it is the same, or labels are known."""
         nodes, prior = self.problem.plan.nodes, self.problem.prior({})
-        if any(nodes[gate].mask is not None or len(self._axes(gate)) > 1 for gate in self.gates):
+        if any(nodes[gate].mask is not None for gate in self.gates):
             return None
-        each = [np.asarray(prior.lam[gate][0], np.float64).reshape(-1, self.size).mean(0) for gate in self.gates]
+        # Of a chain, to where it goes: from wherever it comes.
+        each = [np.asarray(prior.lam[gate][-1], np.float64).reshape(-1, self.size).mean(0) for gate in self.gates]
         weights: Floats = np.sum(each, axis=0)
         return None if np.ptp(weights) <= 1e-9 * np.abs(weights).max() else weights
 
@@ -253,13 +284,13 @@ class NetworkComponents(Components):
     def _features(self) -> Floats | None:
         """What an element of the category explains, as a row: data on its own plates, or data in which it meets others."""
         try:
-            return rows_of(self.problem, self.gates[0], {}).rows
+            return rows_of(self.problem, self.gates[0], {}, least=2).rows
         except ValueError:
             return meeting_rows(self.problem, self.gates[0])
 
     def _rows(self, state: State, k: int) -> tuple[Floats, Floats] | None:
         """What the category explains as rows, and how much of each is in ``k``; None where data do not lie on its plates."""
-        if len(self.gates) > 1:
+        if len(self.gates) > 1 or not self.clustered:
             return None
         rows = self._features
         if rows is None:
@@ -295,84 +326,3 @@ def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> 
     chosen = own if len(own) <= MOST_ROWS else rng.choice(own, MOST_ROWS, replace=False)
     cluster_of: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
     return cluster_of if len(set(cluster_of[own].tolist())) == n else None
-
-
-def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Moves | None:
-    """The components that move: along plates that grow, or with ``"keep"`` all that hidden categories choose from.
-
-    Parameters
-    ----------
-    problem : NetworkProblem
-    asked : ``moves=`` of the fit: None, "keep" or False
-    order : of a sweep
-    """
-    if asked not in (None, "keep", False):
-        raise ValueError(f'moves must be "keep", False or None, got {asked!r}')
-    plates, grown = _chosen_plates(problem), problem.plan.grown
-    if unchosen := grown - set[str]().union(*plates.values()):
-        raise ValueError(
-            f"{min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on a "
-            "plate with a category, as in Normal(mu[z], …)"
-        )
-    if asked is False or (asked is None and not grown):
-        return None
-    if asked == "keep" and grown:
-        raise ValueError(
-            f'moves="keep" keeps the number of components, and plate {min(grown)!r} is to grow: leave out one of them'
-        )
-    chosen = plates if asked == "keep" else {gate: names for gate, names in plates.items() if names & grown}
-    parts = _together(problem, chosen, grown, order)
-    if not parts:
-        raise ValueError('moves="keep" needs components: no hidden category chooses from anything in this network')
-    return Moves(parts, keep=asked == "keep")
-
-
-def counted_components(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """Along every plate from which hidden categories choose: the components used, and the places for them."""
-    grown = problem.plan.grown
-    return {
-        part.plate: (int(part.active(state).sum()) if part.plate in grown else part.size, part.size)
-        for part in _together(problem, _chosen_plates(problem), grown, order)
-    }
-
-
-def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
-    """For every hidden category, the plates along which it chooses."""
-    nodes = problem.plan.nodes
-    return {
-        gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
-        for gate, choices in problem.plan.choices.items()
-        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
-    }
-
-
-def _together(
-    problem: NetworkProblem, plates: dict[str, set[str]], grown: set[str], order: tuple[str, ...]
-) -> tuple[NetworkComponents, ...]:
-    """Categories that choose along a plate in common are one set of components."""
-    groups: list[tuple[set[str], list[str]]] = []
-    for gate in (name for name in order if name in plates):
-        names, members = set(plates[gate]), [gate]
-        for group in [group for group in groups if group[0] & plates[gate]]:
-            names, members = names | group[0], [*group[1], *members]
-            groups.remove(group)
-        groups.append((names, members))
-    return tuple(
-        NetworkComponents(problem, members, min(names & grown or names, default=members[0]), order)
-        for names, members in groups
-    )
-
-
-def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
-    """A start in which the first of all components holds everything."""
-    state = start
-    for part in moves.parts:
-        assert isinstance(part, NetworkComponents)
-        lam: dict[str, Stats] = {}
-        for gate in part.gates:
-            lam[gate] = tuple(np.array(p, np.float64) for p in state.lam[gate])
-            for p, axes in zip(lam[gate], part._axes(gate), strict=True):
-                for axis in axes:
-                    np.moveaxis(p, axis, 0)[1:] -= 1e3
-        state = part._swept(part._chosen(state, lam))
-    return state

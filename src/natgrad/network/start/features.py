@@ -43,8 +43,11 @@ class Rows(NamedTuple):
     centres: list[Centres]
 
 
-def rows_of(problem: NetworkProblem, gate: str, known: Values) -> Rows:
-    """The rows of a category; ``known`` are starts of others, whose part of a sum is subtracted."""
+def rows_of(problem: NetworkProblem, gate: str, known: Values, least: int | None = None) -> Rows:
+    """The rows of a category; ``known`` are starts of others, whose part of a sum is subtracted.
+
+    There must be ``least`` of them, by default one for each component.
+    """
     nodes, choices = problem.plan.nodes, problem.plan.choices
     if gate not in choices:
         raise ValueError(f'init[{gate!r}] = "kmeans" is for a category that chooses components; {gate!r} chooses none')
@@ -75,7 +78,7 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values) -> Rows:
             f'init="kmeans" for {gate!r} needs observed data on its own plates, whose mean, rate or probabilities it chooses; '
             'for others use init="random"'
         )
-    size = nodes[gate].categories or 1
+    size = (nodes[gate].categories or 1) if least is None else least
     if whole.sum() < size:
         raise ValueError(
             f'init="kmeans" for {gate!r} needs at least {size} observations without missing values, one for each component, got '

@@ -34,6 +34,7 @@ def facts(subject: Subject) -> list[Fact]:
         Fact("rows", count(model.n_rows_seen_)),
         Fact("inputs", count(model.n_features_in_)),
         *([Fact("inducing inputs", count(len(model.inducing_)))] if hasattr(model, "inducing_") else []),
+        *([Fact("mapped inputs", _maps(model))] if getattr(model, "input_warps_", {}) else []),
         Fact("kernel", repr(model.kernel_)),
         Fact("seed", str(model.seed)),
     ]
@@ -181,6 +182,11 @@ def _input_name(model: Any, column: int) -> str:
     if names is not None:
         return str(names[column])
     return "input" if model.n_features_in_ == 1 else f"input {column}"
+
+
+def _maps(model: Any) -> str:
+    """Which columns are mapped before they are standardised, and how."""
+    return ", ".join(f"{kind} of {_input_name(model, column)}" for column, kind in model.input_warps_.items())
 
 
 def _inputs(model: Any) -> Html:

@@ -1,0 +1,167 @@
+"""Where a fit of a sparse Gaussian process starts: rows in; the problem and its first settings out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.covariance import Covariance
+from natgrad.data.rows import Rows, Scaling
+from natgrad.data.warps import Warp
+from natgrad.models.gp import choosing
+from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.reading import GPReading
+from natgrad.models.gp.settings import Learned, Settings
+from natgrad.models.gp.warping import chosen_warps, warps_of
+from natgrad.random import Stream, generator
+from natgrad.validation import whole_number
+
+__all__ = ["GPStarting"]
+
+Floats = npt.NDArray[np.float64]
+# Rows that the offset, and maps of inputs, are taken from.
+MOST_STARTING_ROWS = 20_000
+
+
+class GPStarting(GPReading):
+    """Maps of inputs, the kernel, inducing inputs; abstract."""
+
+    def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
+        """The rows to learn from, and those that judge; the same for the same seed."""
+        if not self.validation_fraction:
+            return rows, None
+        return rows.split(
+            self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), Stream.START, 1)
+        )
+
+    def _clock(self, began: float) -> Callable[[], bool]:
+        """Whether there is time to choose among kernels and maps: a third of all."""
+        until = np.inf if self.max_seconds is None else began + float(self.max_seconds) / 3.0
+        return lambda: time.perf_counter() < until
+
+    def _scaled(
+        self, rows: Rows, likelihood: Likelihood, outputs: bool, seed: int, in_time: Callable[[], bool]
+    ) -> Rows:
+        """Rows with their columns bent and standardised, as the settings say."""
+        warps = self._warps(rows, likelihood, outputs, seed, in_time)
+        if self.standardize:
+            return rows.standardised(outputs, warps)
+        return rows.scaled_by(rows.x_scaling._replace(warps=warps), rows.y_scaling)
+
+    def _warps(
+        self, rows: Rows, likelihood: Likelihood, outputs: bool, seed: int, in_time: Callable[[], bool]
+    ) -> tuple[Warp, ...]:
+        kind: Literal["auto", "log", "rank"] | None = self.warp_inputs
+        own = isinstance(self.kernel, Covariance) or not self.standardize  # units that somebody has thought of
+        if kind is None or (kind == "auto" and own):
+            return ()
+        fitted = self._held_out(rows)[0]
+        numbers = generator(seed, Stream.START, 4).permutation(len(fitted))
+        x = fitted.take(np.sort(numbers[:MOST_STARTING_ROWS]))[0]
+        if kind != "auto":
+            return warps_of(x, dict.fromkeys(range(x.shape[1]), kind))
+        few = Rows(*fitted.take(np.sort(numbers[: choosing.ROWS])))
+
+        def bound(warps: tuple[Warp, ...]) -> float:
+            some = Rows(*few.standardised(outputs, warps).take(None))
+            trials = self._trials(some, likelihood, seed, likelihood.offsets(some.take(None)[1]), in_time)
+            return trials.tried(choosing.usual(some.n_columns)).bound / len(some)
+
+        return chosen_warps(x, bound, in_time)
+
+    def _begun(
+        self,
+        rows: Rows,
+        likelihood: Likelihood,
+        seed: int,
+        in_time: Callable[[], bool],
+        population: float | None = None,
+    ) -> tuple[GPProblem, Settings]:
+        """The problem and the settings it starts with."""
+        sample = rows.take(None if len(rows) <= MOST_STARTING_ROWS else np.arange(MOST_STARTING_ROWS))[1]
+        offset = likelihood.offsets(sample)
+        if self.kernel == "auto" or self.n_inducing == "auto":
+            kernel, settings = self._chosen(rows, likelihood, seed, offset, in_time)
+        else:
+            kernel = self._first_kernel(rows)
+            settings = self._first_settings(kernel, self._first_inducing(rows, seed), rows, likelihood)
+        return self._problem(rows, kernel, likelihood, len(settings.inducing), offset, population), settings
+
+    def _first_kernel(self, rows: Rows) -> Covariance:
+        kernel = choosing.usual(rows.n_columns) if self.kernel is None else self.kernel
+        if not isinstance(kernel, Covariance):
+            raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')
+        kernel.check(rows.n_columns)
+        return kernel
+
+    def _first_settings(self, kernel: Covariance, inducing: Floats, rows: Rows, likelihood: Likelihood) -> Settings:
+        some = rows.take(np.arange(min(len(rows), MOST_STARTING_ROWS)))[1]
+        return Settings(kernel.theta, inducing, likelihood.first(some, float(self.noise_variance)))
+
+    def _trials(
+        self, few: Rows, likelihood: Likelihood, seed: int, offset: Floats, in_time: Callable[[], bool]
+    ) -> choosing.Trials:
+        """Short fits to some rows."""
+
+        def make(kernel: Covariance, n_inducing: int) -> GPProblem:
+            return self._problem(few, kernel, likelihood, n_inducing, offset, None)
+
+        def first(kernel: Covariance, wanted: int) -> Settings:
+            return self._first_settings(kernel, choosing.spread_inducing(few, seed, wanted), few, likelihood)
+
+        return choosing.Trials(make, first, seed, in_time)
+
+    def _chosen(
+        self, rows: Rows, likelihood: Likelihood, seed: int, offset: Floats, in_time: Callable[[], bool]
+    ) -> tuple[Covariance, Settings]:
+        """Kernel, where it is "auto", and inducing inputs, by short fits to some rows."""
+        numbers = np.sort(generator(seed, Stream.START, 2).permutation(len(rows))[: choosing.ROWS])
+        trials = self._trials(Rows(*rows.take(numbers)), likelihood, seed, offset, in_time)  # standardised already
+        if self.kernel == "auto":
+            bare = rows.scaled_by(Scaling.none(rows.n_columns), rows.y_scaling)
+            kinds = choosing.few_valued(bare.take(numbers)[0])
+            kernel, settings = choosing.chosen_kernel(trials, rows.take(numbers)[0], kinds)
+        else:
+            kernel = self._first_kernel(rows)
+            settings = trials.tried(kernel).settings
+        if self.inducing is not None:
+            return kernel, settings._replace(inducing=self._first_inducing(rows, seed))
+        wanted = None if self.n_inducing == "auto" else whole_number(self.n_inducing, "n_inducing")
+        rng = generator(seed, Stream.START, 3)
+        return kernel, settings._replace(
+            inducing=choosing.greedy_inducing(rows, kernel, settings, likelihood, wanted, rng)
+        )
+
+    def _problem(
+        self,
+        rows: Rows,
+        kernel: Covariance,
+        likelihood: Likelihood,
+        n_inducing: int,
+        offset: Floats,
+        population: float | None,
+        joint: bool = False,
+    ) -> GPProblem:
+        moves = (self.learn_noise or (likelihood.mixes and self.learn_kernel)) and likelihood.has_parameter
+        learned = Learned(self.learn_kernel, moves, self.learn_inducing)
+        return GPProblem(
+            rows, kernel, likelihood, n_inducing=n_inducing, learned=learned, rate=float(self.learning_rate),
+            jitter=float(self.jitter), batch_size=self.batch_size, population=population, offset=offset,
+            joint=joint or (likelihood.mixes and rows.gaps),
+        )  # fmt: skip
+
+    def _first_inducing(self, rows: Rows, seed: int) -> Floats:
+        """The inputs that were given, or k-means++ among some rows; never two the same."""
+        if self.inducing is not None:
+            given = np.asarray(self.inducing, dtype=np.float64)
+            if given.ndim != 2 or given.shape[1] != rows.n_columns or not np.isfinite(given).all():
+                raise ValueError(
+                    f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
+                )
+            return rows.x_scaling.apply(given)
+        return choosing.spread_inducing(rows, seed, whole_number(self.n_inducing, "n_inducing"))

@@ -1,0 +1,79 @@
+"""The number of states where it is found: settings in; the states that move, in all data or in a part of a stream, out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from natgrad.models.hmm.priors import chain_priors
+from natgrad.validation import real_number
+
+if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
+    from natgrad.inference.problem import State
+    from natgrad.models.hmm.components import HMMComponents
+    from natgrad.models.hmm.problem import SequenceProblem
+
+__all__ = ["FoundStates"]
+
+
+class FoundStates:
+    """What every hidden Markov model does where ``n_states="auto"``, or ``moves="keep"``."""
+
+    if TYPE_CHECKING:
+        n_states: Any
+        max_states: int
+        initial_prior: Any
+        transition_prior: Any
+        sticky: float
+        topology: Any
+        n_jobs: int | None
+
+    @property
+    def _finds_number(self) -> str:
+        return 'n_states="auto"' if isinstance(self.n_states, str) else ""
+
+    @property
+    def _size(self) -> int:
+        """The states that the model has room for."""
+        return int(self.max_states if isinstance(self.n_states, str) else self.n_states)
+
+    def _chain_priors(self, n_states: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Concentrations of first states and of rows of transitions."""
+        priors = self.initial_prior, self.transition_prior
+        if self._finds_number:  # of a row in all, whatever the most is
+            priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
+        return chain_priors(*priors, self.sticky, self.topology, n_states)
+
+    def _moves(self, problem: SequenceProblem, keep: Any) -> Moves | None:
+        if keep is None and not self._finds_number:
+            return None
+        from natgrad.inference.moves import checked_moves
+
+        if self.topology != "ergodic":
+            raise ValueError(f"states of topology={self.topology!r} have an order, in which none can be born or merged")
+        if problem.model.chain is not None:
+            raise ValueError('durations and inputs have no moves of states: leave out moves="keep"')
+        return checked_moves((self._components(problem),), keep, self._finds_number)
+
+    def _components(self, problem: SequenceProblem) -> HMMComponents:
+        from natgrad.models.hmm.components import HMMComponents
+
+        return HMMComponents(problem)
+
+    def _room(self, problem: SequenceProblem, state: State) -> tuple[SequenceProblem, dict[str, Any]] | None:
+        from natgrad.models.hmm.components import with_states
+        from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+
+        if self._size <= problem.model.n_states:
+            return None
+        wide = HMMModel(*self._chain_priors(self._size), with_states(problem.model.emission, self._size))
+        return SequenceProblem(problem.data, wide, n_jobs=self.n_jobs, truncated=True), {}
+
+    def _narrowed(self, problem: SequenceProblem, wide: SequenceProblem, state: State) -> tuple[SequenceProblem, State]:
+        from natgrad.models.hmm.components import found_states
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        model, after = found_states(wide.model, state)
+        return SequenceProblem(problem.data, model, population=problem.population, n_jobs=self.n_jobs), after

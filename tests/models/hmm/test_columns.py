@@ -1,0 +1,105 @@
+"""Tables of any library, with names: a column in another place is another table, and is found by its name or refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import natgrad as ng
+from natgrad.models import hmm
+
+BRIEF = {"n_init": 1, "max_passes": 2, "tol": 0.0}
+KINDS = {"pulse": hmm.Poisson(), "steps": hmm.Poisson()}
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    rng, state = np.random.default_rng(0), np.repeat([0, 1, 0, 1], 20)
+    return pd.DataFrame({"steps": rng.poisson(1 + 6 * state), "pulse": rng.poisson(60 - 20 * state)})
+
+
+@pytest.fixture(scope="module")
+def swapped(table) -> pd.DataFrame:
+    return table[["pulse", "steps"]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ng.PoissonHMM(2, **BRIEF),
+        lambda: ng.GaussianHMM(2, **BRIEF),
+        lambda: ng.HMM(2, emissions=hmm.StudentT(), **BRIEF),
+    ],
+    ids=["PoissonHMM", "GaussianHMM", "HMM"],
+)
+def test_columns_that_are_read_by_place_must_be_there(make, table, swapped, tmp_path: Path) -> None:
+    model = make().fit(table)
+    assert model.feature_names_in_.tolist() == ["steps", "pulse"]
+    model.save(tmp_path / "model")
+    for one in (model, ng.load(tmp_path / "model")):
+        assert one.score(table) == one.score(table.to_numpy())
+        for ask, X in (
+            (one.predict, swapped),
+            (one.score, swapped),
+            (one.filter, swapped),
+            (one.predict, [table, swapped]),
+        ):
+            with pytest.raises(ValueError, match="column 0 of X is 'pulse', but 'steps' in the fit"):
+                ask(X)
+        with pytest.raises(ValueError, match="column 1 of X is 'beat', but 'pulse' in the fit"):
+            one.score(table.rename(columns={"pulse": "beat"}))
+        with pytest.raises(ValueError, match="column 0 of X is 'pulse'"):
+            one.filter().update(swapped.iloc[0])
+    with pytest.raises(ValueError, match="column 0 of X is 'pulse'"):
+        model.partial_fit(swapped)
+    assert not hasattr(model.fit(table.to_numpy()), "feature_names_in_")
+
+
+def test_emissions_find_columns_by_name_in_tables_files_and_rows(table, swapped, tmp_path: Path) -> None:
+    model = ng.HMM(2, emissions=KINDS, **BRIEF).fit(table)
+    score = model.score(swapped)
+    assert model.score(table) == score == model.score(swapped.to_numpy())
+    path = tmp_path / "rows.parquet"
+    table.assign(other=1.0).to_parquet(path)
+    assert model.score(path) == score
+    assert ng.HMM(2, emissions=KINDS, **BRIEF).fit(str(path)).elbo_ == model.elbo_
+    for rows in ([row for _, row in table.iterrows()], table.to_dict("records"), list(swapped.to_numpy())):
+        live = model.filter()
+        states = [live.update(row) for row in rows]
+        assert live.log_prob == pytest.approx(score)
+    np.testing.assert_allclose(states, model.filter().update(table), atol=1e-12)
+    driven = ng.HMM(2, emissions=KINDS, inputs="push", **BRIEF).fit(table.assign(push=list("ab") * 40))
+    live = driven.filter()
+    for n, row in enumerate(table.to_dict("records")):
+        live.update({"push": "ab"[n % 2], **row})
+    assert live.log_prob == pytest.approx(driven.score(table.assign(push=list("ab") * 40)))
+
+
+def test_tables_of_any_library_are_one(table) -> None:
+    arrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    gaps = table.astype("Int64")
+    gaps.iloc[7] = pd.NA
+    forms = [gaps, gaps.astype("float64").to_numpy(), polars.from_pandas(gaps), arrow.Table.from_pandas(gaps)]
+    for make in (
+        lambda: ng.GaussianHMM(2, **BRIEF),
+        lambda: ng.HMM(2, emissions={"steps": hmm.Poisson(), "pulse": hmm.Gaussian()}, **BRIEF),
+    ):
+        assert len({make().fit(form).elbo_ for form in forms}) == 1
+    records = table.to_records(index=False)
+    assert ng.PoissonHMM(2, **BRIEF).fit(records).elbo_ == pytest.approx(ng.PoissonHMM(2, **BRIEF).fit(table).elbo_)
+    words = ["sun", "rain", "rain"] * 9
+    weather = [
+        ng.CategoricalHMM(2, **BRIEF).fit(form).elbo_ for form in (words, arrow.array(words), arrow.table({"w": words}))
+    ]
+    assert len(set(weather)) == 1
+    with pytest.raises(TypeError, match=r"X\[2, 0\] = '3' is not a number"):
+        ng.GaussianHMM(2).fit(np.array([[1.0], [2.0], ["3"]], dtype=object))
+    symbols = ng.CategoricalHMM(2, **BRIEF).fit(words)
+    assert symbols.filter().update(pd.Series(words)).shape == (27, 2)  # several symbols, not one row of named ones
+
+
+@pytest.mark.parametrize("settings", [{"durations": hmm.Explicit(3)}, {"inputs": 1}], ids=["durations", "inputs"])
+def test_longer_chains_refuse_moves(settings, table) -> None:
+    with pytest.raises(ValueError, match='durations and inputs have no moves of states: leave out moves="keep"'):
+        ng.HMM(2, **settings, **BRIEF).fit(table.to_numpy() % 2, moves="keep")

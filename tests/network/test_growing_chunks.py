@@ -1,0 +1,331 @@
+"""Plates that grow in tables that are read in chunks: the K and the bound of the whole table, by moves that never lower it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad import families
+from natgrad.network.bind import chunk_components
+from natgrad.network.bind.changed_choices import change_of, changed_held, changed_natural
+from natgrad.network.bind.chunk_components import ChunkComponents, moves_for
+from natgrad.network.compile.growing import axes_of
+from natgrad.network.results.fit import Fit
+from natgrad.threads import at_most
+
+Case = tuple[ng.Network, dict[str, Any], int]
+COMPONENT = ng.Plate("component", 5, grow=True)
+
+
+def choice(row: ng.Plate, sticks: bool = False, **options: Any) -> Any:
+    pi: Any = ng.StickBreaking("pi", 1.0, size=5) if sticks else ng.Dirichlet("pi", np.full(5, 0.2))
+    return ng.Categorical("z", pi, plate=row, **options)
+
+
+def mixture(sticks: bool = False, unit: float = 1.0, n: int = 60) -> Case:
+    """Three clusters, one after the other: each is in a chunk of its own."""
+    rng = np.random.default_rng(0)
+    x = unit * (np.repeat([-6.0, 0.0, 7.0], n // 3) + rng.normal(size=n))
+    row = ng.Plate("row")
+    z = choice(row, sticks)
+    mu, tau = ng.Normal("mu", 0.0, 0.01 / unit**2, plate=COMPONENT), ng.Gamma("tau", 1.0, unit**2, plate=COMPONENT)
+    return ng.Network(ng.Normal("x", mu[z], tau[z], plate=row, observed=ng.Column("x"))), {"x": x}, n // 3
+
+
+def regressions() -> Case:
+    rng = np.random.default_rng(4)
+    X, k = np.column_stack([np.ones(120), rng.uniform(-3.0, 3.0, 120)]), np.arange(120) % 3
+    y = (X * np.array([[-8.0, 2.0], [0.0, -2.0], [8.0, 1.0]])[k]).sum(1) + 0.5 * rng.normal(size=120)
+    row = ng.Plate("row")
+    z, tau = choice(row), ng.Gamma("tau", 1.0, 1.0, plate=COMPONENT)
+    w = ng.MultivariateNormal("w", np.zeros(2), 0.01 * np.eye(2), plate=COMPONENT)
+    seen = ng.Normal("y", ng.dot(ng.Columns("one", "x"), w[z]), tau[z], plate=row, observed=ng.Column("y"))
+    return ng.Network(seen), {"one": X[:, 0], "x": X[:, 1], "y": y}, 50
+
+
+def chain(sequences: bool) -> Case:
+    """Sequences that are kept whole in chunks, or one that goes on from chunk to chunk."""
+    rng = np.random.default_rng(1)
+    y = np.array([-5.0, 0.0, 5.0])[np.repeat(np.arange(12) % 3, 10)] + rng.normal(size=120)
+    time = ng.Plate("time")
+    transition = ng.Dirichlet("transition", np.full(5, 0.2), plate=COMPONENT)
+    lengths = {"lengths": ng.Column("series")} if sequences else {}
+    z = ng.MarkovChain("z", ng.Dirichlet("initial", np.full(5, 0.2)), transition, plate=time, **lengths)
+    seen = ng.Normal("y", ng.Normal("mu", 0.0, 0.01, plate=COMPONENT)[z], 1.0, plate=time, observed=ng.Column("y"))
+    return ng.Network(seen), {"y": y, "series": np.repeat(np.arange(4), 30)}, 40
+
+
+def two_plates() -> Case:
+    """Two plates of one size, each with a category of its own."""
+    rng = np.random.default_rng(5)
+    i, j = rng.integers(3, size=120), rng.integers(2, size=120)
+    row, other = ng.Plate("row"), ng.Plate("other", 5, grow=True)
+    z, u = choice(row), ng.Categorical("u", ng.StickBreaking("rho", 1.0, size=5), plate=row)
+    m, v = ng.Normal("m", 0.0, 0.01, plate=COMPONENT), ng.Normal("v", 0.0, 0.01, plate=other)
+    network = ng.Network(
+        ng.Normal("a", m[z], 1.0, plate=row, observed=ng.Column("a")),
+        ng.Normal("b", v[u], ng.Gamma("tau", 1.0, 1.0, plate=other)[u], plate=row, observed=ng.Column("b")),
+    )
+    a, b = np.array([-6.0, 0.0, 6.0])[i], np.array([-5.0, 5.0])[j]
+    return network, {"a": a + rng.normal(size=120), "b": b + rng.normal(size=120)}, 50
+
+
+def with_effects(items: bool) -> Case:
+    """A row reads a component, and effects by their indices: with two of these what chunks tell does not add up."""
+    rng = np.random.default_rng(7)
+    user, item = rng.integers(15, size=300), rng.integers(12, size=300)
+    y = np.array([-9.0, 0.0, 9.0])[rng.integers(3, size=300)] + rng.normal(size=15)[user] + 0.5 * rng.normal(size=300)
+    row = ng.Plate("row")
+    mean = ng.Normal("m", 0.0, 0.01, plate=COMPONENT)[choice(row)]
+    mean = mean + ng.Normal("e", 0.0, 1.0, plate=ng.Plate("user"))[ng.Column("user")]
+    if items:
+        mean = mean + ng.Normal("f", 0.0, 1.0, plate=ng.Plate("item"))[ng.Column("item")]
+    seen = ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=row, observed=ng.Column("y"))
+    return ng.Network(seen), {"user": user, "item": item, "y": y}, 130
+
+
+def of_levels() -> Case:
+    """Users choose, not rows."""
+    rng = np.random.default_rng(1)
+    user = np.repeat(np.arange(30), 6)
+    g = ng.Categorical("g", ng.Dirichlet("pi", np.full(5, 0.2)), plate=ng.Plate("user"))
+    mean = ng.Normal("m", 0.0, 0.01, plate=COMPONENT)[g[ng.Column("user")]]
+    seen = ng.Normal("y", mean, 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    y = np.array([-5.0, 0.0, 5.0])[user % 3] + rng.normal(size=180)
+    return ng.Network(seen), {"user": user, "y": y}, 50
+
+
+CASES: dict[str, Any] = {
+    "dirichlet": mixture,
+    "levels": of_levels,
+}
+SLOW: dict[str, Any] = {
+    "sticks": lambda: mixture(sticks=True),
+    "large units": lambda: mixture(unit=1e6),
+    "regressions": regressions,
+    "sequences": lambda: chain(True),
+    "one chain": lambda: chain(False),
+    "two plates": two_plates,
+    "effects": lambda: with_effects(False),
+    "effects of two": lambda: with_effects(True),
+}
+
+
+def bits(fit: Fit) -> Any:
+    return {name: [np.asarray(part).tobytes() for part in parts] for name, parts in fit.state.lam.items()}
+
+
+def components(fit: Fit) -> ChunkComponents:
+    moves = moves_for(fit.problem, None, fit.settings.order, fit.settings.seed)
+    assert moves is not None
+    (part,) = moves.parts
+    assert isinstance(part, ChunkComponents)
+    return part
+
+
+def in_chunks(case: Case, **options: Any) -> Fit:
+    network, table, size = case
+    return network.fit(table, chunk_rows=size, backend="numpy", **options)
+
+
+@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_chunks_find_what_the_whole_table_does(name: str) -> None:
+    case = {**CASES, **SLOW}[name]()
+    whole, fit = case[0].fit(case[1]), in_chunks(case)
+    assert (
+        fit.n_components
+        == whole.n_components
+        == dict.fromkeys(fit.n_components, 3) | ({"other": 2} if name == "two plates" else {})
+    )
+    assert fit.elbo == pytest.approx(whole.elbo, abs=2e-3)  # both end within the tolerance of what is left to gain
+    bounds = fit.trace["elbo"][~np.isnan(fit.trace["elbo"])]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+    assert fit.problem.bound(fit.state) >= fit.elbo - 1e-9 * abs(fit.elbo)
+    assert {move.accepted for move in fit.trace.moves} == {True, False}
+    assert fit.trace.n_active(fit.trace.moves[0].plate)[0] == 1
+
+
+def test_accepted_moves_raise_the_bound_as_it_is_computed_anew() -> None:
+    case = mixture()
+    network, table, size = case
+    problem = in_chunks(case, max_steps=1, tol=0.0, moves=False, init={"mu": np.arange(5.0)}).problem
+    seen: list[tuple[float, float]] = []
+
+    def look(progress: Any) -> None:
+        seen.append((progress.trace.last.elbo, problem.bound(progress.state)))
+
+    fit = network.fit(table, ng.VB(), chunk_rows=size, backend="numpy", callbacks=[look])
+    told, anew = np.array(seen).T
+    assert (anew >= told - 1e-9 * np.abs(told)).all()  # rows that choose anew, given the globals, only gain
+    assert (np.diff(anew) >= -1e-9 * np.abs(anew[1:])).all()
+    at = {record.t: bound for record, (_, bound) in zip(fit.trace.records, seen, strict=True)}
+    accepted = [move for move in fit.trace.moves if move.accepted and move.kind != "start"]
+    assert accepted
+    assert all(at[move.t + 1] > at[move.t] for move in accepted)
+
+
+@pytest.mark.parametrize("stop", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4, 5))])
+def test_a_run_goes_on_bit_by_bit(tmp_path: Path, stop: int) -> None:
+    case = mixture(sticks=True)
+    fit = in_chunks(case)
+    with pytest.warns(ng.errors.NotConverged):
+        in_chunks(case, checkpoint=tmp_path, every=1, max_steps=stop)
+    again = in_chunks(case, checkpoint=tmp_path, every=1, resume=True)
+    assert bits(again) == bits(fit)
+    assert again.trace.moves == fit.trace.moves
+
+
+@pytest.mark.slow
+def test_threads_and_order_of_rows_and_files(tmp_path: Path) -> None:
+    network, table, size = case = mixture()
+    with at_most(1):
+        fit = in_chunks(case)
+    with at_most(2):
+        assert bits(in_chunks(case)) == bits(fit)
+    order = np.random.default_rng(1).permutation(60)
+    other = in_chunks((network, {"x": table["x"][order]}, size))
+    assert other.n_components == fit.n_components
+    assert other.elbo == pytest.approx(fit.elbo, abs=2e-3)
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet", row_group_size=13)
+    parts = (part for part in np.array_split(table["x"], 4))
+    for data in (str(tmp_path / "rows.parquet"), ({"x": part} for part in parts)):
+        assert bits(in_chunks((network, data, size))) == bits(fit)
+
+
+def test_rows_that_are_split_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_components, "MOST_ROWS", 25)
+    fit = in_chunks(mixture(n=300))
+    part = components(fit)
+    assert fit.n_components == {"component": 3}
+    rows = part._members(fit.state).rows
+    assert sorted(own.count for own in rows.values()) == [100, 100, 100]
+    assert all(own.table.n_rows == 25 and own.is_sample for own in rows.values())
+
+
+@pytest.mark.parametrize("chunk_rows", [None, pytest.param(20, marks=pytest.mark.slow)])
+def test_rows_that_come_bring_components_and_rows_that_go_take_them(chunk_rows: int | None) -> None:
+    network, table, _ = mixture()
+    early, late = {"x": table["x"][:40]}, {"x": table["x"][40:]}
+    fit = network.fit(early, chunk_rows=chunk_rows)
+    whole = network.fit(table, chunk_rows=chunk_rows)
+    more = fit.update(late)
+    assert (fit.n_components, more.n_components) == ({"component": 2}, {"component": 3})
+    assert more.elbo == pytest.approx(whole.elbo, abs=2e-3)
+    fewer = more.forget(np.arange(40, 60))
+    assert fewer.n_components == {"component": 2}
+    assert fewer.elbo == pytest.approx(fit.elbo, abs=2e-3)
+    assert fit.update(late, moves=False).trace.moves == []
+    assert fit.continue_fit().trace.moves[: len(fit.trace.moves)] == fit.trace.moves
+
+
+@pytest.mark.parametrize("sticks", [False, True])
+def test_rows_that_are_gone_keep_their_components_and_new_ones_are_found(tmp_path: Path, sticks: bool) -> None:
+    network, table, _ = mixture(sticks)
+    network.fit({"x": table["x"][:40]}).save(tmp_path / "early.natgrad")
+    early = ng.load(tmp_path / "early.natgrad")
+    same, more = early.update({"x": table["x"][:5]}), early.update({"x": table["x"][40:]})
+    assert same.n_components == {"component": 2}  # one of which has no row among the five
+    assert more.n_components == {"component": 3}
+    assert not any(move.accepted and move.kind in ("merge", "delete") for move in more.trace.moves)
+    bounds = more.trace["elbo"]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+
+
+def test_a_fit_without_moves_goes_on_without() -> None:
+    network, table, size = mixture()
+    fit = network.fit(table, chunk_rows=size, moves=False, init={"mu": np.arange(5.0)})
+    assert fit.continue_fit().trace.moves == []
+    assert fit.update({"x": table["x"][:5]}).trace.moves == []
+
+
+def test_known_labels_stay() -> None:
+    network, table, size = mixture()
+    row = ng.Plate("row")
+    z = choice(row, observed=ng.Column("label"))
+    mu, tau = ng.Normal("mu", 0.0, 0.01, plate=COMPONENT), ng.Gamma("tau", 1.0, 1.0, plate=COMPONENT)
+    network = ng.Network(ng.Normal("x", mu[z], tau[z], plate=row, observed=ng.Column("x")))
+    label = np.full(60, np.nan)
+    label[:3] = 4.0
+    fit = in_chunks((network, {**table, "label": label}, size))
+    part = components(fit)
+    assert part._members(fit.state).known == pytest.approx([0.0, 0.0, 0.0, 0.0, 3.0])
+    assert part.active(fit.state)[4]
+    assert part.active(part.delete(fit.state, 4))[4]
+    assert not any(
+        move.accepted and move.kind in ("merge", "delete") and 4 in move.components[-1:] for move in fit.trace.moves
+    )
+
+
+def test_sampled_steps_say_that_components_cannot_move() -> None:
+    network, table, size = mixture()
+    with pytest.raises(TypeError, match="moves are accepted by the exact bound"):
+        network.fit(table, ng.SVI({"row": 20}), step=ng.RobbinsMonro(), chunk_rows=size)
+    assert network.fit(table, ng.SVI({"row": 20}), chunk_rows=size).n_components == {
+        "component": 3
+    }  # which is memoised
+
+
+# -- changes of what rows choose, by what they are --
+
+LOGITS = np.random.default_rng(2).normal(size=(7, 4))
+
+
+def shares(logits: Any) -> Any:
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def changed(change: Any, scores: Any = None) -> Any:
+    return shares(changed_natural(np, axes_of(families.Categorical()), (LOGITS,), change, scores)[0])
+
+
+def test_changes_are_what_they_are_called() -> None:
+    before = shares(LOGITS)
+    merged = changed(change_of(4, also={1: 3}, off=[3]))
+    np.testing.assert_allclose(
+        merged, np.column_stack([before[:, 0], before[:, 1] + before[:, 3], before[:, 2], 0.0 * before[:, 0]])
+    )
+    deleted = changed(change_of(4, off=[2]))
+    rest = before[:, [0, 1, 3]] / before[:, [0, 1, 3]].sum(1, keepdims=True)
+    np.testing.assert_allclose(deleted[:, [0, 1, 3]], rest)
+    moved = changed(change_of(4, parents=dict(enumerate([2, 0, 3, 1]))))
+    np.testing.assert_allclose(moved, before[:, [2, 0, 3, 1]])
+    scores = np.random.default_rng(3).normal(scale=400.0, size=(7, 4))  # beyond what exponentials can hold
+    halves = changed(change_of(4, parents={3: 1}, shares={1: np.log(0.7), 3: np.log(0.3)}), scores)
+    odds = shares(scores[:, [1, 3]] + np.log([0.7, 0.3]))
+    whole = before[:, :3] / before[:, :3].sum(1, keepdims=True)  # what was in the place of the part is overwritten
+    np.testing.assert_allclose(halves[:, [1, 3]], whole[:, 1:2] * odds, atol=1e-12)
+    np.testing.assert_allclose(halves[:, [0, 2]], whole[:, [0, 2]], atol=1e-12)
+
+
+def test_a_change_of_a_chain_is_a_chain() -> None:
+    family = families.MarkovChain((7,))
+    rng = np.random.default_rng(4)
+    lam = (LOGITS, rng.normal(size=4), rng.normal(size=(4, 4)))
+    before = family.expected_stats(lam)
+    order = [2, 0, 3, 1]
+    moved = family.expected_stats(
+        changed_natural(np, axes_of(family), lam, change_of(4, parents=dict(enumerate(order))), None)
+    )
+    np.testing.assert_allclose(moved[0], before[0][:, order])
+    np.testing.assert_allclose(moved[2], before[2][np.ix_(order, order)])
+    for change in (change_of(4, off=[2]), change_of(4, also={0: 2}, off=[2])):
+        first, _, pairs = family.expected_stats(changed_natural(np, axes_of(family), lam, change, None))
+        assert first[:, 2].max() < 1e-100
+        np.testing.assert_allclose(first.sum(1), 1.0)
+        assert pairs.sum() == pytest.approx(6.0)
+
+
+def test_known_elements_keep_what_they_are_and_what_is_held_follows() -> None:
+    known = np.array([[-1e100, -1e100, -1.0, -1e100]])
+    for change in (change_of(4, off=[2]), change_of(4, also={1: 2}, off=[2]), change_of(4, parents={3: 2, 2: 2})):
+        np.testing.assert_array_equal(changed_natural(np, ((-1,),), (known,), change, None)[0], known)
+    held, labels = np.array([5.0, 3.0, 2.0, 0.0]), np.array([0.0, 0.0, 1.0, 0.0])
+    np.testing.assert_allclose(changed_held(held, labels, change_of(4, also={1: 2}, off=[2])), [5.0, 4.0, 1.0, 0.0])
+    half = {1: np.log(0.5), 3: np.log(0.5)}
+    np.testing.assert_allclose(
+        changed_held(held, labels, change_of(4, parents={3: 1}, shares=half)), [5.0, 1.5, 2.0, 1.5]
+    )
