@@ -85,7 +85,7 @@ def test_pieces_of_users_add_up(rng, monkeypatch):
 def test_users_without_a_taste_are_given_less_of_one(mixed):
     table, tasteful, found = mixed
     start, liked = rows_of(table)
-    length = np.linalg.norm(found._own_of(start, liked).vectors, axis=1)
+    length = np.linalg.norm(found._own_of(start, liked).mean @ found._axes[1].T, axis=1)
     assert np.median(length[tasteful]) > 3.0 * np.median(length[~tasteful])
     assert scipy.stats.mannwhitneyu(length[tasteful], length[~tasteful]).pvalue < 1e-9
 
@@ -108,6 +108,43 @@ def test_what_likes_add_and_popularity_are_the_score(mixed):
         for item in np.flatnonzero(table[user] == 0)[:4]:
             parts = found.parts(mine, int(item))
             np.testing.assert_allclose(parts.sum() + bare[user, item], scores[user, item], rtol=2e-3, atol=1e-6)
+
+
+def test_how_sure_a_score_is_is_what_draws_of_the_taste_say(mixed):
+    """To first order: of a strength so small that the probability is straight in it."""
+    table, _, found = mixed
+    faint = replace(found, strength=0.02)
+    start, liked = rows_of(table[:3])
+    own, rng = faint._own_of(start, liked), np.random.default_rng(3)
+    wanted = []
+    for user in range(3):
+        which = rng.choice(len(SCALES), 20_000, p=[share[user] for _, share, _, _ in own.strengths])
+        mean, variance = (np.array([part[n][user] for part in own.strengths]) for n in (2, 3))
+        drawn_tastes = mean[which] + np.sqrt(variance[which]) * rng.standard_normal((len(which), 3))
+        log_rate = 0.02 * (drawn_tastes @ faint._turned.T).astype(np.float32)
+        wanted.append(faint._chances(log_rate, np.full(len(which), table[user].sum(), int)).std(0))
+    np.testing.assert_allclose(
+        faint.deviations(start, liked), wanted, rtol=0.05
+    )  # 20,000 draws: 0.5 %, and 0.02 of curvature
+
+
+def test_strangers_and_likes_that_come_twice(monkeypatch):
+    monkeypatch.setattr(items, "learned_ridge", lambda likes, seed: ItemRidge(mix=1.0, tastes=2, strength=0.7))
+    table, _ = drawn(60, 30, 6)
+    users, liked = table.nonzero()
+    fit = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit
+    model = fit(ng.data.Ratings(users, liked, shape=table.shape))
+    np.testing.assert_allclose(model.predict([999], [4]), table[:, 4].mean(), rtol=1e-6)
+    once, twice = model.recommend_for([3, 5], n=9), model.recommend_for([3, 5, 3], n=9)
+    np.testing.assert_array_equal(once.scores, twice.scores)
+    some = np.append(np.arange(len(users)), np.flatnonzero(users == 2))
+    again = fit(ng.data.Ratings(users[some], liked[some], duplicates="keep", shape=table.shape))
+    np.testing.assert_array_equal(again.recommend(2, n=5).scores, model.recommend(2, n=5).scores)
+    cautious, bold = (model.recommend(2, n=5, quantile=q).scores for q in (0.1, 0.9))
+    assert (cautious < bold).all()
+    assert model.recommend(2, n=5, draw=1).items.tolist() != model.recommend(2, n=5, draw=2).items.tolist()
+    with pytest.raises(ValueError, match="n must be a whole number"):
+        model.similar_items(3, n=-1)
 
 
 def test_new_items_and_strangers(mixed):

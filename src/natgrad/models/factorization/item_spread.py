@@ -5,8 +5,9 @@ without j, over Λ_jj, and E[1/Λ_jj] = 1/(V_jj (ν − 2)). With s_ij the score
 
     Var s_ij = (q_i / V_jj − s_ij²) / (ν − 2),   q_i = x_iᵀ V x_i = Σ_j x_ij V_jj (1 − s_ij)
 
-exactly: a number for each user and one for each item. The factorisation beside it is taken as known. Items that are too rare for
-the regression are as sure as one of which nothing is known but its own likes.
+exactly: a number for each user and one for each item. Items that are too rare for the regression are as sure as one of which
+nothing is known but its own likes. The variance of tastes beside it is that of each user's taste, to first order, and is added; a
+factorisation beside it is taken as known.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from natgrad import special
 from natgrad.inference.problem import State
+from natgrad.models.factorization.item_tastes import Tastes
 from natgrad.models.factorization.items import ItemLikes, ItemPredictor
 
 __all__ = ["item_deviations", "unsure_scores"]
@@ -31,7 +33,7 @@ def unsure_scores(
     kind: ItemLikes, state: State, predictor: ItemPredictor, users: Ints, quantile: float | None, seed: int | None
 ) -> Callable[[slice], Float32s]:
     """Scores of all items for a run of the users: at a quantile, or each drawn by itself."""
-    if kind.ridge.mix >= 1.0:
+    if kind.ridge.mix >= 1.0 and not isinstance(predictor.factors, Tastes):
         raise TypeError(
             "quantile= and draw=: what was learned from these likes ranks by a factorisation alone, which keeps no uncertainty; "
             "n_negatives=4 has Gaussian factors"
@@ -49,14 +51,23 @@ def unsure_scores(
 
 def item_deviations(kind: ItemLikes, state: State, predictor: ItemPredictor, users: Ints) -> Floats:
     """Standard deviations of what is expected of every item [users, items]; of items that a user likes they mean nothing."""
+    rows = [predictor.liked[predictor.start[user] : predictor.start[user + 1]] for user in users]
+    of_tastes = np.zeros((len(users), len(predictor.part)))
+    if isinstance(predictor.factors, Tastes):
+        start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        of_tastes += predictor.part * predictor.factors.deviations(
+            start, np.concatenate([*rows, np.empty(0, np.int32)])
+        )
     places, own = predictor.places, 1.0 - kind.ridge.mix
+    if not own:
+        return of_tastes
     mean = np.asarray(state.mu["items"][0])
     dof = 2.0 * float(state.lam["items"][1]) + len(mean) + 1.0
     diagonal = np.diagonal(mean) / dof
     size = len(places)
     table = np.zeros((len(users), len(predictor.part)))
-    for row, user in enumerate(users):
-        table[row, predictor.liked[predictor.start[user] : predictor.start[user + 1]]] = 1.0
+    for row, liked in enumerate(rows):
+        table[row, liked] = 1.0
     x = table[:, places]
     s = x @ (predictor.weights / own) + predictor.bias / own
     q = np.einsum("uj,uj,j->u", x, 1.0 - s, diagonal[:size])
@@ -68,4 +79,4 @@ def item_deviations(kind: ItemLikes, state: State, predictor: ItemPredictor, use
     rate = kind.ridge._replace(bias=False).rate(likes_of) + likes_of
     variance = q[:, None] * np.append(rate, np.full(table.shape[1] - len(rate), rate.max(initial=1.0)))
     variance[:, places] = q[:, None] / diagonal[:size] - s**2
-    return np.asarray(own * np.sqrt(np.maximum(variance, 0.0) / (dof - 2.0)))
+    return np.asarray(np.sqrt(own**2 * np.maximum(variance, 0.0) / (dof - 2.0) + of_tastes**2))

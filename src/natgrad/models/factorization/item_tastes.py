@@ -24,7 +24,7 @@ import scipy.sparse
 
 from natgrad.kernels.factorization.items import sum_weights
 
-__all__ = ["Tastes", "UserTastes", "fitted_tastes"]
+__all__ = ["Tastes", "fitted_tastes"]
 
 Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
@@ -39,13 +39,6 @@ BINS, MARGIN_ROUNDS, SEARCH_ROUNDS, ROUNDS, EQUAL_ROUNDS, BEYOND = 48, 8, 4, 12,
 FIRST_VARIANCE, LEAST_SHARE, FLOOR, TOGETHER = 0.1, 1e-3, 1e-9, 20_000
 # Of a taste: the exponential of more has no single precision.
 MOST_LOG = 60.0
-
-
-class UserTastes(NamedTuple):
-    """Of some users: ``vectors`` u [users, K], and ``gains`` [users, K], what a like adds in the basis where all is diagonal."""
-
-    vectors: Floats
-    gains: Floats
 
 
 @final
@@ -72,7 +65,7 @@ class Tastes:
         own, n_likes = self._own_of(start, items), np.diff(start)
         log_rate = self._log_rates(own)
         rows = np.repeat(np.arange(len(n_likes)), n_likes)
-        said = np.einsum("nk,nk->n", self._squares[items], own.gains.astype(np.float32)[rows])
+        said = np.einsum("nk,nk->n", self._turned[items] ** 2, own.gains.astype(np.float32)[rows])
         log_rate[rows, items] -= np.float32(self.strength) * said  # what is asked for does not count
         return self._chances(log_rate, n_likes)
 
@@ -80,27 +73,38 @@ class Tastes:
         """The same for what users do not like yet, sooner: of what they like it means nothing."""
         return self._chances(self._log_rates(self._own_of(start, items)), np.diff(start))
 
-    def _log_rates(self, own: UserTastes) -> Float32s:
-        return np.asarray((own.vectors * self.strength).astype(np.float32) @ self.vectors.T)
+    def deviations(self, start: Ints, items: Any) -> Float32s:
+        """Standard deviations of these to first order, from each user's taste; what is known of items is taken as certain."""
+        own, v = self._own_of(start, items), self._turned
+        mean = own.mean.astype(np.float32) @ v.T
+        variance = np.zeros_like(mean)
+        for _, share, of_strength, spread in own.strengths:
+            part = share[:, None].astype(np.float32)
+            variance += part * (of_strength.astype(np.float32) @ v.T - mean) ** 2
+            variance += (part * spread.astype(np.float32)) @ (v**2).T
+        rate = self._rates(np.float32(self.strength) * mean, np.diff(start))
+        return np.asarray(rate * np.exp(-rate) * np.float32(self.strength) * np.sqrt(variance))
+
+    def _log_rates(self, own: _Posterior) -> Float32s:
+        return np.asarray((own.mean * self.strength).astype(np.float32) @ self._turned.T)
 
     def parts(self, liked: Ints, item: int) -> Floats:
         """What each like of one user adds to the probability of an item; with that of popularity they add up to it."""
         own = self._own_of(np.array([0, len(liked)]), liked)
-        n, axes = len(liked), self._axes[1]
-        towards = (self.vectors[item] @ axes) * own.gains[0]
-        each = (self.vectors[liked] - self._means[0][_nearest(self.degrees, n)] / n) @ axes @ towards
-        each *= self.strength
+        n = len(liked)
+        usual = self._means[0][_nearest(self.degrees, n)] @ self._axes[1] / self.degrees[_nearest(self.degrees, n)]
+        each = (self._turned[liked] - usual) @ (self._turned[item] * own.gains[0]) * self.strength
         total = float(each.sum())
         chance = self._chances(np.array([[0.0, total]], np.float32), np.array([n]), np.array([item, item]))[0]
         return np.asarray(each * (float(chance[1] - chance[0]) / total if total else 0.0))
 
     def linear(self, popular: Float32s) -> tuple[Float32s, Float32s]:
         """[items, K] whose products are what a like adds to the probability of another, to first order and for a typical user."""
-        values, axes = self._axes
+        values = self._axes[0]
         n = np.exp(np.log(self.degrees).mean())
         weight = np.interp(n, self.degrees, self._means[1])
         gain = sum(pi / (s**-2 + weight * values) for s, pi in zip(SCALES, self.shares, strict=True) if s)
-        left = (self.vectors @ axes * np.sqrt(gain * self.strength)).astype(np.float32)
+        left = (self._turned * np.sqrt(gain * self.strength)).astype(np.float32)
         return left, left * popular[:, None]
 
     def with_new(self, n: int) -> Tastes:
@@ -109,27 +113,31 @@ class Tastes:
             return self
         return replace(self, rates=np.append(self.rates, np.zeros(n)), vectors=np.pad(self.vectors, ((0, n), (0, 0))))
 
-    def _own_of(self, start: Ints, items: Any) -> UserTastes:
+    def _own_of(self, start: Ints, items: Any) -> _Posterior:
         told = np.empty((len(start) - 1, self.vectors.shape[1]), dtype=np.float32)
         sum_weights(told, start, items, self.vectors, np.zeros(told.shape[1], np.float32))
         n_likes = np.diff(start)
         which, (means, weights) = _nearest(self.degrees, n_likes), self._means
         part = n_likes / self.degrees[which]
-        found = _posterior(
-            told - part[:, None] * means[which], part * weights[which], self.information, self.precision, self.shares
-        )
-        return UserTastes(found.mean @ found.axes.T, found.gains)
+        rest = told - part[:, None] * means[which]
+        return _posterior(rest, part * weights[which], self.information, self.precision, self.shares)
 
     def _chances(self, log_rate: Float32s, n_likes: Ints, items: Any = slice(None)) -> Float32s:
         """1 − exp(−a q exp(·)), in place."""
+        rate = self._rates(log_rate, n_likes, items)
+        np.negative(rate, out=rate)
+        np.expm1(rate, out=rate)
+        return np.negative(rate, out=rate)
+
+    def _rates(self, log_rate: Float32s, n_likes: Ints, items: Any = slice(None)) -> Float32s:
+        """Rates a q exp(·), in place."""
         known = np.log(self.degrees), np.log(self.activity)
         activity = np.exp(np.interp(np.log(np.maximum(n_likes, 1)), *known))
         np.minimum(log_rate, MOST_LOG, out=log_rate)
         np.exp(log_rate, out=log_rate)
-        log_rate *= -self.rates[items].astype(np.float32)
+        log_rate *= self.rates[items].astype(np.float32)
         log_rate *= activity[:, None].astype(np.float32)
-        np.expm1(log_rate, out=log_rate)
-        return np.negative(log_rate, out=log_rate)
+        return log_rate
 
     @cached_property
     def _means(self) -> tuple[Floats, Floats]:
@@ -138,8 +146,9 @@ class Tastes:
         return chance @ self.vectors, (chance * (1.0 - chance)).sum(1)
 
     @cached_property
-    def _squares(self) -> Float32s:
-        return np.asarray((self.vectors @ self._axes[1]) ** 2, dtype=np.float32)
+    def _turned(self) -> Float32s:
+        """The vectors of items, in the basis where posteriors of users are diagonal."""
+        return np.asarray(self.vectors @ self._axes[1], dtype=np.float32)
 
     @cached_property
     def _axes(self) -> tuple[Floats, Floats]:

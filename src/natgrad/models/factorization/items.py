@@ -206,6 +206,7 @@ class ItemPredictor(NamedTuple):
 
     def scores_for(self, liked: Ints) -> Float32s:
         """The same for somebody who likes these items: [1, items]."""
+        liked = np.unique(liked)  # an item that is named twice is one like
         return self._replace(start=np.array([0, len(liked)]), liked=liked.astype(np.int32)).scores(np.array([0]))
 
     def parts(self, row: int, item: int) -> tuple[Ints, Float32s]:
@@ -258,6 +259,8 @@ class ItemPredictor(NamedTuple):
             able = users[some][users[some] < len(self.start) - 1]
             if here.any():
                 chance[here] = self.expected(able)[inverse[here] - some[0], columns[here]]
+        stranger = (columns < len(self.part)) & (rows >= len(self.start) - 1)
+        chance[stranger] = self.popular[columns[stranger]]
         chance = np.clip(chance, EDGE, 1.0 - EDGE)
         return chance, chance * (1.0 - chance)
 
@@ -357,14 +360,10 @@ class ItemLikes:
         part[places] = self.ridge.mix
         # Of the users of the fit: those who are folded in alone say nothing of how popular items are.
         popular = (likes_of / self.learned.get("n_users", max(ratings.n_users, 1))).astype(np.float32)
-        rows, factors, scale = (
-            ratings.sorted_by_user,
-            self._factors(likes_of),
-            popular_scale(likes_of, self.ridge.power),
-        )
-        return ItemPredictor(
-            rows.start, rows.other, *self._known[1], places, factors, part, scale, popular, self.ridge.common
-        )
+        likes, scale = likes_matrix(ratings), popular_scale(likes_of, self.ridge.power)
+        rows = likes.indptr.astype(np.int64), likes.indices.astype(np.int32)
+        factors, common = self._factors(likes_of), self.ridge.common
+        return ItemPredictor(*rows, *self._known[1], places, factors, part, scale, popular, common)
 
     def _factors(self, likes_of: Floats) -> Tastes | LowRank | None:
         """What stands beside the regression; items that came after the fit have no taste."""

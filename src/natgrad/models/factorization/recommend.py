@@ -251,7 +251,7 @@ class RecommendMixin(ExportMixin):
     def similar_items(self, item: Any, n: int = 10) -> Recommendations:
         """The items whose predicted ratings go most along with those of one, over the users: correlations, best first."""
         self._check_fitted()
-        place = int(self.ratings_.find_items([item], "item")[0])
+        place, n = int(self.ratings_.find_items([item], "item")[0]), whole_number(n, "n")
         if not self._kind.sides:
             likeness = self._of_all_pairs("similar_items").likeness(place)
             best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
