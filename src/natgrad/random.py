@@ -32,6 +32,7 @@ class Stream(enum.IntEnum):
     DRAWS = 2**31 - 11
     SIMULATION = 2**31 - 12
     MOVES = 2**31 - 13
+    HELD_OUT = 2**31 - 14
 
 
 def generator(seed: int, *where: int) -> np.random.Generator:

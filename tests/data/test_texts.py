@@ -84,3 +84,41 @@ def test_a_phrase_may_hold_a_word_that_alone_is_spread_by_chance():
     one, two = (count_texts(texts, phrases=n, stop_words="corpus").vocabulary for n in (1, 2))
     assert {word for word in one if not word[1:].isdigit()} == {"york"}
     assert {word for word in two if not word[1:].isdigit()} == {"new york"}
+
+
+def test_words_of_scripts_with_marks_are_whole():
+    """Of Hindi only what came before the first vowel sign was left, and of three words one."""
+    assert words_of("नमस्ते दुनिया हिन्दी") == ["नमस्ते", "दुनिया", "हिन्दी"]
+    assert words_of("ไทย") == ["ไท", "ทย"]
+    assert words_of("สวัสดี") == ["สวั", "วัส", "สดี"]
+
+
+def test_what_only_looks_different_is_one_word():
+    assert words_of("cafe\u0301 caf\u00e9") == ["caf\u00e9"] * 2
+    assert words_of("\ufb01ne fine \uff26\uff29\uff2e\uff25") == ["fine"] * 3
+    assert words_of("\u0130stanbul istanbul") == ["istanbul"] * 2
+    assert words_of("co\u00adoperate cooperate") == ["cooperate"] * 2
+
+
+def test_stop_words_are_cut_as_texts_are():
+    """ "The" was left in, since texts are in lower case."""
+    assert count_texts(["The apple", "the plum"], stop_words=["The"]).vocabulary.tolist() == ["apple", "plum"]
+
+
+def test_pairs_of_letters_that_overlap_are_no_phrase():
+    corpus = count_texts(["機械学習は楽しい", "機械学習と統計"] * 6, phrases=2)
+    assert not any(" " in word for word in corpus.vocabulary)
+
+
+@pytest.mark.parametrize("documents", [{"first": "apple pear"}, {"apple pear", "plum"}])
+def test_documents_without_an_order_are_refused(documents):
+    """Of a dict the keys were read as documents; a set has another order in every process."""
+    with pytest.raises(TypeError, match="as a list"):
+        count_texts(documents)
+    with pytest.raises(TypeError, match="as a list"):
+        ng.LDA(2).fit(documents)
+
+
+def test_what_is_no_text_is_named():
+    with pytest.raises(TypeError, match=r"texts\[1\] is None"):
+        count_texts(["apple", None])

@@ -21,7 +21,7 @@ def check(found, wanted):
 
 
 @given(texts)
-@example(["İstanbul ŞİŞ", "naïve naïve"])
+@example(["Größe", "naïve naïve"])
 @settings(max_examples=60)
 def test_counts_are_those_of_scikit_learn(documents):
     counter = CountVectorizer()

@@ -10,11 +10,13 @@ import pytest
 
 import natgrad as ng
 from natgrad.inference.components import HOPELESS
-from natgrad.inference.moves import Moves, proposals
+from natgrad.inference.moves import Moves, Proposal, proposals
+from natgrad.inference.moving import Round
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY
 from natgrad.inference.steppers.groups import GroupStepper
-from natgrad.models.mixture.components import MixtureComponents
+from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.models.mixture.components import MixtureComponents, found_components
 from natgrad.models.mixture.problem import MixtureProblem
 
 Floats = npt.NDArray[np.float64]
@@ -137,6 +139,43 @@ def _same(found: Floats, wanted: Floats) -> bool:
     return any(bool((np.abs(found - factor * wanted) <= scale).all()) for factor in (1.0, -0.5, -1.0))
 
 
+def test_a_delete_empties_one_component_and_leaves_the_others(problem: MixtureProblem) -> None:
+    parts, state = MixtureComponents(problem), settled(problem)
+    after = parts.delete(state, 1)
+    assert parts.active(after).tolist() == [True, False, True, False, False, False]
+    for name, axes in parts.axes.items():
+        for a, b, prior, own in zip(after.lam[name], state.lam[name], problem.full_prior(name), axes, strict=True):
+            kept = [0, 2, 3, 4, 5]
+            assert (np.take(a, 1, own[0]) == np.take(prior, 1, own[0])).all()
+            assert np.take(a, kept, own[0]) == pytest.approx(np.take(b, kept, own[0]), rel=1e-12)
+
+
+def test_results_are_those_of_the_components_that_were_found(problem: MixtureProblem) -> None:
+    """The heaviest first, each with its own concentration."""
+    uneven = problem.model._replace(alpha=np.arange(1.0, 7.0))
+    other = MixtureProblem(uneven, problem.data.x, None)
+    member = np.zeros((6, 240))
+    for place, begin, end in ((4, 0, 40), (0, 40, 180), (2, 180, 240)):
+        member[place, begin:end] = 1.0
+    state = other.updated(other.clustered(member))
+    model, after = found_components(other, state)
+    assert model.alpha.tolist() == [1.0, 3.0, 5.0]
+    for name, axes in MixtureComponents(other).axes.items():
+        for a, b, own in zip(after.lam[name], state.lam[name], axes, strict=True):
+            assert (a == np.take(b, [0, 2, 4], own[0])).all()
+
+
+def test_what_was_told_before_a_move_stands_for_batches_that_are_not_read_again() -> None:
+    model, x = ng.GaussianMixture("auto", max_components=6), rows(48)
+    problem = model._problem(model._prepared(x, None), x, None, batch_size=16)
+    parts, state = MixtureComponents(problem), settled(problem, 3, 5)
+    merged = parts.merge(state._replace(t=9), 0, 1)
+    after = GroupStepper(problem, 16, 0.0, 1, remember=True).step(merged, 0)[0]
+    for name, told in parts.told(after).items():
+        for a, before, own in zip(told, parts.told(merged)[name], after.memory[KEY].messages[name], strict=True):
+            assert np.asarray(a) == pytest.approx(own + (1 - 16 / 48) * before, abs=1e-9)
+
+
 def test_a_merge_after_a_birth_restores_the_state(problem: MixtureProblem) -> None:
     parts, state = MixtureComponents(problem), settled(problem, 3, 200)
     for k in range(3):
@@ -205,6 +244,35 @@ def test_many_components_are_born_at_once_and_each_is_worth_it() -> None:
     assert several[0].n_active > 9
     bounds = model.trace_["elbo"]
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_born", "nats"),
+    [("birth", 1, 1.0), ("births", 3, 3.0), ("anew", 8, 8.0), ("explore", 5, 5.0), ("exchange", 1, 1.0), ("order", 1, 1.0),
+     ("merge", 1, 0.0), ("delete", 1, 0.0)],
+)  # fmt: skip
+def test_a_move_must_gain_a_nat_for_each_new_component(
+    problem: MixtureProblem, kind: str, n_born: int, nats: float
+) -> None:
+    class Passes:
+        """Passes that lead higher by so much, and there they stay."""
+
+        monotone, steps_per_pass, batches = True, 1, 1
+
+        def __init__(self, gain: float) -> None:
+            self.gain = gain
+
+        def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+            return state._replace(t=state.t + 1), StepInfo({}, 1.0, 1, -100.0 + self.gain)
+
+        def finish(self, state: State) -> State:
+            return state
+
+    parts, state = MixtureComponents(problem), settled(problem)
+    proposal = Proposal(kind, parts, (0, 1), 1.0, parts.merge(state, 0, 1), n_born=n_born)
+    for gain, accepted in ((nats + 0.02, True), (nats - 0.02 if nats else 0.005, False), (-3.0, False)):
+        found = Round(Moves((parts,)), Passes(gain), 0, 0.01, lambda: False)._tried(proposal, state, -100.0)
+        assert found.higher == accepted, gain
 
 
 def test_refused_proposals_are_not_made_again_at_the_same_state(problem: MixtureProblem) -> None:

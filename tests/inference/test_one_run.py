@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.inference.monitor import Since
 from natgrad.inference.trace import Reason
 
 
@@ -161,3 +162,21 @@ def test_passes_are_readings_of_the_data_whatever_the_method(rng):
         model = ng.LDA(2, method=method, step=step, batch_size=20, max_passes=3, tol=0.0).fit(X)
         per_pass = 1 if isinstance(method, ng.VB) else 3
         assert len(model.trace_) == 3 * per_pass, method
+
+
+def test_seconds_of_which_some_have_gone_by_are_those_of_the_whole_fit(rng):
+    x = ng.Normal("x", 0.0, 1.0)
+    network = ng.Network(ng.Normal("y", x, 1.0, plate=ng.Plate("n", 5), observed=rng.normal(size=5)))
+    with pytest.warns(ng.errors.NotConverged):
+        fit = network.fit(max_seconds=Since(60.0, begun=time.perf_counter() - 61.0))
+    assert fit.stop.reason is Reason.SECONDS
+    assert "max_seconds = 60 " in fit.stop.message
+    assert network.fit(max_seconds=Since(60.0)).stop.converged
+
+
+def test_what_has_not_converged_says_how_much_is_left(rng):
+    X = rng.poisson(1.0, (30, 40))
+    with pytest.warns(
+        ng.errors.NotConverged, match=r"tol = 1e-12 for each .* \(about [^ ]+ left to gain\): raise max_passes, or tol"
+    ):
+        ng.LDA(3, max_passes=12, tol=1e-12, method=ng.VB()).fit(X)

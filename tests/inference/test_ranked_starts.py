@@ -2,7 +2,9 @@
 
 import math
 
-from natgrad.inference.starts import _ranked, _Trial
+from natgrad.inference.problem import State
+from natgrad.inference.starts import Starts, _ranked, _Trial, best_start
+from natgrad.inference.steppers.stepper import StepInfo
 
 
 def trials(*bounds: float) -> list[_Trial]:
@@ -28,3 +30,35 @@ def test_a_chain_of_small_differences_is_no_tie():
     # Each is within rounding of the next, not of the first.
     step = 0.8e-10
     assert numbers(-1.0 - 3 * step, -1.0 - 2 * step, -1.0 - step, -1.0) == [2, 3, 0, 1]
+
+
+class Counting:
+    """A stepper whose bound is the number of its steps; all steps of all candidates are counted."""
+
+    monotone, steps_per_pass, batches = True, 1, 1
+    taken = 0
+
+    def step(self, state, seed):
+        self.taken += 1
+        return state._replace(t=state.t + 1), StepInfo({}, 1.0, 7, float(state.t))
+
+    def finish(self, state):
+        return state
+
+
+def test_when_time_is_up_only_the_first_start_takes_a_step():
+    """All candidates took all steps of a round before anybody looked at the clock."""
+    counting = Counting()
+    made = []
+
+    def candidate(number):
+        return lambda: made.append(number) or State({}, {}, 0)
+
+    for late_after, steps in ((0, 1), (2, 3)):
+        counting.taken, asked = 0, iter(range(100))
+        starts = Starts([candidate(n) for n in range(5)], lambda number: counting, (4, 4), lambda state: state)
+        best = best_start(starts, 0, lambda: next(asked) >= late_after)  # noqa: B023
+        assert counting.taken == best.state.t == steps
+        assert best.read == 7 * steps
+        assert set(made) == {0}
+        assert [record.bound for record in best.records[1:]] == [-math.inf] * 4

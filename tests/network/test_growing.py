@@ -10,7 +10,8 @@ from random_moves import random_move
 import natgrad as ng
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.results.fit import Fit
-from natgrad.network.start.components import NetworkComponents, moves_of
+from natgrad.network.start.components import NetworkComponents
+from natgrad.network.start.moving import moves_of
 from natgrad.network.start.order import default_order
 
 
@@ -242,32 +243,52 @@ def test_what_cannot_be_is_refused() -> None:
     assert not mixture().fit(moves=False, init="kmeans").trace.moves
 
 
+def declared_sticks(sticks: bool | None, plate: bool = False) -> ng.Network:
+    row, component = ng.Plate("row"), ng.Plate("component", 6, grow=plate)
+    z = ng.Categorical("z", ng.StickBreaking("pi", 1.0, size=6, grow=sticks), plate=row)
+    mu = ng.Normal("mu", 0.0, 0.01, plate=component)[z]
+    return ng.Network(ng.Normal("x", mu, 1.0, plate=row, observed=ng.Column("x")))
+
+
+THREE = {"x": np.array([-6.0, 0.0, 6.0])[np.arange(60) % 3] + np.random.default_rng(0).normal(size=60)}
+
+
 def test_sticks_say_themselves_that_what_they_weight_grows() -> None:
-    """``StickBreaking(…, grow=True)`` is the same fit as a plate that grows; without it a fit says what it would do."""
+    """Sticks that grow are the same fit as a plate that does; by default they do, wherever steps are exact."""
 
-    def network(sticks: bool, plate: bool) -> ng.Network:
-        row, component = ng.Plate("row"), ng.Plate("component", 6, grow=plate)
-        z = ng.Categorical("z", ng.StickBreaking("pi", 1.0, size=6, grow=sticks), plate=row)
-        mu = ng.Normal("mu", 0.0, 0.01, plate=component)[z]
-        return ng.Network(ng.Normal("x", mu, 1.0, plate=row, observed=ng.Column("x")))
-
-    x = np.array([-6.0, 0.0, 6.0])[np.arange(60) % 3] + np.random.default_rng(0).normal(size=60)
-    one, other, neither = (network(*grow).fit({"x": x}) for grow in ((True, False), (False, True), (False, False)))
-    assert one.n_components == other.n_components == {"component": 3}
+    one, other, neither, free = (
+        declared_sticks(*grow).fit(THREE) for grow in ((True,), (False, True), (False,), (None,))
+    )
+    assert one.n_components == other.n_components == free.n_components == {"component": 3}
     assert one.elbo == other.elbo
     assert one.trace.moves == other.trace.moves
+    assert free.elbo >= max(one.elbo, neither.elbo) - 1e-3
+    assert [start.name for start in free.trace.starts] == ["init='kmeans', to its end", "init='random', to its end"]
     assert neither.n_components == {}
-    assert "pi is truncated at 6: with grow=True" in neither.trace.strategy
-    assert "truncated" not in one.trace.strategy
-    again = ng.Network(*from_data(to_data(network(True, False).template)).roots)  # type: ignore[arg-type]
-    assert again.fit({"x": x}).trace.moves == one.trace.moves
-    in_chunks = network(True, False).fit({"x": x}, chunk_rows=20)
-    assert in_chunks.n_components == one.n_components
-    with pytest.raises(TypeError, match="'pi': grow must be True or False, got 1"):
+    assert neither.trace.moves == []
+    with pytest.raises(TypeError, match="'pi': grow must be True, False or None, got 1"):
         ng.StickBreaking("pi", 1.0, size=6, grow=1)  # type: ignore[arg-type]
     alone = ng.Categorical("z", ng.StickBreaking("pi", 1.0, size=6, grow=True), plate=ng.Plate("n", 2), observed=[0, 1])
     with pytest.raises(ValueError, match="'pi' grows, and no hidden category chooses along it"):
         ng.Network(alone).fit()
+
+
+@pytest.mark.slow
+def test_sticks_that_nobody_asked_to_grow_do_where_they_can() -> None:
+    # Steps that are not exact: what nobody asked for is left out, in words.
+    sampled = declared_sticks(None).fit(THREE, ng.SVI({"row": 20}), max_steps=3, tol=0.0)
+    assert sampled.trace.moves == []
+    assert "pi is truncated at 6: components move between exact passes" in sampled.trace.strategy
+    assert declared_sticks(None).fit(THREE, n_init=2).trace.moves == []
+    assert declared_sticks(None).fit(THREE, moves="keep").trace.moves
+    for grow in (True, False, None):
+        again = ng.Network(*from_data(to_data(declared_sticks(grow).template)).roots)  # type: ignore[arg-type]
+        assert again.fit(THREE, moves=False, max_steps=1, tol=0.0).problem.plan.nodes["pi"].grow is grow  # type: ignore[attr-defined]
+    # A declaration that was kept before sticks grew by themselves.
+    data = to_data(declared_sticks(None).template)  # type: ignore[arg-type]
+    del data["made"][0]["options"]["grow"]
+    assert ng.Network(*from_data(data).roots).fit(THREE).trace.moves == []
+    assert declared_sticks(True).fit(THREE, chunk_rows=20).n_components == {"component": 3}
 
 
 def test_memberships_are_alike_in_whatever_order() -> None:

@@ -221,6 +221,19 @@ def test_rows_that_come_bring_components_and_rows_that_go_take_them(chunk_rows: 
     assert fit.continue_fit().trace.moves[: len(fit.trace.moves)] == fit.trace.moves
 
 
+@pytest.mark.parametrize("sticks", [False, True])
+def test_rows_that_are_gone_keep_their_components_and_new_ones_are_found(tmp_path: Path, sticks: bool) -> None:
+    network, table, _ = mixture(sticks)
+    network.fit({"x": table["x"][:40]}).save(tmp_path / "early.natgrad")
+    early = ng.load(tmp_path / "early.natgrad")
+    same, more = early.update({"x": table["x"][:5]}), early.update({"x": table["x"][40:]})
+    assert same.n_components == {"component": 2}  # one of which has no row among the five
+    assert more.n_components == {"component": 3}
+    assert not any(move.accepted and move.kind in ("merge", "delete") for move in more.trace.moves)
+    bounds = more.trace["elbo"]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+
+
 def test_a_fit_without_moves_goes_on_without() -> None:
     network, table, size = mixture()
     fit = network.fit(table, chunk_rows=size, moves=False, init={"mu": np.arange(5.0)})

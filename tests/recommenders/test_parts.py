@@ -158,3 +158,39 @@ def test_what_is_refused():
         ng.recommenders.ContextFactorization(time=2).fit(np.ones((4, 3)))
     with pytest.raises(TypeError, match=r"ng\.recommenders\.ContextFactorization"):
         ng.MatrixFactorization().fit(ng.data.Ratings([0], [0], [1.0]), time=[2000])
+
+
+def test_chunks_of_ratings_are_the_whole():
+    """Times alone to rounding, since every block is updated as without chunks; contexts by another order of single numbers."""
+    quick = clone(MODEL).set_params(context=None, max_steps=3)
+    whole, chunks = clone(quick).fit(ROWS), clone(quick).set_params(chunk_rows=70).fit(ROWS)
+    assert "5 chunks of 70" in chunks.trace_.strategy
+    np.testing.assert_allclose(chunks.trace_["elbo"], whole.trace_["elbo"], rtol=1e-12)
+    np.testing.assert_allclose(chunks.predict(ROWS[:20]), whole.predict(ROWS[:20]), rtol=1e-9)
+
+
+def test_chunks_are_saved_and_go_on(tmp_path):
+    model = clone(MODEL).set_params(chunk_rows=90, max_steps=2, n_factors=1).fit(ROWS[:250])
+    model.save(tmp_path / "m.natgrad")
+    again = ng.load(tmp_path / "m.natgrad")
+    assert again.chunk_rows == 90
+    np.testing.assert_array_equal(again.predict(ROWS[:20]), model.predict(ROWS[:20]))
+    model.partial_fit(ROWS[250:])
+    assert len(model.ratings_) == 300
+    with pytest.raises(ValueError, match="chunk_rows"):
+        clone(MODEL).set_params(chunk_rows=0).fit(ROWS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", [None, "place"])
+def test_workers_give_the_same_bits(context):
+    distributed = pytest.importorskip("distributed")
+    quick = clone(MODEL).set_params(context=context, max_steps=4, chunk_rows=70)
+    here = clone(quick).fit(ROWS)
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
+        there = clone(quick).set_params(executor=cluster).fit(ROWS)
+    assert here.trace_["elbo"].tolist() == there.trace_["elbo"].tolist()
+    for name in here.posterior_:
+        for one, other in zip(here.posterior_[name].lam, there.posterior_[name].lam, strict=True):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(here.predict(ROWS), there.predict(ROWS))

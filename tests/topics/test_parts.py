@@ -177,3 +177,13 @@ def test_a_fit_that_goes_on_is_one_that_never_stopped(tmp_path) -> None:
     model.save(tmp_path / "m")
     with pytest.raises(ValueError, match="have no documents"):
         ng.load(tmp_path / "m").continue_fit()
+
+
+def test_the_first_topics_and_all_parts_have_one_clock():
+    """Each had seconds of its own: a stream of ten parts took ten times as long."""
+    counts = np.random.default_rng(0).poisson(1.0, (40, 12))
+    model = ng.topics.CorrelatedTopics(2, max_seconds=1e-9, verbose=False)
+    with pytest.warns(ng.errors.NotConverged, match="max_seconds = 1e-09"):
+        model.fit(iter([counts[:20], counts[20:]]))
+    assert model.n_documents_seen_ == 20
+    assert len(model.trace_) == 1

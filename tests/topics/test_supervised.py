@@ -40,7 +40,7 @@ def declared(counts: np.ndarray, y: np.ndarray, alpha: float, beta: float, preci
     doc, token, topic = ng.Plate("doc", len(counts)), ng.Plate("token", longest), ng.Plate("topic", 3)
     phi = ng.Dirichlet("phi", beta, size=counts.shape[1], plate=topic)
     theta = ng.Dirichlet("theta", alpha, size=3, plate=doc)
-    z = ng.Categorical("z", theta, plate=(doc, token))
+    z = ng.Categorical("z", theta, plate=(doc, token), mask=there)
     w = ng.Categorical("w", phi[z], plate=(doc, token), observed=words, mask=there)
     eta = ng.MultivariateNormal("eta", np.zeros(3), precision * np.eye(3))
     often = ng.language.frequencies(z, token, there / np.maximum(there.sum(1, keepdims=True), 1))
@@ -137,3 +137,44 @@ def test_counts_that_are_not_whole_and_questions_before_a_fit_are_refused() -> N
 def test_data_that_are_not_kept_are_said_so(fitted, what, advice) -> None:
     with pytest.raises(ValueError, match=f"{what}: SupervisedLDA keeps no data of its fit; {advice}"):
         getattr(fitted[0], what)([0])
+
+
+def ragged(width, seed=0):
+    """Documents of one to six words in rows of some width, with a response; and how long they are."""
+    rng = np.random.default_rng(seed)
+    n, size = 12, 3
+    lengths, words = rng.integers(1, 7, n), np.zeros((n, width), dtype=int)
+    words[:, :6] = rng.integers(0, 8, (n, 6))
+    there = np.arange(width) < lengths[:, None]
+    doc, token = ng.Plate("doc", n), ng.Plate("token", width)
+    phi = ng.Dirichlet("phi", 0.1, size=8, plate=ng.Plate("topic", size))
+    theta = ng.Dirichlet("theta", 0.3, size=size, plate=doc)
+    z = ng.Categorical("z", theta, plate=(doc, token), mask=there)
+    w = ng.Categorical("w", phi[z], plate=(doc, token), observed=words, mask=there)
+    eta = ng.MultivariateNormal("eta", np.zeros(size), np.eye(size))
+    mean = ng.dot(ng.frequencies(z, token, there / lengths[:, None]), eta)
+    network = ng.Network(w, ng.Normal("y", mean, 2.0, plate=doc, observed=rng.normal(size=n)))
+    init = {"phi": rng.dirichlet(np.ones(8), size), "eta": rng.normal(size=size)}
+    return network, init, lengths
+
+
+@pytest.mark.parametrize("backend", ["numpy", "jax"])
+def test_words_that_are_not_there_do_not_count(backend):
+    """Of every document as many words counted as the longest has: shares of short ones were far too certain."""
+    fits = []
+    for width in (6, 9):
+        network, init, lengths = ragged(width)
+        fits.append(network.fit(ng.VB(), init=init, max_steps=20, tol=0, backend=backend))
+        concentration = fits[-1]["theta"].parameters["concentration"]
+        np.testing.assert_allclose(concentration.sum(1), 3 * 0.3 + lengths, rtol=1e-10)
+    np.testing.assert_allclose(fits[0].elbo, fits[1].elbo, rtol=1e-12)
+    np.testing.assert_allclose(fits[0]["eta"].mean(), fits[1]["eta"].mean(), rtol=1e-9)
+
+
+def test_shares_of_a_short_document_are_as_uncertain_as_its_words_say():
+    counts = np.random.default_rng(0).multinomial(20, np.ones(12) / 12, 15)
+    counts[0] = 0
+    counts[0, 3] = 2
+    model = ng.topics.SupervisedLDA(3, max_steps=2, tol=0, verbose=False).fit(counts, np.arange(15.0))
+    concentration = model.fit_["theta"].parameters["concentration"]
+    np.testing.assert_allclose(concentration.sum(1), 3 * 0.1 + counts.sum(1), rtol=1e-9)

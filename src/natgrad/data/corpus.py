@@ -21,7 +21,7 @@ from natgrad.data.origin import Origin
 from natgrad.data.words import count_words, words_of
 from natgrad.validation import is_sparse
 
-__all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "with_words"]
+__all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "refuse_unordered", "with_words"]
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[Any] | npt.NDArray[Any]
@@ -123,6 +123,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
         The V that is expected; another one is an error. Lists of pairs may have fewer.
     vectoriser : what turns texts into counts; by default scikit-learn's CountVectorizer, or one with ``vocabulary``
     """
+    refuse_unordered(X, "X")
     if isinstance(X, Corpus):
         corpus = X
     elif is_sparse(X):
@@ -157,6 +158,14 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     if len(corpus) == 0:
         raise ValueError("X has no documents")
     return corpus
+
+
+def refuse_unordered(X: Any, name: str) -> None:
+    """Refuse documents in a dict, whose keys would be read for them, and in a set, whose order is another in every process."""
+    if isinstance(X, dict) and not is_sparse(X):  # some of SciPy are dicts
+        raise TypeError(f"{name} is a {type(X).__name__}: give its documents as a list, list({name}.values())")
+    if isinstance(X, (set, frozenset)):
+        raise TypeError(f"{name} is a {type(X).__name__}, which has no order: give the documents as a list")
 
 
 def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
@@ -221,6 +230,11 @@ def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, ana
                 words, counts = counted.words.astype(np.int32), counted.counts.astype(np.float64)
                 names = np.array(counted.names, dtype=object)
                 return Corpus(counted.start, words, counts, len(names), names)
+        if vocabulary is None and plain:
+            raise ValueError(
+                "empty vocabulary: X has no words, which are runs of two or more letters or digits. Of other texts, give lists "
+                "of words"
+            )
         from sklearn.feature_extraction.text import CountVectorizer  # has words for what is wrong
 
         vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, Literal
 
-from natgrad.data.corpus import Corpus, as_corpus
-from natgrad.data.words import joined, words_of
+from natgrad.data.corpus import Corpus, as_corpus, refuse_unordered
+from natgrad.data.words import is_unspaced, joined, words_of
 from natgrad.validation import whole_number
 
 __all__ = ["count_texts"]
@@ -48,12 +48,13 @@ def count_texts(
     phrases : int
         The most words in a phrase that counts as one word, as in "new york"; 1 for none.
     stop_words : None, "corpus" or words
-        What is left out: words that you name, or those that are spread over the documents as if by chance.
+        What is left out: words that you name, in upper or lower case, or those that are spread over the documents as if by
+        chance.
     least_documents : int
         Words in fewer documents are left out.
     words : function
-        Cuts a text into words; by default runs of two or more letters or digits in lower case, and of Chinese and Japanese the
-        pairs of characters.
+        Cuts a text into words; by default runs of two or more letters or digits in lower case, and of Chinese, Japanese and
+        Thai the pairs of characters. Tags of HTML are letters, too: take the text out of pages before.
 
     Examples
     --------
@@ -64,9 +65,15 @@ def count_texts(
     """
     if isinstance(texts, str):
         raise TypeError("texts is one text: give a list of documents, [text, …]")
-    documents = [list(words(text)) for text in texts]
+    refuse_unordered(texts, "texts")
+    documents = []
+    for number, text in enumerate(texts):
+        if words is words_of and not isinstance(text, str):
+            raise TypeError(f"texts[{number}] is {text!r}, and no text: give '' for a document without words")
+        documents.append(list(words(text)))
     if not documents:
         raise ValueError("texts is empty: there are no documents")
+    stop_words = stop_words if stop_words is None or isinstance(stop_words, str) else _as_cut(stop_words, words)
     left_out = _stop_words(documents, stop_words)
     for _ in range(whole_number(phrases, "phrases") - 1):
         pairs = _phrases(documents, phrases, left_out, isinstance(stop_words, str))
@@ -87,6 +94,7 @@ def _phrases(documents: list[list[str]], longest: int, left_out: set[str], by_ch
     """Pairs of neighbours that are one word, each of whose parts may be a phrase already; none with a stop word.
 
     Of words that are stop words because they are spread ``by_chance``, the pair itself is asked: "new" may be, "new york" not.
+    Neighbours in text without spaces have a letter in common, and are no phrase by that.
     """
     single = Counter(word for document in documents for word in document)
     pairs: Counter[tuple[str, str]] = Counter()
@@ -98,7 +106,7 @@ def _phrases(documents: list[list[str]], longest: int, left_out: set[str], by_ch
     n_words, n_pairs = sum(single.values()), max(1, sum(pairs.values()))
     phrases = set[tuple[str, ...]]()
     for (first, second), count in pairs.items():
-        if count < LEAST_PAIRS or first == second:
+        if count < LEAST_PAIRS or first == second or (is_unspaced(first) and is_unspaced(second)):
             continue
         if (first in left_out or second in left_out) and not (
             by_chance and _is_uneven(count, inside[first, second], n)
@@ -111,6 +119,12 @@ def _phrases(documents: list[list[str]], longest: int, left_out: set[str], by_ch
         if information >= LEAST_INFORMATION:
             phrases.add((first, second))
     return phrases
+
+
+def _as_cut(given: Iterable[str], words: Callable[[str], Iterable[str]]) -> set[str]:
+    """Stop words as texts are cut: "The" is "the", and of "don't" there is "don"."""
+    cut = {word: list(words(word)) for word in given}
+    return {parts[0] if len(parts) == 1 else word for word, parts in cut.items()}
 
 
 def _stop_words(documents: list[list[str]], given: Any) -> set[str]:

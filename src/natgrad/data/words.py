@@ -1,15 +1,19 @@
-"""Texts in; counts of their words [D, V] and the words out, as scikit-learn's CountVectorizer counts them by default.
+"""Texts in; counts of their words [D, V] and the words out, of English as scikit-learn's CountVectorizer counts them by default.
 
 Words are runs of two or more letters, digits or underscores of the text in lower case; their order is alphabetical. Importing
-scikit-learn for this takes longer than fitting thousands of short texts. Chinese and Japanese are written without spaces: there a
-run of characters becomes its pairs, one after the other, and would be one word otherwise.
+scikit-learn for this takes longer than fitting thousands of short texts. Marks that follow a letter belong to it, and what only
+looks different (letters with accents in one or two parts, ligatures, wide letters) is one: Unicode's NFKC. Chinese, Japanese,
+Thai, Lao, Khmer and Burmese are written without spaces: there a run of letters becomes its pairs, one after the other, and would
+be one word otherwise.
 
 A vocabulary may have phrases, words with spaces between them: then the longest phrase that begins at a word counts in its place.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -17,13 +21,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WordCounts", "analyser_of", "count_words", "words_of"]
+__all__ = ["WordCounts", "analyser_of", "count_words", "is_unspaced", "words_of"]
 
-_WORD = re.compile(r"(?u)\b\w\w+\b")
-# Chinese characters, Hiragana and Katakana with their marks; Korean has spaces.
-_CJK = "\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
-_UNSPACED = re.compile(f"[{_CJK}]")
-_RUN = re.compile(f"(?u)[{_CJK}]+|[^\\W{_CJK}]+")
+_WORD = re.compile(r"\b\w\w+\b", re.ASCII)
+# Letters of scripts without spaces between words: Chinese characters, Hiragana and Katakana with their marks; Thai, Lao, Khmer,
+# Burmese. Korean has spaces.
+_UNSPACED = (
+    "\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
+    "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf\u1780-\u17b3\u1000-\u102a\u103f\u1050-\u1055"
+)
+# What is within words and no part of them: soft hyphens, joiners, byte order marks, variants of emoji; the dot that lower case
+# leaves of a Turkish İ.
+_NOTHING = re.compile("[\u00ad\u200c\u200d\u2060\ufeff\ufe00-\ufe0f]|(?<=i)\u0307")
 
 
 def words_of(text: str) -> list[str]:
@@ -36,16 +45,34 @@ def words_of(text: str) -> list[str]:
     >>> words_of("\u673a\u5668\u5b66\u4e60 with LDA")
     ['\u673a\u5668', '\u5668\u5b66', '\u5b66\u4e60', 'with', 'lda']
     """
-    lower = text.lower()
-    if lower.isascii() or _UNSPACED.search(lower) is None:
-        return _WORD.findall(lower)
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    run_of, letter_of = _scripts()
     words: list[str] = []
-    for run in _RUN.findall(lower):
-        if _UNSPACED.match(run):
-            words += [run[place : place + 2] for place in range(max(1, len(run) - 1))]
-        elif len(run) > 1:
-            words.append(run)
+    for run in run_of.finditer(_NOTHING.sub("", unicodedata.normalize("NFKC", text.lower()))):
+        if run.lastgroup == "unspaced":
+            parts = letter_of.findall(run[0])
+            words += ["".join(parts[place : place + 2]) for place in range(max(1, len(parts) - 1))]
+        else:
+            words.append(run[0])
     return words
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word is of text without spaces, where neighbours overlap."""
+    return not word.isascii() and _scripts()[1].match(word) is not None
+
+
+@functools.cache
+def _scripts() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    r"""Words of any script, and letters of those without spaces; a letter with the marks that follow it is one.
+
+    Python's own ``\w`` has no marks, as the vowels of Hindi and Tamil are: words would end at each of them.
+    """
+    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c).startswith("M"))
+    unspaced, spaced = f"[{_UNSPACED}][{marks}]*", f"[^\\W{_UNSPACED}]"
+    words = f"(?P<unspaced>(?:{unspaced})+)|{spaced}(?:{spaced}|[{marks}])+"
+    return re.compile(words), re.compile(unspaced)
 
 
 def analyser_of(

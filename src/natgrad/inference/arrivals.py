@@ -23,9 +23,8 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from natgrad.inference.engine import Limits, Phase, default_step, run
+from natgrad.inference.engine import Limits, Phase, Result, default_step, run
 from natgrad.inference.group_components import GroupComponents
 from natgrad.inference.methods import VB
 from natgrad.inference.moves import Moves
@@ -73,65 +72,50 @@ class Arrivals(NamedTuple):
         small = self.components(part)
         told = small.told(state)
         share = min(1.0, before / float(small.held(state).sum()))
-        part.past = {name: tuple(share * message for message in parts) for name, parts in told.items()}
-        if not (small.apart(solved.messages) > 0.0).any():
+        part.past = _scaled(told, share)
+        if small.separate and not (small.apart(solved.messages) > 0.0).any():
             return Found(None, [])
         roomy = self.room(problem, state)
         if roomy is None:
             return Found(None, [])
         wide, hyper = roomy
-        return self._moved(wide, hyper, small.size, told, share, state, here)
-
-    def _moved(
-        self,
-        wide: GroupProblem,
-        hyper: dict[str, Any],
-        n_known: int,
-        told: Mapping[str, Stats],
-        share: float,
-        state: State,
-        here: float,
-    ) -> Found:
-        """A run with moves on the chunk, and the stream's state with what was born there."""
-        plain = self.components(copy(wide))
-        all_told = {n: _widened(parts, wide.empty_prior(n), plain.axes[n]) for n, parts in told.items()}
-        parts = self.components(wide)
-        parts.known = np.arange(parts.size) < n_known
-        wide.past = {name: tuple(share * message for message in own) for name, own in all_told.items()}
-        start = parts.at(state._replace(t=0, hyper=hyper), {n: tuple(0.0 * m for m in all_told[n]) for n in all_told})
-        method = VB()
-        phase = Phase(wide, method, default_step(method, wide), tuple(wide.blocks), moves=Moves((parts,)))
-        limits = Limits(MOST_PASSES, self.tol, self.max_seconds, share=here)
-        result = run(phase, start._replace(memory={}), limits=limits, seed=self.seed, verbose=False)
+        plain, parts = self.components(copy(wide)), self.components(wide)
+        parts.known = np.arange(parts.size) < small.size
+        all_told = _widened(told, plain)
+        wide.past = _scaled(all_told, share)
+        if not small.separate:
+            apart = parts.apart(_widened({name: solved.messages[name] for name in told}, plain), small.size)
+            if not (apart[: small.size] > 0.0).any():
+                return Found(None, [])
+        result = self._run(parts, parts.at(state._replace(t=0, hyper=hyper), _scaled(all_told, 0.0)), here)
         moves = [record._replace(t=state.t) for record in result.trace.moves if record.kind != "start"]
-        came = parts.active(result.state) & ~parts.known
-        if result.stop.diverged or not came.any():
+        if result.stop.diverged or not (parts.active(result.state) & ~parts.known).any():
             return Found(None, moves)
-        born = parts.told(result.state)
-        joined = {n: _joined(all_told[n], born[n], plain.axes[n], came, 1.0 / share) for n in all_told}
-        learned = {
-            n: np.where(parts.known, hyper[n], v) if np.ndim(v) else hyper[n] for n, v in result.state.hyper.items()
-        }
+        # As the stream counts; with what all were told, for some of it may be of a precision that they share.
+        now = _scaled(parts.told(result.state), 1.0 / share)
+        joined = {n: tuple(a + b for a, b in zip(all_told[n], now[n], strict=True)) for n in all_told}
+        learned = {n: np.where(parts.known, hyper[n], v) if np.ndim(v) else v for n, v in result.state.hyper.items()}
         after = plain.at(state._replace(hyper=learned), joined)._replace(memory={})
         return Found(self.kept(plain.problem, after), moves)
 
+    def _run(self, parts: GroupComponents, start: State, here: float) -> Result:
+        """A run with moves on the chunk."""
+        method, problem = VB(), parts.problem
+        phase = Phase(problem, method, default_step(method, problem), tuple(problem.blocks), moves=Moves((parts,)))
+        limits = Limits(MOST_PASSES, self.tol, self.max_seconds, share=here)
+        return run(phase, start._replace(memory={}), limits=limits, seed=self.seed, verbose=False)
 
-def _widened(parts: Stats, shape: Stats, axes: tuple[tuple[int, ...], ...]) -> Stats:
+
+def _scaled(told: Mapping[str, Stats], factor: float) -> dict[str, Stats]:
+    return {name: tuple(factor * part for part in parts) for name, parts in told.items()}
+
+
+def _widened(told: Mapping[str, Stats], room: GroupComponents) -> dict[str, Stats]:
     """What was told to some components in the first places of all; nothing to the others."""
-    out = []
-    for part, like, own in zip(parts, shape, axes, strict=True):
-        wide = np.zeros(like.shape, order="F" if np.isfortran(part) else "C")
-        wide[tuple(slice(part.shape[axis]) if axis in own else slice(None) for axis in range(part.ndim))] = part
-        out.append(wide)
-    return tuple(out)
-
-
-def _joined(
-    old: Stats, new: Stats, axes: tuple[tuple[int, ...], ...], came: npt.NDArray[np.bool_], scale: float
-) -> Stats:
-    """What was told before, and what components that came were told now, as the stream counts."""
-    out = tuple(np.array(part) for part in old)
-    for part, other, own in zip(out, new, axes, strict=True):
-        for axis in own:
-            np.moveaxis(part, axis, 0)[came] = scale * np.moveaxis(np.asarray(other), axis, 0)[came]
+    out = {}
+    for name, parts in told.items():
+        wide = [np.zeros(like.shape) for like in room.problem.empty_prior(name)]
+        for part, small, own in zip(wide, parts, room.axes[name], strict=True):
+            part[tuple(slice(n) if axis in own else slice(None) for axis, n in enumerate(np.shape(small)))] = small
+        out[name] = tuple(wide)
     return out

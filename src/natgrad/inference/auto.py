@@ -24,6 +24,7 @@ from natgrad.inference.steppers.accelerated import AcceleratedStepper
 from natgrad.inference.steppers.checked import SafeguardedStepper
 from natgrad.inference.steppers.groups import FOLLOWING, ONE_PASS, GroupStepper, WholePasses
 from natgrad.inference.steppers.message_memory import MessageStepper
+from natgrad.inference.steppers.pruned import PrunedStepper
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
@@ -186,7 +187,8 @@ def _best(problem: EdgeProblem, auto: Auto, order: tuple[str, ...]) -> Choice:
 
 
 def _accelerated(problem: EdgeProblem, order: tuple[str, ...], use_rotation: bool, why: str) -> Choice:
-    return Choice(AcceleratedStepper(problem, order, use_rotation), f"accelerated exact sweeps: {why}")
+    kind = AcceleratedStepper if problem.pruning is None else PrunedStepper
+    return Choice(kind(problem, order, use_rotation), f"accelerated exact sweeps: {why}")
 
 
 def _grouped(problem: EdgeProblem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:

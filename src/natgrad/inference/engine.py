@@ -81,6 +81,7 @@ class Phase:
         The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
     rivals : Rivals, optional
         Other starts, each followed to its end when the run has settled: it goes on from the highest.
+    probed : whether a run that has settled, or creeps, is probed for a saddle
     """
 
     problem: Problem
@@ -95,6 +96,7 @@ class Phase:
     optional: bool = False
     moves: Moves | None = None
     rivals: Rivals | None = None
+    probed: bool = True
 
 
 # The phase of the steps after a given one, or why there is none.
@@ -202,8 +204,7 @@ class _Loop:
             if isinstance(phase, Stop):
                 raise ValueError(f"there is nothing to run: {phase}")
             return self._enter(phase, state)
-        phase = self.pull(resumed)
-        if isinstance(phase, Stop):
+        if isinstance(phase := self.pull(resumed), Stop):
             raise ValueError(f"the earlier run cannot go on: {phase}")
         kept = self._choose(phase, resumed)
         assert kept is not None
@@ -229,12 +230,12 @@ class _Loop:
     def _after(self, stop: Stop | None, state: State, moved: bool = False) -> tuple[Stop | None, State]:
         """Probes and moves, if they are due and were not made, the next phase if this one has ended, and a checkpoint."""
         settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
-        if settled and not moved and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
+        if settled and self.phase.probed and not moved and not self.monitor.final:  # one exact sweep leaves no saddle
             stop, state = self._probed(stop, state)
-        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
-            stop, state = self._overtaken(self.phase.rivals, stop, state)
         if self.phase.moves is not None and not moved and (stop is None or stop is self.monitor.settled):
             stop, state = self._moved(stop, state)
+        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
+            stop, state = self._overtaken(self.phase.rivals, stop, state)
         self.bar(self.monitor.trace)
         if stop is None and self.phase.until is not None and state.t >= self.phase.until:
             state, stop = self._enter(self.pull(state.t), state)
@@ -250,7 +251,7 @@ class _Loop:
         for phase in () if stop.diverged else closing:
             assert phase.stepper is not None
             for _ in range(phase.until or 1):
-                late = stop.reason is Reason.CALLBACK or self.monitor.out_of_time() is not None
+                late = stop.reason is Reason.CALLBACK or self.monitor.late()
                 if phase.optional and late:
                     break
                 new, info = phase.stepper.step(state, self.seed)
@@ -269,7 +270,7 @@ class _Loop:
         made = start if isinstance(start, Starts) else start()
         if isinstance(made, State):
             return made
-        best = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
+        best = best_start(made, self.seed, self.monitor.late)
         self.monitor.charge(best.read)
         self.monitor.trace.starts = best.records
         return best.state
@@ -296,6 +297,8 @@ class _Loop:
             most, settles = self.monitor.limits.max_steps, self.monitor.limits.tol > 0
             until = None if most is None else self.monitor.begun + most
             self.stepper.go_ahead(self._is_unseen(phase), until, settles)
+        if isinstance(self.stepper, GroupStepper):
+            self.stepper.late = self.monitor.late
         self.shards.close()  # those of the phase before
         if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
@@ -358,7 +361,8 @@ class _Loop:
     def _overtaken(self, rivals: Rivals, stop: Stop, state: State) -> tuple[Stop | None, State]:
         """The run goes on from where another of the starts that were compared has led, if that is higher; asked once."""
         monitor, trace = self.monitor, self.monitor.trace
-        if not trace.starts or set(rivals.names) & {start.name for start in trace.starts}:
+        one_start = not trace.starts and self.phase.moves is None
+        if one_start or set(rivals.names) & {start.name for start in trace.starts}:
             return stop, state
         ends = rivals.ends(monitor.left())
         trace.starts += tuple(end.record for end in ends)
@@ -375,8 +379,7 @@ class _Loop:
         assert self.phase.moves is not None
         if not is_due(trace, monitor.bounds, self.stepper.steps_per_pass, monitor.limits.nats, stop is not None):
             return stop, state
-        late = lambda: monitor.out_of_time() is not None  # noqa: E731
-        search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, late)
+        search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, monitor.late)
         accepted = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
         if accepted is None:
             monitor.charge(search.messages_read)

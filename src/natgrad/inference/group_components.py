@@ -12,7 +12,7 @@ from natgrad.inference.components import Birth, Components, out_of_reach
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.steppers.group_memory import BEFORE
 
-__all__ = ["GroupComponents", "moved_axes", "settled"]
+__all__ = ["GroupComponents", "moved_axes", "restricted", "settled"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -39,6 +39,17 @@ def moved_axes(parts: Sequence[Any], axes: Axes, change: Callable[[Any, int], No
         for axis in own:
             change(np.moveaxis(part, axis, 0), axis)
     return out
+
+
+def restricted(lam: Stats, axes: Axes, order: Any, prior: Stats, own_prior: Stats) -> Stats:
+    """λ of some components alone, of a model with no others: ``prior`` is that of all, ``own_prior`` that of these.
+
+    A statistic that components share (one precision for all) has something from the prior of each, also of those that are empty.
+    """
+    return tuple(
+        np.take(part, order, axis=own[0]) if own else np.asarray(part, np.float64) - whole + few
+        for part, own, whole, few in zip(lam, axes, prior, own_prior, strict=True)
+    )
 
 
 class GroupComponents(Components):
@@ -90,34 +101,50 @@ class GroupComponents(Components):
         return self.at(state, after)
 
     def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
-        """A split; of one that was known, all that it is told now as another component, if it looks like one.
+        """A split; of one that was known, all that it is told now as another component, if it looks like one, or as several.
 
         Passes give back what is like its past, which no split could tell from the rest.
         """
         if not self.stays[k]:
             return self.split(state, k, empty, number, seed)
-        gain = float(self.apart(self.told(state))[k])
-        return Birth(self.merge(state, empty[0], k), gain, (empty[0],)) if gain > 0.0 else None
+        gain = float(self.apart(self.told(state), empty[0])[k])
+        if not gain > 0.0:
+            return None
+        moved = self.merge(state, empty[0], k)
+        parts = self.split(moved, empty[0], empty[1:], number, seed) if len(empty) > 1 else None
+        if parts is not None and parts.gain > 0.0:
+            return Birth(parts.state, gain + parts.gain, (empty[0], *parts.born))
+        return Birth(moved, gain, (empty[0],))
 
-    def apart(self, told: Mapping[str, Stats]) -> Floats:
+    @property
+    def separate(self) -> bool:
+        """Whether no two components share anything of what their data look like, such as a precision."""
+        return all(
+            all(axis == (0,) for axis in self.axes[n]) and self.problem.blocks[n].shape[:1] == (self.size,)
+            for n in self.emitted
+        )
+
+    def apart(self, told: Mapping[str, Stats], empty: int | None = None) -> Floats:
         """Nats by which what each component is told now rather has a law of its own than that of its past [size].
 
-        Of emissions alone: A(η̃ + m) − A(η̃) + A(η̃ + past) − A(η̃ + past + m), a Bayes factor.
+        Of emissions alone: A(η̃ + m) − A(η̃) + A(η̃ + past) − A(η̃ + past + m), a Bayes factor. Components that share something need
+        an ``empty`` place to be told of.
         """
         gains = np.zeros(self.size)
         for name in self.emitted:
-            block, axes = self.problem.blocks[name], self.axes[name]
-            nothing, past = self.problem.empty_prior(name), self._prior(name)
+            family, past = self.problem.blocks[name].family, self._prior(name)
             own = tuple(np.asarray(part, np.float64) for part in told[name])
-            if all(axis == (0,) for axis in axes) and block.shape[:1] == (self.size,):
-                alone, both = (tuple(p + m for p, m in zip(prior, own, strict=True)) for prior in (nothing, past))
+            both = tuple(p + m for p, m in zip(past, own, strict=True))
+            if self.separate:
+                nothing = self.problem.empty_prior(name)
+                alone = tuple(p + m for p, m in zip(nothing, own, strict=True))
                 for sign, lam in ((1.0, alone), (-1.0, nothing), (1.0, past), (-1.0, both)):
-                    gains += sign * np.reshape(block.family.log_normalizer(lam), (self.size, -1)).sum(1)
-            else:  # components that share something, such as a precision
-                gains += [
-                    float(np.sum(block.family.log_normalizer(moved) - block.family.log_normalizer(stayed)))
-                    for stayed, moved in (_with_one_more(nothing, past, own, axes, k) for k in range(self.size))
-                ]
+                    gains += sign * np.reshape(family.log_normalizer(lam), (self.size, -1)).sum(1)
+            else:
+                assert empty is not None
+                moved = _merges_of(own, self.axes[name], empty, np.arange(self.size))
+                after = family.log_normalizer(tuple(p + m for p, m in zip(past, moved, strict=True)))
+                gains += np.reshape(after, (self.size, -1)).sum(1) - np.sum(family.log_normalizer(both))
         return gains
 
     def merge(self, state: State, kept: int, emptied: int) -> State:
@@ -165,20 +192,6 @@ class GroupComponents(Components):
 
     def _prior(self, name: str) -> Stats:
         return self.problem.full_prior(name)
-
-
-def _with_one_more(nothing: Stats, past: Stats, told: Stats, axes: Axes, k: int) -> tuple[Stats, Stats]:
-    """λ with an empty component more, and with what was told of ``k`` in it."""
-    stayed, moved = [], []
-    for empty, prior, message, own in zip(nothing, past, told, axes, strict=True):
-        stays, moves = prior + message, prior + message
-        for axis in own:
-            one, mine = np.take(empty, [0], axis), np.take(message, [k], axis)
-            stays, moves = np.concatenate([stays, one], axis), np.concatenate([moves, one + mine], axis)
-            np.moveaxis(moves, axis, 0)[k] -= np.moveaxis(mine, axis, 0)[0]
-        stayed.append(stays)
-        moved.append(moves)
-    return tuple(stayed), tuple(moved)
 
 
 def settled(

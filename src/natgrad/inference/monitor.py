@@ -13,11 +13,11 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
-from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
+from natgrad.inference.stopping import Left, left_to_gain, left_to_gain_noisy
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.validation import real_number, whole_number
 
-__all__ = ["TOLERANCE", "BoundEvery", "Limits", "RunMonitor"]
+__all__ = ["TOLERANCE", "BoundEvery", "Limits", "RunMonitor", "Since"]
 
 # The exact bound reads every observation. With this many or fewer it is evaluated at every step; with more, a sampled
 # method evaluates it when the messages read since the last time amount to this part of a sweep.
@@ -32,6 +32,28 @@ CREEP = 100.0
 BoundEvery = int | Literal["log", "never"] | None
 
 
+class Since(float):
+    """So many seconds, of which some have gone by: those of a fit whose run is only a part of it."""
+
+    begun: float
+
+    def __new__(cls, seconds: float, begun: float | None = None) -> Since:
+        """Seconds from a moment of `time.perf_counter`; by default from now."""
+        new = super().__new__(cls, seconds)
+        new.begun = time.perf_counter() if begun is None else begun
+        return new
+
+    @property
+    def until(self) -> float:
+        """When they are over."""
+        return self.begun + float(self)
+
+    @property
+    def over(self) -> bool:
+        """Whether all have gone by."""
+        return time.perf_counter() > self.until
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When to stop: after so many steps, passes, seconds or messages, or when less than ``tol`` nats are left to gain.
@@ -39,7 +61,8 @@ class Limits:
     What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.stopping`). ``share`` is
     the number of observations where ``tol`` is for each of them: large data, of which nobody needs the last nat. A pass is a
     reading of all the data: for batches that go through all groups, once through them; for others, as many messages as an exact
-    sweep reads. ``advice`` is what a user can do when the steps run out.
+    sweep reads. ``max_seconds`` are counted from the begin of the run, unless they say since when (`Since`). ``advice`` is what a
+    user can do when the steps run out.
     """
 
     max_steps: int | None = 1000
@@ -80,7 +103,10 @@ class RunMonitor:
         earlier = trace.last if len(trace) else None
         self.limits, self.trace = limits, trace
         self.started = time.perf_counter() - (earlier.seconds if earlier else 0.0)
-        self.until = None if limits.max_seconds is None else time.perf_counter() + limits.max_seconds
+        seconds = limits.max_seconds
+        self.until: float | None = None
+        if seconds is not None:
+            self.until = (seconds if isinstance(seconds, Since) else Since(seconds)).until
         self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
         self.begun = 0
         self.bound_every: BoundEvery = None
@@ -199,6 +225,10 @@ class RunMonitor:
         """Messages, time, tolerance, passes or steps."""
         return self.out_of_time() or self._settled() or self.out_of_steps(state)
 
+    def late(self) -> bool:
+        """Whether what takes long within a step, or before the first one, is to end."""
+        return self.out_of_time() is not None
+
     def out_of_time(self) -> Stop | None:
         """Whether as many messages were read, or as many seconds went by, as allowed."""
         read, after = (
@@ -250,7 +280,17 @@ class RunMonitor:
             return f"{taken}, as tol = 0 asks"
         if self.bound_every == "never":
             return taken
-        return f"{taken} before the bound converged to {self.limits.tol_words}: {self.limits.advice}"
+        left = self._left()
+        share = 1.0 if self.limits.share is None else self.limits.share
+        seen = left is not None and math.isfinite(left.gain)
+        words = f" (about {left.gain / share:.1e} left to gain)" if left is not None and seen else ""
+        return f"{taken} before the bound converged to {self.limits.tol_words}{words}: {self.limits.advice}"
+
+    def _left(self) -> Left | None:
+        """What is left to gain, as the bounds so far tell."""
+        if self.stepper.monotone or isinstance(self.method, VB):
+            return left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone, self.changes)
+        return left_to_gain_noisy(self.bounds)
 
     def _settled(self) -> Stop | None:
         if self.limits.tol == 0 or not self.may_settle:
@@ -258,10 +298,7 @@ class RunMonitor:
         if self.final:
             self.settled = Stop(Reason.TOLERANCE, "converged: no block reads another, so one sweep is exact")
             return self.settled
-        if self.stepper.monotone or isinstance(self.method, VB):
-            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone, self.changes)
-        else:
-            left = left_to_gain_noisy(self.bounds)
+        left = self._left()
         if left is None or not left.below(self.limits.nats):
             return None
         words = f"converged: about {left.gain:.1e} nats left to gain, less than {self.limits.tol_words}"

@@ -38,28 +38,14 @@ from natgrad.inference.state import (
 
 if TYPE_CHECKING:
     from natgrad.inference.methods import SVI
+    from natgrad.inference.pruning import Pruning
     from natgrad.inference.sampler import GroupSampler
 
 __all__ = [
-    "Block",
-    "BlockInfo",
-    "ChildSet",
-    "EdgeProblem",
-    "GlobalResult",
-    "GroupProblem",
-    "GroupResult",
-    "Grouping",
-    "Hyper",
-    "LocalPart",
-    "LocalResult",
-    "MessageMemory",
-    "Problem",
-    "Sampled",
-    "State",
-    "SweepResult",
-    "Sweeps",
-    "zip_plates",
-]
+    "Block", "BlockInfo", "ChildSet", "EdgeProblem", "GlobalResult", "GroupProblem", "GroupResult",
+    "Grouping", "Hyper", "LocalPart", "LocalResult", "MessageMemory", "Problem", "Sampled", "State",
+    "SweepResult", "Sweeps", "zip_plates",
+]  # fmt: skip
 
 Stats = tuple[Any, ...]
 Ints = npt.NDArray[np.int64]
@@ -155,7 +141,7 @@ class GroupProblem(Problem):
     conjugate : False where messages depend on q, so that steps must be checked
     follows_gradient : True where hyper-parameters move at every step, so that what was told before is out of date
     hyper : Hyper, where hyper-parameters are learned
-    revive : gives back what a sampled pass has lost, before anything is remembered
+    revive : gives back what a sampled pass has lost, before anything is remembered; its last argument tells whether time is up
     summarises : `solve` with a limit of 0 leaves local variables as they are
     leading : globals that a sweep updates before the local variables: their start counts, and they wait for a pass after it
     sampler : draws the local variables, for Gibbs sampling
@@ -171,7 +157,7 @@ class GroupProblem(Problem):
     conjugate: bool = True
     follows_gradient: bool = False
     hyper: Hyper | None = None
-    revive: Callable[[State, int], State] | None = None
+    revive: Callable[[State, int, Callable[[], bool]], State] | None = None
     summarises: bool = False
     leading: tuple[str, ...] = ()
     sampler: GroupSampler | None = None
@@ -319,6 +305,7 @@ class EdgeProblem(Problem):
     message_memory : what it takes to remember messages; None if the problem cannot
     grouping : finds groups that are independent given the rest; None where there are none
     ahead : how many sweeps one call of `sweeps_ahead` may make
+    pruning : which components are switched off, and the problem without them; None where all are always in use
     """
 
     gauges: tuple[tuple[str, str], ...] = ()
@@ -327,6 +314,7 @@ class EdgeProblem(Problem):
     message_memory: MessageMemory | None = None
     grouping: Grouping | None = None
     ahead: int = 1
+    pruning: Pruning | None = None
 
     @property
     @abstractmethod

@@ -108,7 +108,7 @@ def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> Bes
     with ThreadPoolExecutor(starts.n_threads) as pool:
         while True:
             steps = starts.rounds[min(n_rounds, 1)]
-            tasks = [(starts, trial, steps, seed) for trial in trials]
+            tasks = [(starts, trial, steps, seed, time_is_up) for trial in trials]
             ranked = _ranked(pool.map(_improved, tasks) if starts.n_threads > 1 else map(_improved, tasks))
             ended.update((trial.number, trial) for trial in ranked)
             n_rounds += 1
@@ -121,12 +121,17 @@ def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> Bes
             trials = left
 
 
-def _improved(task: tuple[Starts, _Trial, int, int]) -> _Trial:
-    """Some more steps of a trial; one that leaves its space ends there, and is the last of all."""
-    starts, trial, steps, seed = task
+def _improved(task: tuple[Starts, _Trial, int, int, Callable[[], bool]]) -> _Trial:
+    """Some more steps of a trial; one that leaves its space ends there, and is the last of all.
+
+    When time is up a trial stays where it is. Of those that have not begun only the first still takes a step.
+    """
+    starts, trial, steps, seed, time_is_up = task
+    if not trial.bounds and trial.number and time_is_up():
+        return trial._replace(bounds=(float("-inf"),))
     state, bounds, read, stepper = trial.make(), list(trial.bounds), trial.read, starts.stepper(trial.number)
     for _ in range(steps):
-        if bounds and bounds[-1] == float("-inf"):
+        if bounds and (bounds[-1] == float("-inf") or time_is_up()):
             break
         new, info = stepper.step(state, seed)
         bound = info.estimate if info.bound is None else info.bound

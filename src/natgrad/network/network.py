@@ -33,8 +33,8 @@ from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
-from natgrad.network.start.components import moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
+from natgrad.network.start.moving import asked_moves, moves_of
 from natgrad.network.start.order import checked_order
 from natgrad.network.start.restarts import find_start, rivals_of
 from natgrad.posterior.fit_options import (
@@ -287,8 +287,8 @@ class Network(SimulationMixin):
             default files of more than two million rows are, and tables in memory are not.
         moves : "keep" or False, optional
             Components along plates that grow (``Plate(name, size, grow=True)``) are born, merged and deleted between passes, as
-            the exact bound says; False leaves that out. "keep": of a network with a given number of components, exchanges that
-            keep it, which escape poor starts.
+            the exact bound says. "keep": of a network with a given number of components, exchanges that keep it, which escape
+            poor starts. False leaves both out, and the probes of a fit that has settled.
         checkpoint : folder, optional
             Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
             not at all. Ctrl-C and SIGTERM finish the step, and write it.
@@ -327,21 +327,21 @@ class Network(SimulationMixin):
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
-        moving = moves_of(problem, moves, settings.order) if moves is not None or self._plan.grown else None
+        moving = moves_of(problem, asked_moves(self._plan, moves, method, n_init), settings.order)
         kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)
         # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
-        free = all(said is None for said in (init, n_init, method, step, order, moving))
+        free = all(said is None for said in (init, n_init, method, step, order, moves)) and not self._plan.asked_to_grow
         others = rivals_of(problem, settings.seed, chosen.seconds) if free else None
         result = run(
-            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others),
+            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others,
+                  probed=moves is not False),
             lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
         warn_if_ran_out(result.stop)
-        trace.strategy = f"{trace.strategy}; {chosen.words}"
-        trace.strategy += remarks(self._plan)
+        trace.strategy = f"{trace.strategy}; {chosen.words}{remarks(self._plan, moving is not None)}"
         return Fit(problem, result, settings, self._continue)
 
     @staticmethod

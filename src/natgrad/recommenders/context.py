@@ -26,7 +26,7 @@ from natgrad.posterior.export import Posterior
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, seeing, split_options
 from natgrad.recommenders.asking import ContextQueries, width_of
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, label_codes
-from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table
+from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table, table_of
 from natgrad.validation import whole_number
 
 __all__ = ["ContextFactorization"]
@@ -64,6 +64,11 @@ class ContextFactorization(ContextQueries, Estimator):
     tol : float
         Nats a rating left to gain below which the fit has converged.
     seed : int
+    chunk_rows : int, optional
+        Sweeps go over so many ratings at a time. By default over all of them, and with ``executor`` over as many as suit it.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the chunks of ratings. With the same
+        ``chunk_rows`` the result is the same.
     verbose : bool, optional
 
     Attributes
@@ -103,6 +108,8 @@ class ContextFactorization(ContextQueries, Estimator):
         max_seconds: float | None = None,
         tol: float = 1e-5,
         seed: int = 0,
+        chunk_rows: int | None = None,
+        executor: Any = None,
         verbose: bool | None = None,
     ) -> None:
         self.n_factors = n_factors
@@ -113,6 +120,8 @@ class ContextFactorization(ContextQueries, Estimator):
         self.max_seconds = max_seconds
         self.tol = tol
         self.seed = seed
+        self.chunk_rows = chunk_rows
+        self.executor = executor
         self.verbose = verbose
 
     @all_or_nothing
@@ -210,13 +219,18 @@ class ContextFactorization(ContextQueries, Estimator):
         unit = float(values.std()) or abs(offset) or 1.0
         sizes = ratings.n_users, ratings.n_items, 0 if bins is None else bins.n
         shape = Shape(*sizes, 0 if labels is None else len(labels), int(self.n_factors))
-        network = declared(codes, values - offset, shape, unit)
+        in_chunks = self.chunk_rows is not None or self.executor is not None
+        network = declared(codes, values - offset, shape, unit, in_chunks)
+        options: dict[str, Any] = {"seed": self.seed}
+        if in_chunks:
+            rows = table_of(codes, values - offset, shape)
+            options |= {"data": rows, "chunk_rows": self.chunk_rows, "executor": self.executor}
         subject = _Subject(network, columns, bins, labels, shape, offset)
         callbacks, kept = split_options(keep)
         fit = network.fit(
-            init=self._start(network, ratings, shape, unit) if reached is None else reached,
+            init=self._start(network, ratings, shape, unit, options) if reached is None else reached,
             max_steps=max_steps or self.max_steps or 1, max_seconds=self.max_seconds,
-            tol=self.tol * len(values), seed=self.seed, verbose=self.verbose,
+            tol=self.tol * len(values), verbose=self.verbose, **options,
             callbacks=[seeing(callback, partial(self._at, subject)) for callback in callbacks], **kept,
         )  # fmt: skip
         self._publish(subject, fit)
@@ -237,11 +251,14 @@ class ContextFactorization(ContextQueries, Estimator):
         self.posterior_ = Posterior({name: fit[name] for name in fit})
         self.moments_: Moments = moments_of(fit, subject.shape, subject.offset)
 
-    def _start(self, network: Network, ratings: Ratings, shape: Shape, unit: float) -> dict[str, Any]:
+    def _start(
+        self, network: Network, ratings: Ratings, shape: Shape, unit: float, options: dict[str, Any]
+    ) -> dict[str, Any]:
         """Vectors of a factorisation without context; or drawn ones, where a few sweeps from these have the higher bound."""
         first = MatrixFactorization(
-            shape.factors, max_steps=FIRST_SWEEPS, tol=0, noise_per=None, seed=self.seed, n_jobs=1, verbose=False
-        ).fit(ratings)
+            shape.factors, max_steps=FIRST_SWEEPS, tol=0, noise_per=None, seed=self.seed, n_jobs=1,
+            executor=self.executor, verbose=False,
+        ).fit(ratings)  # fmt: skip
         known: dict[str, Any] = {"u": first.user_factors_.mean, "v": first.item_factors_.mean}
         rng, wide = np.random.default_rng([int(self.seed), 1]), float(np.sqrt(unit))
         drawn = {name: wide * rng.normal(size=part.shape) for name, part in known.items()}
@@ -249,7 +266,7 @@ class ContextFactorization(ContextQueries, Estimator):
             return known
         known["w"] = 1.0 + 0.1 * rng.normal(size=(shape.contexts, shape.factors))
         drawn["w"] = 1.0 + rng.normal(size=(shape.contexts, shape.factors))
-        short: dict[str, Any] = {"max_steps": TRIAL_SWEEPS, "tol": 0.0, "seed": self.seed, "verbose": False}
+        short: dict[str, Any] = {"max_steps": TRIAL_SWEEPS, "tol": 0.0, "verbose": False, **options}
         return max((known, drawn), key=lambda start: network.fit(init=start, **short).elbo)
 
     # -- settings and files --
@@ -278,7 +295,7 @@ class ContextFactorization(ContextQueries, Estimator):
         return {
             "n_factors": "natural", "n_bins": "natural", "time": "none | text | whole", "context": "none | text | whole",
             "max_steps": "natural", "max_seconds": "none | positive", "tol": "nonnegative", "seed": "whole",
-            "verbose": "none | flag",
+            "chunk_rows": "none | natural", "verbose": "none | flag",
         }  # fmt: skip
 
     @classmethod

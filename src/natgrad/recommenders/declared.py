@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.schema import check, refuse
-from natgrad.network.language import Gamma, GaussianChain, MultivariateNormal, Normal, Plate, diag, dot
+from natgrad.network.language import Column, Gamma, GaussianChain, MultivariateNormal, Normal, Plate, diag, dot
 from natgrad.network.network import Network
 from natgrad.recommenders.columns import Codes
 
-__all__ = ["Moments", "Shape", "declared", "moments_of", "moments_table", "predicted"]
+__all__ = ["Moments", "Shape", "declared", "moments_of", "moments_table", "predicted", "table_of"]
 
 Floats = npt.NDArray[np.float64]
 VAGUE = 1e-3
@@ -57,14 +57,18 @@ class Moments(NamedTuple):
     noise: float
 
 
-def declared(codes: Codes, values: Floats, shape: Shape, unit: float) -> Network:
-    """The declaration; ``values`` are ratings less their mean, ``unit`` their standard deviation."""
+def declared(codes: Codes, values: Floats, shape: Shape, unit: float, columns: bool = False) -> Network:
+    """The declaration; ``values`` are ratings less their mean, ``unit`` their standard deviation.
+
+    ``columns``: with the columns of `table_of` in place of arrays, so that rows can be read in chunks.
+    """
     user, item = Plate("user", shape.users), Plate("item", shape.items)
-    rating, factor = Plate("rating", len(values)), Plate("factor", shape.factors)
+    rating = Plate("rating") if columns else Plate("rating", len(values))
+    factor = Plate("factor", shape.factors)
     tau = Gamma("noise", VAGUE, VAGUE * unit**2)
     alpha = Gamma("user_precision", VAGUE, VAGUE * unit, plate=factor)
     beta = Gamma("item_precision", VAGUE, VAGUE * unit, plate=factor)
-    users, items, bins, contexts = (rating.index(part) for part in codes)
+    users, items, bins, contexts = map(Column, Codes._fields) if columns else map(rating.index, codes)
     mean: Any
     u: Any
     v: Any
@@ -88,7 +92,13 @@ def declared(codes: Codes, values: Floats, shape: Shape, unit: float) -> Network
             mean = mean + path[rows, bins, 0]
         else:
             mean = mean + Normal(name, 0.0, first, plate=plate)[rows]
-    return Network(Normal("r", mean, tau, plate=rating, observed=values))
+    return Network(Normal("r", mean, tau, plate=rating, observed=Column("values") if columns else values))
+
+
+def table_of(codes: Codes, values: Floats, shape: Shape) -> dict[str, Any]:
+    """The rows that a declaration with columns reads."""
+    read = {"users": True, "items": True, "bins": bool(shape.bins), "contexts": bool(shape.contexts)}
+    return {"values": values, **{name: part for name, part in codes._asdict().items() if read[name]}}
 
 
 def moments_of(fit: Any, shape: Shape, offset: float) -> Moments:

@@ -22,7 +22,8 @@ from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import First, TopicNetwork, as_shares, cells_of, read_documents
+from natgrad.topics.base import TopicNetwork, cells_of, read_documents
+from natgrad.topics.first import First, as_shares
 from natgrad.topics.queries import likeliest
 from natgrad.topics.told import with_rows
 

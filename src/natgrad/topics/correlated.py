@@ -23,7 +23,8 @@ from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal,
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import First, cells_of
+from natgrad.topics.base import cells_of
+from natgrad.topics.first import First
 from natgrad.topics.queries import FixedTopics
 from natgrad.validation import whole_number
 

@@ -32,7 +32,8 @@ from natgrad.network.language import (
 )
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import First, as_shares, as_tokens, read_documents
+from natgrad.topics.base import as_tokens, read_documents
+from natgrad.topics.first import First, as_shares
 from natgrad.topics.queries import FixedTopics
 from natgrad.validation import require
 
@@ -167,8 +168,9 @@ class SupervisedLDA(FixedTopics):
         topic, size = Plate("topic", self.n_topics), self.n_topics
         phi = Dirichlet("phi", self.topic_prior, size=corpus.n_words, plate=topic)
         theta = Dirichlet("theta", self.doc_prior, size=size, plate=doc)
-        z = Categorical("z", theta, plate=(doc, token))
-        w = Categorical("w", phi[z], plate=(doc, token), observed=words, mask=None if there.all() else there)
+        ragged = None if there.all() else there
+        z = Categorical("z", theta, plate=(doc, token), mask=ragged)
+        w = Categorical("w", phi[z], plate=(doc, token), observed=words, mask=ragged)
         eta = MultivariateNormal("eta", np.zeros(size), self.coefficient_prior * np.eye(size))
         mean = dot(frequencies(z, token, there / np.maximum(lengths, 1)), eta)
         mask = None if known.all() else known

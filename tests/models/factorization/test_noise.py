@@ -1,5 +1,7 @@
 """Noise that differs: whether it does, the scale that it shares; and factors that die at once."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -9,6 +11,7 @@ import natgrad as ng
 from natgrad.models.factorization import noise, rotation
 from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.noise import chosen_noise, noise_gain, rescaled_noise
+from natgrad.models.factorization.problem import FullRatingsProblem
 
 
 def ratings_of(rng, differs, n_users=60, n_items=50, n=1800):
@@ -42,6 +45,22 @@ def test_whose_noise_differs_is_found_and_the_bound_agrees(monkeypatch):
     assert (model.noise_per, model.noise_per_, model.elbo_) == ("auto", "both", bounds["both"])
 
 
+def test_what_predicts_worse_by_two_standard_errors_gives_way(monkeypatch):
+    ratings = ratings_of(np.random.default_rng(1), ("user", "item"), n=2900)
+    rough = np.random.default_rng(0).normal(size=len(ratings))
+
+    def errors(less, spread, settings, rest, held, seed):
+        assert len(rest) + len(held) == len(ratings)
+        assert not set(zip(rest.users, rest.items, strict=True)) & set(zip(held.users, held.items, strict=True))
+        by_item = spread * rough[: len(held)] - less
+        return {"item": by_item, "both": np.zeros(len(held))}.get(settings.noise_per, np.full(len(held), 0.5))
+
+    monkeypatch.setattr(noise, "LEAST", 1)
+    for less, spread, wanted in ((1.0, 1.0, "item"), (0.1, 10.0, "both"), (0.1, 0.0, "item"), (-0.1, 0.0, "both")):
+        monkeypatch.setattr(noise, "_errors", partial(errors, less, spread))
+        assert chosen_noise(settings(), ratings, 0) == wanted
+
+
 def test_little_data_other_methods_and_other_likelihoods_have_one_noise():
     ratings = ratings_of(np.random.default_rng(0), ("user",))
     assert ng.MatrixFactorization(2, max_steps=1).fit(ratings).noise_per_ is None
@@ -69,6 +88,7 @@ def test_scales_of_noise_move_where_the_bound_is_largest(rng):
 
 
 def test_factors_without_data_die_at_once_and_the_bound_never_falls(monkeypatch):
+    monkeypatch.setattr(FullRatingsProblem, "pruning", None)  # which leaves them out before they are dead
     ratings = ratings_of(np.random.default_rng(3), ())
     found = {}
     for dead in (0.0, rotation.DEAD):

@@ -167,6 +167,57 @@ def test_a_merge_after_a_birth_restores_the_statistics(kind: str) -> None:
             assert np.abs(np.asarray(a) - b).max() <= 1e-10 * max(1.0, float(np.abs(b).max()))
 
 
+@pytest.mark.parametrize("kind", [*MODELS, "tied", "spherical"])
+def test_results_are_those_of_the_states_that_were_found(kind: str) -> None:
+    """The most frequent first: what they hold, first times, transitions both ways, emissions and the priors of all these."""
+    from natgrad.models.hmm.components import HMMComponents, found_states
+    from natgrad.models.hmm.problem import SequenceProblem
+    from natgrad.models.hmm.start import sums_of
+
+    shared = kind in ("tied", "spherical")
+    rows = np.concatenate([np.flatnonzero(k == STATES)[:n] for k, n in ((0, 20), (1, 60), (2, 40))])
+    x, rng = data("gaussian" if shared else kind)[rows], np.random.default_rng(0)
+    priors = {"initial_prior": rng.gamma(1.0, size=5), "transition_prior": rng.gamma(1.0, size=(5, 5))}
+    model = MODELS["gaussian" if shared else kind](5, n_init=1, max_steps=1, **priors)
+    model = (model.set_params(covariance=kind) if shared else model).fit(x)
+    whole = model._model(x)
+    problem = SequenceProblem(model._sequences(x, None, None, whole.emission), whole)
+    states, order = np.eye(5)[np.array([3, 1, 4])[STATES[rows]]], [1, 4, 3]
+    state = problem.from_counts(states[0], states[:-1].T @ states[1:], sums_of(problem, states))
+    assert HMMComponents(problem).held(state)[order] == pytest.approx([60, 40, 20])
+    fewer, after = found_states(whole, state)
+    assert (fewer.initial == whole.initial[order]).all()
+    assert (fewer.transition == whole.transition[np.ix_(order, order)]).all()
+    assert (after.lam["initial"][0] == state.lam["initial"][0][order]).all()
+    assert (after.lam["transition"][0] == state.lam["transition"][0][np.ix_(order, order)]).all()
+    told, prior = SequenceProblem(problem.data, fewer).full_prior("emission"), problem.full_prior("emission")
+    for a, b, p, q, axes in zip(
+        after.lam["emission"], state.lam["emission"], told, prior, problem.emitted["emission"].axes, strict=True
+    ):
+        if axes:
+            assert (a == np.take(b, order, axes[0])).all()
+            assert (p == np.take(q, order, axes[0])).all()
+        else:  # one precision for all: what the data told it, and the prior of as many means as there are
+            assert np.asarray(a - p) == pytest.approx(np.asarray(b - q), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model_of", [pytest.param(ng.GaussianHMM, marks=pytest.mark.slow), ng.GaussianMixture], ids=["states", "components"]
+)
+def test_one_precision_for_all_does_not_depend_on_the_room(model_of: Any) -> None:
+    """Priors of states that are empty were counted as observations of the precision that all share."""
+    x = data("gaussian")
+    fits = [
+        model_of("auto", **{most: room}, covariance="tied", mean_prior=[20.0, 0.0], scale_prior=np.eye(2)).fit(x)
+        for room in (4, 12)
+        for most in (["max_states"] if model_of is ng.GaussianHMM else ["max_components"])
+    ]
+    found = [(fit.posterior_["emission" if model_of is ng.GaussianHMM else "components"]).lam[3] for fit in fits]
+    assert [len(fit.means_) for fit in fits] == [3, 3]
+    assert found[0] == pytest.approx(found[1], rel=1e-10)
+    assert 2 * found[0] == pytest.approx(180 + 4 + 3 - 3, abs=0.5)  # rows, ν, a mean each, and D + 1
+
+
 def test_keep_is_never_worse() -> None:
     x = data("gaussian")
     poor, kept = ng.GaussianHMM(3, n_init=1, seed=2).fit(x), ng.GaussianHMM(3, n_init=1, seed=2).fit(x, moves="keep")

@@ -12,8 +12,10 @@ from reference.lda import draw_documents, naive_documents
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
+from natgrad.inference.auto import Auto, choose
 from natgrad.kernels.lda.shares import draw_shares
 from natgrad.models.lda.drawn import TopicMoments, drawn_factors
+from natgrad.models.lda.explored import explored
 from natgrad.models.lda.gibbs import GibbsSweeps, Sampler
 from natgrad.models.lda.problem import LDAProblem
 from natgrad.models.lda.topics import aligned
@@ -364,3 +366,25 @@ def test_a_run_that_was_stopped_before_or_after_the_sweeps_goes_on_with_the_same
         ng.LDA(3, max_passes=passes, **settings).fit(X, checkpoint=folder, every=1)
         again = ng.LDA(3, max_passes=5, **settings).fit(X, checkpoint=folder, resume=True)
         np.testing.assert_array_equal(again.topics_, whole.topics_)
+
+
+@pytest.mark.parametrize("late_after", [0, 5, 35])
+def test_sweeps_at_the_start_end_when_time_is_up(late_after):
+    """Of 40 sweeps the last ten are averaged; every token is counted once, however many were made."""
+    corpus = as_corpus(np.random.default_rng(0).poisson(0.5, (30, 20)))
+    problem = LDAProblem(corpus, np.full(3, 0.1), 0.05)
+    asked = iter(range(100))
+    found = explored(problem, problem.start(0).lam["phi"][0] + 1.0, 1, 40, lambda: next(asked) >= late_after)
+    assert next(asked) == late_after + 1
+    np.testing.assert_allclose(found.counts.sum(0), np.bincount(corpus.words, corpus.counts, corpus.n_words))
+
+
+def test_the_clock_of_a_run_reaches_the_sweeps_at_its_start():
+    """A million sweeps, of which none is made: the stepper hands down whether time is up."""
+    problem = LDAProblem(as_corpus(np.ones((100, 4))), np.full(2, 0.1), 0.05, start_sweeps=10**6)
+    stepper, _ = choose(problem, None, Auto(), ("phi",))
+    stepper.late = lambda: True
+    state = problem.start(0)
+    for _ in range(stepper.n_batches + 1):
+        state, _ = stepper.step(state, 0)
+    assert state.t == stepper.n_batches + 1

@@ -12,12 +12,13 @@ import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.auto import choose
 from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.group_components import GroupComponents
 from natgrad.inference.moves import Moves, proposals
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.group_memory import KEY
 from natgrad.inference.steppers.groups import GroupStepper
-from natgrad.models.lda.components import TopicComponents
+from natgrad.models.lda.components import TopicComponents, found_topics
 from natgrad.models.lda.parts import Local
 from natgrad.models.lda.problem import LDAProblem
 
@@ -86,6 +87,23 @@ def test_a_merge_after_a_birth_restores_the_topics() -> None:
     back = parts.merge(birth.state, 0, 1)
     assert back.lam["phi"][0] == pytest.approx(state.lam["phi"][0], rel=1e-10, abs=1e-10)
     assert parts.held(back).sum() == pytest.approx(as_corpus(counts()).n_tokens)
+
+
+def test_results_are_those_of_the_topics_that_were_found() -> None:
+    """The largest first, each with its own concentration; and what a pair may gain is what any components' rule says."""
+    corpus, alpha = as_corpus(counts()), np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    problem = LDAProblem(corpus, alpha, 0.05, learn=frozenset({"doc"}), truncated=True)
+    topics = np.full((5, corpus.n_words), 0.05)
+    topics[[3, 1, 4]] += np.random.default_rng(1).gamma(1.0, [[2.0], [20.0], [6.0]], (3, corpus.n_words))
+    state = problem.at(topics)._replace(hyper={"doc_prior": alpha, "topic_prior": 0.05})
+    fewer, after = found_topics(problem, state)
+    assert fewer.n_topics == 3
+    assert np.asarray(after.lam["phi"][0]) + 1.0 == pytest.approx(topics[[1, 4, 3]])
+    assert after.hyper["doc_prior"].tolist() == [0.2, 0.5, 0.4]
+    parts = TopicComponents(problem)
+    alike, usual = parts.likeness(state), GroupComponents.likeness(parts, state)
+    assert alike[alike > -np.inf] == pytest.approx(usual[usual > -np.inf], rel=1e-9)
+    assert ((alike > -np.inf) == (usual > -np.inf)).all()
 
 
 def test_empty_topics_change_nothing() -> None:

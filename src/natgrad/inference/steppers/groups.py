@@ -103,6 +103,8 @@ class GroupStepper:
         self.batches = self.n_batches
         self.steps_per_pass = self.n_batches if remember else 1
         self._cuts: dict[int, list[Ints | None]] = {}
+        # Whether the time of the run is up: asked by what takes long within a step.
+        self.late: Callable[[], bool] = bool  # which is False
         # What the last step remembered; anything else comes from elsewhere, perhaps from a file.
         self._mine: GroupMemory | None = None
 
@@ -115,7 +117,7 @@ class GroupStepper:
             return after, info._replace(unbounded=True)
         if self.first is not None and state.t == self.n_batches and self.problem.revive is not None:
             # What a sampled pass has lost comes back before anything is remembered, so that no bound falls.
-            state = self.problem.revive(state, seed)
+            state = self.problem.revive(state, seed, self.late)
         return self._remembered(state, seed)
 
     def finish(self, state: State) -> State:

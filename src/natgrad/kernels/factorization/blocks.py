@@ -132,10 +132,10 @@ def pair_moments(low, high, rows, columns, mean, second, other_mean, other_secon
 def move_rows(low, high, matrix, back, shift, mean, second, half, out_lam, out_half, out_mean, out_second):
     """λ and moments of M x + d for every row; ``back`` is M⁻ᵀ, ``half`` is −½ Λ."""
     size = mean.shape[1]
-    work = np.empty((size, size))
+    work, across, across_back = np.empty((size, size)), matrix.T.copy(), back.T.copy()
     for row in range(low, high):
-        _between(matrix, second[row], work, out_second[row])
-        _between(back, half[row], work, out_half[row])
+        _between(matrix, across, second[row], work, out_second[row])
+        _between(back, across_back, half[row], work, out_half[row])
         for k in range(size):
             total = 0.0
             for h in range(size):
@@ -155,22 +155,34 @@ def move_rows(low, high, matrix, back, shift, mean, second, half, out_lam, out_h
 
 
 @lane_kernel
-def _between(matrix, inner, work, out):
-    """M S Mᵀ."""
+def _between(matrix, across, inner, work, out):
+    """M S Mᵀ of a symmetric S; ``across`` is Mᵀ, so that every inner loop runs along a row."""
     size = matrix.shape[0]
     for i in range(size):
-        for j in range(size):
-            work[i, j] = 0.0
-        for k in range(size):
-            factor = matrix[i, k]
-            for j in range(size):
-                work[i, j] += factor * inner[k, j]
+        _combine(matrix[i], inner, size, work[i])
     for i in range(size):
-        for j in range(size):
-            total = 0.0
-            for k in range(size):
-                total += work[i, k] * matrix[j, k]
-            out[i, j] = total
+        _combine(work[i], across, i + 1, out[i])
+    for i in range(size):
+        for j in range(i):
+            out[j, i] = out[i, j]
+
+
+@lane_kernel
+def _combine(weights, rows, length, out):
+    """Σ_k weight_k · rows[k, :length], four rows at a time."""
+    size = weights.shape[0]
+    for j in range(length):
+        out[j] = 0.0
+    k = 0
+    while k + 4 <= size:
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for j in range(length):
+            out[j] += a * rows[k, j] + b * rows[k + 1, j] + c * rows[k + 2, j] + d * rows[k + 3, j]
+        k += 4
+    while k < size:
+        for j in range(length):
+            out[j] += weights[k] * rows[k, j]
+        k += 1
 
 
 @lane_kernel

@@ -69,8 +69,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         Whether the precision of the noise, and those of each factor and of the biases on both sides, are learned.
     noise_per : "auto", None, "user", "item" or "both"
         Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``. "auto" has what raises the
-        bound of a short fit, from 20,000 Gaussian ratings on and by exact sweeps; None with fewer, by other methods and for
-        streams. `noise_per_` says which.
+        bound of a short fit, or less where that predicts better on ratings held out of it, from 20,000 Gaussian ratings on and by
+        exact sweeps; None with fewer, by other methods and for streams. `noise_per_` says which.
     noise_dof : float
         ν of ``noise_per``: small for noise that differs much.
     noise_precision, prior_precision : float, optional

@@ -28,6 +28,7 @@ from natgrad.kernels.factorization import vectors as rating_vectors
 from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.noise import rescaled_noise
 from natgrad.models.factorization.parts import PlacedRows, cut_sides, shards_of
+from natgrad.models.factorization.pruning import RatingPruning
 from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows, without_dead
 from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
@@ -104,6 +105,7 @@ class FullRatingsProblem(EdgeProblem):
     shards_by_row = True
 
     extrapolated = ("u", "v")
+    n_off = 0  # factors that are switched off, besides those that sweeps update
 
     def __init__(
         self,
@@ -166,18 +168,13 @@ class FullRatingsProblem(EdgeProblem):
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Each noise right after the side whose errors it needs, so that a sweep reads every rating twice, not more."""
-        wanted = (
-            "u",
-            "user_noise",
-            "v",
-            "item_noise",
-            "noise",
-            "user_map",
-            "item_map",
-            "user_precision",
-            "item_precision",
-        )
+        """Each noise right after the side whose errors it needs, so that a sweep reads every rating twice, not more.
+
+        The side with more rows comes first: between sweeps the other one alone is rotated and extrapolated.
+        """
+        first, second = ("v", "u") if self.ratings.n_items > self.ratings.n_users else ("u", "v")
+        rows = (first, NOISE[first], second, NOISE[second])
+        wanted = (*rows, "noise", *MAP.values(), *PRECISION.values())
         held = PRECISION.values() if self.hold else ()
         return tuple(name for name in wanted if name in self.blocks and name not in held)
 
@@ -236,6 +233,11 @@ class FullRatingsProblem(EdgeProblem):
     def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         """Ratings see u and v only through their inner product; with features the way back to their priors is not free."""
         return () if self.features else (("u", "v"),)
+
+    @property
+    def pruning(self) -> RatingPruning | None:  # type: ignore[override]
+        """Learned precisions switch factors off, which sweeps need not read then."""
+        return RatingPruning(self) if self.priors.learn_precision and not self.features else None
 
     def prior_of(self, name: str) -> Pair:
         """λ of the known prior of a Gamma; of a map, N(0, 1) for every number, in its unit."""
@@ -316,7 +318,12 @@ class FullRatingsProblem(EdgeProblem):
         state = rescaled_noise(self, state)
         if gamma is not None:
             best = without_dead(
-                best, {s: state.mu[s][0] for s in pair}, sums, self.n_factors, gamma, self._weight(state)
+                best,
+                {s: state.mu[s][0] for s in pair},
+                sums,
+                self.n_factors,
+                gamma,
+                RatingSweep(self, state).total_weight(),
             )
         lam, mu = dict(state.lam), dict(state.mu)
         for side, turn in zip(("u", "v"), best.matrices, strict=True):
@@ -334,12 +341,6 @@ class FullRatingsProblem(EdgeProblem):
             {side: turn.matrix for side, turn in matrices.items()},
             {side: turn.shift for side, turn in matrices.items()},
         )
-
-    def _weight(self, state: State) -> float:
-        """Σ_n τ s t, roughly: of all ratings with the average noise."""
-        tau = float(state.mu["noise"][0]) if "noise" in state.mu else self.priors.noise
-        rows = [float(np.mean(state.mu[name][0])) for name in NOISE.values() if name in state.mu]
-        return tau * float(np.prod(rows)) * len(self.ratings)
 
     # -- sampled --
 

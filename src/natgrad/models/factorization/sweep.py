@@ -10,7 +10,9 @@ import numpy.typing as npt
 from natgrad.families import Gamma
 from natgrad.families.natural_step import blend, distance, size_of
 from natgrad.inference.problem import BlockInfo, Sampled, State
+from natgrad.kernels.factorization.gather import sum_rows
 from natgrad.models.factorization.blending import owned
+from natgrad.models.factorization.off_factors import off_factor
 from natgrad.models.factorization.sides import OTHER, PLATE, Moved, add_sampled, pair_moments
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class RatingSweep:
         self.mu = {name: owned(part) for name, part in state.mu.items()}
         self.log_det: dict[str, Floats] = {}
         self.errors: dict[str, Floats] = {}
+        # Where they are at the start of a sweep.
+        self._off = off_factor(problem, self.total_weight()) if problem.n_off else None
         if afresh:
             for name in problem.blocks:
                 self.mu[name], self.log_det[name] = problem.moments_and_log_det(name, self.lam[name])
@@ -90,10 +94,30 @@ class RatingSweep:
             self.errors[side] = self.problem.sides[side].errors(self.mu[side], self.mu[other], self.weight(other))
         return self.errors[side]
 
-    def total_error(self) -> float:
+    def row_weights(self, side: str) -> Floats:
+        """Σ_n E[t] of each row of a side."""
+        start, other = self.problem.sides[side].rows.start, OTHER[side]
+        if NOISE[other] not in self.mu:
+            return np.diff(start).astype(np.float64)
+        out = np.empty(len(start) - 1)
+        sum_rows(start, self.weight(other)[self.problem.sides[side].rows.other], out)
+        return out
+
+    def total_weight(self) -> float:
+        """Σ_n E[τ] E[s] E[t]."""
+        return self.tau[0] * float(self.weight("u") @ self.row_weights("u"))
+
+    def _with_off(self, side: str) -> Floats:
+        """The errors of each row of a side, with those that factors add which are off."""
+        if self._off is None:
+            return self.error(side)
+        x = self._off.variance
+        return np.asarray(self.error(side) + self.problem.n_off * x["u"] * x["v"] * self.row_weights(side))
+
+    def total_error(self, with_off: bool = False) -> float:
         """Σ_n E[s] E[t] E[(r − …)²], from the side whose errors are at hand."""
         side = "u" if "u" in self.errors else "v"
-        return float(self.weight(side) @ self.error(side))
+        return float(self.weight(side) @ (self._with_off(side) if with_off else self.error(side)))
 
     # -- exact updates --
 
@@ -154,11 +178,11 @@ class RatingSweep:
         elif name in MAP.values():
             self._add_map(name, None, None, out)
         elif name == "noise":
-            out[0][...] -= 0.5 * self.total_error()
+            out[0][...] -= 0.5 * self.total_error(with_off=True)
             out[1][...] += 0.5 * len(self.problem.ratings)
         else:
             side = SIDE[name]
-            out[0][...] -= 0.5 * self.tau[0] * self.error(side)
+            out[0][...] -= 0.5 * self.tau[0] * self._with_off(side)
             out[1][...] += 0.5 * np.diff(self.problem.sides[side].rows.start)
 
     def add_sample(self, name: str, sample: Sampled, out: Pair) -> None:
@@ -219,7 +243,10 @@ class RatingSweep:
         for side in OTHER:
             if NOISE[side] in self.mu:
                 logs += float(np.diff(self.problem.sides[side].rows.start) @ self.mu[NOISE[side]][1])
-        return {**parts, "r": 0.5 * logs - 0.5 * tau * self.total_error()}
+        parts["r"] = 0.5 * logs - 0.5 * tau * self.total_error()
+        if self.problem.n_off:
+            parts["off"] = self.problem.n_off * off_factor(self.problem, self.total_weight()).bound
+        return parts
 
     def _rows_part(self, side: str) -> float:
         """½ Σ (E[log α] + 1 − E[α] E[x²]) − ½ log |Λ|."""

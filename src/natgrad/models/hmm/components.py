@@ -11,13 +11,13 @@ import numpy.typing as npt
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.inference.components import Birth
-from natgrad.inference.group_components import GroupComponents, settled
+from natgrad.inference.group_components import GroupComponents, restricted, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.forward_backward import count, whole_sequences
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.models.hmm.start import rows_at, sliced, sums_of
-from natgrad.models.hmm.tracks import Tracks, parts_of, reordered
+from natgrad.models.hmm.tracks import Tracks, parts_of
 from natgrad.random import Stream, generator
 
 __all__ = ["HMMComponents", "found_states", "with_states"]
@@ -152,11 +152,13 @@ def found_states(model: HMMModel, state: State) -> tuple[HMMModel, State]:
     lam = dict(state.lam)
     lam["initial"] = (state.lam["initial"][0][order],)
     lam["transition"] = (state.lam["transition"][0][np.ix_(order, order)],)
-    for name, part in parts_of(model.emission).items():
-        lam[name] = reordered(part, state.lam[name], order)
     own = with_states(model.emission, len(order))
     fewer = HMMModel(model.initial[order], model.transition[np.ix_(order, order)], own)
-    return fewer, SequenceProblem(nothing, fewer).at(lam, state.t)
+    after = SequenceProblem(nothing, fewer)
+    for name, part in parts_of(model.emission).items():
+        priors = components.problem.full_prior(name), after.full_prior(name)
+        lam[name] = restricted(state.lam[name], part.axes, order, *priors)
+    return fewer, after.at(lam, state.t)
 
 
 def with_states(emission: Any, n_states: int) -> Any:

@@ -7,6 +7,7 @@ apart, and the best of them 18,000 nats below what forty sweeps, a fifth of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,28 +37,34 @@ class Explored(NamedTuple):
     topic_prior: float
 
 
-def explored(problem: LDAProblem, concentration: Floats, seed: int, sweeps: int = SWEEPS) -> Explored | None:
+def explored(
+    problem: LDAProblem, concentration: Floats, seed: int, sweeps: int = SWEEPS, late: Callable[[], bool] = bool
+) -> Explored | None:
     """Where sweeps from topics with these concentrations [K, V] lead; None for weights, which are no tokens.
 
-    Words that were counted before these documents came stay where they were counted.
+    Words that were counted before these documents came stay where they were counted. When it is ``late`` sweeps end: what was
+    averaged counts, and if nothing was, the counts of the last sweep.
     """
     if np.any(problem.corpus.counts != np.rint(problem.corpus.counts)):
         return None
     past = None if problem.past is None else np.rint(problem.past["phi"][0].T).astype(np.int32)
     sampler = Sampler(problem.corpus, problem.doc_prior, problem.topic_prior, seed, past=past)
     sampler.settle(np.ascontiguousarray(concentration))
-    last = max(1, round(AVERAGED * sweeps))
+    last, n_averaged = max(1, round(AVERAGED * sweeps)), 0
     for number in range(sweeps):
+        if late():
+            break
         averaged = number >= sweeps - last
         if number >= UNLEARNED * sweeps and not averaged:
             sampler.update_hyper(problem.learn)
             sampler.beta = min(sampler.beta, problem.most_beta)
         sampler.sweep(averaged=averaged)
-    counts = sampler.sums.T / last
+        n_averaged += averaged
+    counts = (sampler.sums / n_averaged if n_averaged else sampler.by_word.astype(np.float64)).T
     return Explored(counts if past is None else counts - past.T, sampler.alpha, sampler.beta)
 
 
-def after_first_pass(problem: LDAProblem, state: State, seed: int) -> State:
+def after_first_pass(problem: LDAProblem, state: State, seed: int, late: Callable[[], bool] = bool) -> State:
     """Where remembering begins: topics that lost their words begun anew, each from a document, and what sweeps make of all.
 
     The next pass finds the shares of every document anew, so that its bound is as honest as from any other start.
@@ -67,7 +74,7 @@ def after_first_pass(problem: LDAProblem, state: State, seed: int) -> State:
     anew = revived_topics(concentration, problem.topic_prior, problem.corpus, generator(seed, Stream.START, 1))
     concentration = concentration if anew is None else anew
     own = int(generator(seed, Stream.START, 2).integers(2**31))
-    found = explored(here, concentration, own, problem.start_sweeps) if problem.start_sweeps else None
+    found = explored(here, concentration, own, problem.start_sweeps, late) if problem.start_sweeps else None
     if found is not None:
         hyper = {"doc_prior": found.doc_prior, "topic_prior": found.topic_prior} if problem.learn else state.hyper
         after = problem.at(found.counts + found.topic_prior, state.t)

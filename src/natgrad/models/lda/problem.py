@@ -9,7 +9,7 @@ coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -201,13 +201,13 @@ class LDAProblem(EmptyTopics, GroupProblem):
             return self.at(first)
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
 
-    def revive(self, state: State, seed: int) -> State:
+    def revive(self, state: State, seed: int, late: Callable[[], bool] = bool) -> State:
         """Where a sampler leads from the first pass, topics that lost their words begun anew from documents of their own."""
         if self.truncated:
             return state
         from natgrad.models.lda.explored import after_first_pass
 
-        return after_first_pass(self, state, seed)
+        return after_first_pass(self, state, seed, late)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LearnPriors", "check_settings", "checked_priors", "most_passes", "problem_of"]
 
-# Passes at most if none are given, before a finish, and where the number of topics is found.
-PASSES, BEFORE_FINISH, FINDING = 50, 1, 200
+# Passes at most if none are given, and before a finish.
+PASSES, BEFORE_FINISH = 200, 1
 
 LearnPriors = bool | Literal["doc", "topic"]
 LEARNED: dict[Any, frozenset[str]] = {
@@ -81,8 +81,6 @@ def most_passes(model: Any) -> int:
     """How often an `LDA` reads its documents at most."""
     if model.max_passes is not None:
         return whole_number(model.max_passes, "max_passes")
-    if model.n_topics == "auto":
-        return FINDING
     return PASSES if model.finish is None else BEFORE_FINISH
 
 

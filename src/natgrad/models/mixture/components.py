@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.components import Birth
-from natgrad.inference.group_components import GroupComponents, settled
+from natgrad.inference.group_components import GroupComponents, restricted, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, standard_columns
 from natgrad.models.mixture.problem import MixtureProblem, memberships
@@ -108,15 +108,15 @@ def found_components(problem: MixtureProblem, state: State) -> tuple[Any, State]
     held = components.held(state)
     order = np.argsort(-held, kind="stable")
     order = order[components.active(state)[order]]
+    model = problem.model._replace(alpha=problem.model.alpha[order])
+    fewer = type(problem)(model, problem.data.x, None)
     lam = {
-        name: tuple(
-            np.take(part, order, axis=own[0]) if own else part
-            for part, own in zip(state.lam[name], components.axes[name], strict=True)
+        name: restricted(
+            state.lam[name], components.axes[name], order, problem.full_prior(name), fewer.full_prior(name)
         )
         for name in problem.blocks
     }
-    model = problem.model._replace(alpha=problem.model.alpha[order])
-    return model, type(problem)(model, problem.data.x, None).at(lam, state.t)
+    return model, fewer.at(lam, state.t)
 
 
 def _replaced(old: Any, new: Any, axes: tuple[int, ...], places: list[int]) -> Any:

@@ -80,7 +80,8 @@ def to_data(template: Template) -> dict[str, Any]:
                 "kind": _kind(node.function),
                 "name": name,
                 "plates": [p.name for p in node.plates],
-                "options": {k: _value(v) for k, v in node.options.items() if k not in ("name", "plate")},
+                "options": {k: _value(v) for k, v in node.options.items() if k not in ("name", "plate")}
+                | ({"grow": node.options.get("grow")} if node.function is StickBreaking else {}),
             }
             for name, node in template.nodes.items()
         ],
@@ -106,7 +107,7 @@ def _made(node: Node) -> dict[str, Any]:
         raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
     options = {name: _value(value) for name, value in slots.items()}
     if isinstance(node, StickBreaking):
-        options |= {"discount": node.discount, **({"grow": True} if node.grow else {})}
+        options |= {"discount": node.discount, "grow": node.grow}
     if isinstance(node, SIZED):
         options["size"] = node.size
     if isinstance(node, Multinomial):
@@ -260,6 +261,8 @@ class _Reader:
         options = {str(key): self.value(value, str(key), 0) for key, value in entry["options"].items()}
         if isinstance(size := options.get("size"), int) and not 0 < size <= LARGEST_SIZE:
             refuse(f"node {name[:60]!r}", f"has size {size}")
+        if kind == "StickBreaking":
+            options.setdefault("grow", False)  # of a file written when sticks were truncated unless they said otherwise
         if entry["plates"]:
             options["plate"] = tuple(self._plate(plate) for plate in entry["plates"])
         self.nodes[name] = KINDS[kind](name, **options)

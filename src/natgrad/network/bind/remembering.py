@@ -32,6 +32,7 @@ from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import made_parents
 from natgrad.network.bind.updating import warm_state
+from natgrad.network.compile.growing import BEFORE
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.compile.polynomial import Polynomial, number
 from natgrad.network.language.columns import RecordedNode
@@ -61,11 +62,11 @@ class Message(Node):
     slots_of = ()
 
     def __init__(self, parent: Node, message: Stats) -> None:
-        self.name, self.plates, self.size = f"rows before, of {parent.name}", parent.plates, None
+        self.name, self.plates, self.size = BEFORE + parent.name, parent.plates, None
         self.parameters = {"of": parent.whole}
         self.is_observed, self.mask, self.entries = True, None, None
         self.value = np.zeros(tuple(plate.size for plate in parent.plates))
-        self._parent, self._message = parent, message
+        self._parent, self.message = parent, message
 
     def _event_size(self, observed: Any) -> int | None:
         return None
@@ -73,7 +74,7 @@ class Message(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         total = number(0.0)
         family = self._parent.family
-        for name, ndim, part in zip(family.stat_names, family.stat_ndims, self._message, strict=True):
+        for name, ndim, part in zip(family.stat_names, family.stat_ndims, self.message, strict=True):
             labels = tuple(scope.fresh("m", size) for size in part.shape[part.ndim - ndim :])
             known = number(float(part)) if part.ndim == 0 else Polynomial.of([scope.constant(part, labels)])
             total = total + known * self._parent.whole.stat(name, scope, labels)
@@ -102,7 +103,7 @@ def fit_remembering(
     if forgetting is not None:
         return make.fit(dict.fromkeys(spread, 1.0 - forgetting), options)
     loud = [name for name, (message, _) in told.items() if _speaks(message)]
-    quick = {**options, "max_steps": FEW, "verbose": False, "callbacks": ()}
+    quick = {**options, "max_steps": FEW, "verbose": False, "callbacks": (), "moves": False}
     learned = [_learned(make, told, start, quick) for start in _starts(list(spread), loud)]
     kept, _ = max(learned, key=lambda pair: pair[1])
     fit = make.fit(kept, options)
@@ -165,7 +166,7 @@ class _Kept(NamedTuple):
         state = warm_state(problem, shared, self.binding.domain, self.domain, {}, self.t)
         stop = Stop(Reason.CALLBACK, "the run goes on")
         going = Fit(problem, Result(state, Trace(), stop), self.settings, network._continue)
-        return network._continue(going, None, **{**options, "moves": False}).bound_to(Binding(template, self.domain))
+        return network._continue(going, None, **options).bound_to(Binding(template, self.domain))
 
 
 def _contrast(factor: Factor, said: Stats, message: Stats, fit: Fit) -> tuple[float, float]:

@@ -33,6 +33,7 @@ from natgrad.network.bind.template import Template
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
+from natgrad.network.start.moving import asked_moves
 from natgrad.network.start.order import default_order
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
@@ -129,7 +130,7 @@ class _Run:
         problem, inner = self.problem, self.problem.program.problem
         seed = whole_number(options["seed"], "seed", least=0)
 
-        moves = moves_for(problem, options.get("moves"), self.order, seed)
+        moves = moves_for(problem, asked_moves(problem.plan, options.get("moves"), method), self.order, seed)
 
         def start() -> State:
             if moves is not None and not moves.keep and options["init"] is None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.problem import Block
-from natgrad.network.compile.growing import grown_plates
+from natgrad.network.compile.growing import asked_plates, grown_plates
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
 from natgrad.network.language.missing import hidden_in_part
@@ -123,6 +123,11 @@ class Plan:
     def grown(self) -> set[str]:
         """The plates whose number of components is to be found."""
         return grown_plates(self)
+
+    @cached_property
+    def asked_to_grow(self) -> set[str]:
+        """Those of them that were declared so: others grow where they can."""
+        return asked_plates(self)
 
     @cached_property
     def declared(self) -> dict[str, Node]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.compile.polynomial import Factor, Polynomial
 from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, PolyaGamma, RaceTime
 from natgrad.network.language.expressions import (
     CATEGORY,
@@ -52,9 +52,9 @@ from natgrad.network.language.node_helpers import (
     observed_index,
 )
 from natgrad.network.language.nodes import Node, Slot
-from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import checked_categories
+from natgrad.network.language.slots import checked_categories, checked_mask
 from natgrad.special import gammaln
 from natgrad.validation import as_numbers, first, where
 
@@ -73,6 +73,9 @@ class Categorical(Node):
     have ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from
     below by one-against-each logits, so that the bound stays one of the evidence; predictions and draws are of the softmax.
     Observed, it may have ``weights=``: K positive numbers, Gammas along a plate, with probabilities r_k / Σ_j r_j.
+
+    ``mask`` says which observations count; of hidden categories with ``probs``, which of them there are, as of the words of
+    documents that are not all equally long. The others tell their probabilities nothing.
 
     Examples
     --------
@@ -122,6 +125,11 @@ class Categorical(Node):
                 raise TypeError(
                     f"{name!r}: {self.link} must be random, a dot or nodes along a plate: known ones are probs="
                 )
+        # Of hidden categories: which there are. A hidden one that nobody reads would still count for its probabilities.
+        self.there: npt.NDArray[np.float64] | None = None
+        if observed is None and mask is not None and self.link == "probs":
+            shape = tuple(part.size for part in as_plates(name, plate))
+            self.there, mask = checked_mask(name, mask, shape).astype(np.float64), None
         super().__init__(name, {self.link: value}, plate, observed, mask)
 
     def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
@@ -213,7 +221,15 @@ class Categorical(Node):
         assert self.size is not None
         k = scope.fresh("k", self.size)
         if not self.is_observed or scope.in_part(self):
-            return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
+            chosen = self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
+            if self.there is None:
+                return chosen
+            # What is not there has equal probabilities, under p as under q, and adds nothing to the bound.
+            there, not_there = (
+                Polynomial.of([Factor(scope.register(part), 0, scope.plate_names, known=True)])
+                for part in (self.there, (self.there - 1.0) * np.log(self.size))
+            )
+            return there * chosen + not_there
         table, take = probs.stat("log", scope, (k,)), category_take(self, scope)
         return Polynomial(tuple(picked(monomial, k, take) for monomial in table.monomials))
 

@@ -57,11 +57,11 @@ class StickBreaking(Node):
     ----------
     concentration : α, a number > 0 or a Gamma
         The expected number of categories among n draws grows like α log n.
-    size : int, the truncation K: more than will be used
-    grow : bool
-        ``size`` is the most, and a fit finds how many categories there are: it begins with one, and what lies on the plates
-        along which categories with these weights choose is split, merged and deleted as the exact bound says, as along a
-        ``Plate(name, size, grow=True)``.
+    size : int, the most categories: more than will be used
+    grow : bool, optional
+        A fit finds how many categories there are: it begins with one, and what lies on the plates along which categories with
+        these weights choose is split, merged and deleted as the exact bound says, as along a ``Plate(name, size, grow=True)``.
+        By default wherever steps are exact; True refuses those that are not. False leaves it out: ``size`` is a truncation.
     discount : d in [0, 1), optional
         Above 0 it is a Pitman–Yor process, whose categories have a power law. The normaliser of a random concentration is then
         bounded from below, by its tangent in log α at E[log α].
@@ -89,10 +89,10 @@ class StickBreaking(Node):
         size: int,
         discount: float = 0.0,
         plate: Plates = None,
-        grow: bool = False,
+        grow: bool | None = None,
     ) -> None:
-        if not isinstance(grow, bool):
-            raise TypeError(f"{name!r}: grow must be True or False, got {grow!r}")
+        if grow is not None and not isinstance(grow, bool):
+            raise TypeError(f"{name!r}: grow must be True, False or None, got {grow!r}")
         self._size = given_size(name, size, least=2)
         if size is None:
             raise TypeError(f"{name!r}: size must be a whole number ≥ 2, the truncation, got None")

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.components import EMPTY, Birth, Components, out_of_reach
-from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
 from natgrad.network.compile.growing import axes_of
 from natgrad.network.start.features import rows_of
@@ -30,7 +29,7 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["NetworkComponents", "moves_of", "start_of_one"]
+__all__ = ["NetworkComponents"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -116,7 +115,13 @@ class NetworkComponents(Components):
         moved = None if self.expected is None else self.places_by_weight(self.held(state))
         if moved is None:
             return None
-        lam = {gate: tuple(np.asarray(part)[..., moved] for part in state.lam[gate]) for gate in self.gates}
+        lam = {}
+        for gate in self.gates:
+            parts = [np.asarray(part) for part in state.lam[gate]]
+            for number, axes in enumerate(self._axes(gate)):
+                for axis in axes:
+                    parts[number] = np.take(parts[number], moved, axis=axis)
+            lam[gate] = tuple(parts)
         return self._swept(self._chosen(state, lam)), tuple(moved.tolist())
 
     def places_by_weight(self, held: Floats) -> Labels | None:
@@ -268,9 +273,10 @@ class NetworkComponents(Components):
     def expected(self) -> Floats | None:
         """The logarithm of the weight of each place before there are data; None where it is the same, or labels are known."""
         nodes, prior = self.problem.plan.nodes, self.problem.prior({})
-        if any(nodes[gate].mask is not None or len(self._axes(gate)) > 1 for gate in self.gates):
+        if any(nodes[gate].mask is not None for gate in self.gates):
             return None
-        each = [np.asarray(prior.lam[gate][0], np.float64).reshape(-1, self.size).mean(0) for gate in self.gates]
+        # Of a chain, to where it goes: from wherever it comes.
+        each = [np.asarray(prior.lam[gate][-1], np.float64).reshape(-1, self.size).mean(0) for gate in self.gates]
         weights: Floats = np.sum(each, axis=0)
         return None if np.ptp(weights) <= 1e-9 * np.abs(weights).max() else weights
 
@@ -320,78 +326,3 @@ def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> 
     chosen = own if len(own) <= MOST_ROWS else rng.choice(own, MOST_ROWS, replace=False)
     cluster_of: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
     return cluster_of if len(set(cluster_of[own].tolist())) == n else None
-
-
-def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Moves | None:
-    """The components that move: along plates that grow, or with ``"keep"`` all that hidden categories choose from.
-
-    Parameters
-    ----------
-    problem : NetworkProblem
-    asked : ``moves=`` of the fit: None, "keep" or False
-    order : of a sweep
-    """
-    if asked not in (None, "keep", False):
-        raise ValueError(f'moves must be "keep", False or None, got {asked!r}')
-    plates, grown = _chosen_plates(problem), problem.plan.grown
-    if unchosen := grown - set[str]().union(*plates.values()):
-        raise ValueError(
-            f"{min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on a "
-            "plate with a category, as in Normal(mu[z], …)"
-        )
-    if asked is False or (asked is None and not grown):
-        return None
-    if asked == "keep" and grown:
-        raise ValueError(
-            f'moves="keep" keeps the number of components, and plate {min(grown)!r} is to grow: leave out one of them'
-        )
-    chosen = plates if asked == "keep" else {gate: names for gate, names in plates.items() if names & grown}
-    parts = _together(problem, chosen, grown, order)
-    if not parts:
-        raise ValueError('moves="keep" needs components: no hidden category chooses from anything in this network')
-    return Moves(parts, keep=asked == "keep")
-
-
-def counted_components(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """Along every plate from which hidden categories choose: the components used, and the places for them."""
-    grown = problem.plan.grown
-    return {
-        part.plate: (int(part.active(state).sum()) if part.plate in grown else part.size, part.size)
-        for part in _together(problem, _chosen_plates(problem), grown, order)
-    }
-
-
-def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
-    """For every hidden category, the plates along which it chooses."""
-    nodes = problem.plan.nodes
-    return {
-        gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
-        for gate, choices in problem.plan.choices.items()
-        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
-    }
-
-
-def _together(
-    problem: NetworkProblem, plates: dict[str, set[str]], grown: set[str], order: tuple[str, ...]
-) -> tuple[NetworkComponents, ...]:
-    """Categories that choose along a plate in common are one set of components."""
-    groups: list[tuple[set[str], list[str]]] = []
-    for gate in (name for name in order if name in plates):
-        names, members = set(plates[gate]), [gate]
-        for group in [group for group in groups if group[0] & plates[gate]]:
-            names, members = names | group[0], [*group[1], *members]
-            groups.remove(group)
-        groups.append((names, members))
-    return tuple(
-        NetworkComponents(problem, members, min(names & grown or names, default=members[0]), order)
-        for names, members in groups
-    )
-
-
-def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
-    """A start in which the first of all components holds everything."""
-    state = start
-    for part in moves.parts:
-        assert isinstance(part, NetworkComponents)
-        state = part.alone(state, 0)
-    return state

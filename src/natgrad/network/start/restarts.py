@@ -22,8 +22,8 @@ from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.starts import Ended, Rivals, Starts
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
 from natgrad.inference.trace import StartRecord
-from natgrad.network.start.components import start_of_one
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
+from natgrad.network.start.moving import start_of_one
 from natgrad.network.start.order import default_order
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from natgrad.report.format import count, percent, short
 from natgrad.report.html import Html, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
 from natgrad.report.sections.lda import Documents, explored, texts_of
-from natgrad.topics.base import TopicNetwork, as_shares, read_documents
+from natgrad.topics.base import TopicNetwork, read_documents
+from natgrad.topics.first import as_shares
 
 __all__ = ["facts", "sections"]
 
