@@ -123,9 +123,11 @@ def judged(kind, likelihood, x, y, train, test):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kinds", nargs="*", default=list(TABLES))
+    parser.add_argument("--likelihood", help="this one alone")
+    given = parser.parse_args()
     target = HERE / "results" / "gp-likelihoods.json"
     found = json.loads(target.read_text()) if target.exists() else {}
-    for kind in parser.parse_args().kinds:
+    for kind in given.kinds or TABLES:
         for name, make in TABLES[kind].items():
             try:
                 x, y = make()
@@ -133,6 +135,8 @@ def main():
                 print(name, "has no data here")
                 continue
             for likelihood in RIVALS[kind]:
+                if given.likelihood not in (None, likelihood):
+                    continue
                 rows = []
                 for split in range(SPLITS):
                     order = np.random.default_rng(split).permutation(len(y))

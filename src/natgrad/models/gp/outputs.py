@@ -97,11 +97,12 @@ class Coregionalised(Likelihood):
         out = np.column_stack([own, in_sizes, back(2.0 * along * sizes)])
         return np.asarray(out * np.repeat([self.moves_noise, self.moves_mixing], [1, 1 + len(psi)]))
 
-    def uncorrelated(self, psi: Floats) -> Floats:
-        """ψ with the same noise and the diagonal of B, and nothing beside it."""
+    def shrunk(self, psi: Floats, part: float) -> Floats:
+        """ψ with the same noise and the same diagonal of B, and a part of what is beside it."""
         mixing = self.parts(psi)[1]
-        sizes = (mixing**2).sum(1)
-        return np.column_stack([psi[:, 0], np.log(np.maximum(sizes - LEAST, LEAST)), np.eye(len(sizes))])
+        covariance = mixing @ mixing.T
+        sizes, vectors = np.linalg.eigh(part * covariance + (1.0 - part) * np.diag(np.diag(covariance)))
+        return np.column_stack([psi[:, 0], np.log(np.maximum(sizes - LEAST, LEAST)), vectors])
 
     def noises(self, psi: Floats) -> Floats:
         """D [P]."""

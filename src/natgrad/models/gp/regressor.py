@@ -65,8 +65,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         Degrees of freedom of "student_t".
     outputs : "correlated" or "independent", optional
         Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
-        covariance matrix B (`output_covariance_`). By default they are correlated where the noise is Gaussian, and independent
-        functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
+        covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
+        more than chance, and independent functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
     method, step : as in ``Network.fit``
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits

@@ -25,7 +25,7 @@ from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.rows import Rows
-    from natgrad.inference.problem import State
+    from natgrad.inference.problem import State, SweepResult
     from natgrad.models.gp.problem import GPProblem
 
 __all__ = ["optimise"]
@@ -88,7 +88,7 @@ def optimise(
     model._part = watch.part
     state, said = result.state, _said_of(problem)
     if getattr(model, "outputs", "") is None and isinstance(problem.likelihood, Coregionalised):
-        state, words = simplest(problem, state)
+        state, words = shrunk(problem, state)
         said.append(words)
     model._publish(problem, state)
     model.elbo_ = problem.bound(state)
@@ -96,21 +96,25 @@ def optimise(
     trace.strategy = "; ".join([trace.strategy, *said])
 
 
-def simplest(problem: GPProblem, state: State) -> tuple[State, str]:
-    """Outputs without correlations, if these gain less than a nat each; and which it is, in words.
+def shrunk(problem: GPProblem, state: State) -> tuple[State, str]:
+    """Correlations of outputs times 1 − k/(2 g), where k of them gain g nats, and none where that is negative; and words on it.
 
-    A parameter that means nothing gains half a nat of the bound on average, and costs as much where predictions are judged
-    (Akaike, 1974). All else stays as it was learned, so that what correlations gain is at most the difference.
+    k parameters that mean nothing gain k/2 nats on average, so that g/(k/2) − 1 is what there is of a signal beside the noise,
+    and the factor the part of the whole that is signal (Stein's estimator in the form of Efron and Morris, 1973). All else
+    stays as it was learned.
     """
     law, settings = problem.likelihood, state.hyper["settings"]
     assert isinstance(law, Coregionalised)
-    apart = settings._replace(psi=law.uncorrelated(np.asarray(settings.psi)))
-    alone = problem.sweep(state._replace(hyper={**state.hyper, "settings": apart}))
-    gained, n = problem.bound(state) - alone.bound, problem.data.n_outputs
-    if gained < (asked := n * (n - 1) // 2):
-        words = f"outputs are taken to be uncorrelated: correlations would gain {gained:.2g} nats, and {asked} are asked for"
-        return alone.state._replace(t=state.t), words
-    return state, f"outputs are correlated, which gains {gained:.3g} nats"
+    psi, n = np.asarray(settings.psi), problem.data.n_outputs
+
+    def at(part: float) -> SweepResult:
+        other = settings._replace(psi=law.shrunk(psi, part))
+        return problem.sweep(state._replace(hyper={**state.hyper, "settings": other}))
+
+    gained = problem.bound(state) - at(0.0).bound
+    part = max(0.0, 1.0 - n * (n - 1) / (4.0 * max(gained, 1e-9)))
+    words = f"correlations of outputs gain {gained:.2g} nats, and {part:.0%} of them are kept"
+    return at(part).state._replace(t=state.t), words
 
 
 def _said_of(problem: GPProblem) -> list[str]:

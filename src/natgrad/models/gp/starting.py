@@ -70,7 +70,7 @@ class GPStarting(GPReading):
         def bound(warps: tuple[Warp, ...]) -> float:
             some = Rows(*few.standardised(outputs, warps).take(None))
             trials = self._trials(some, likelihood, seed, likelihood.offsets(some.take(None)[1]), in_time)
-            return trials.tried(choosing.usual(some.n_columns)).bound / len(some)
+            return trials.tried(choosing.usual(some.n_columns), choosing.STEPS // 2).bound / len(some)
 
         return chosen_warps(x, bound, in_time)
 
