@@ -246,6 +246,17 @@ def one_class(options):
     return found
 
 
+def family(options):
+    """Likes alone where some users have a taste: sets on which nothing was chosen."""
+    found = []
+    for what, (users, items, shape, truth) in likes.family():
+        rows = likes.compared(users, items, shape, truth, None, ("natgrad", "known", "EASE"))
+        kept = ("ndcg@10", "recall@20", "cpu")
+        found.append({"set": what, "rows": {name: {key: row[key] for key in kept} for name, row in rows.items()}})
+        print(json.dumps(found[-1]), file=sys.stderr)
+    return {"sets": found}
+
+
 def jester_likes():
     """Ratings above zero."""
     data = np.load(DATA / "ratings" / "jester1.npz")
@@ -282,7 +293,7 @@ def chunks(options):
 
 PARTS = {
     "small": small, "quality": quality, "growth": growth,
-    "memory": memory, "recommend": recommending, "likes": one_class, "chunks": chunks,
+    "memory": memory, "recommend": recommending, "likes": one_class, "family": family, "chunks": chunks,
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Peers are tuned on another fifth of what is left, by NDCG@10 over the grids belo
 that of the last fit and of recommending to everybody, without the tuning. That of natgrad includes its own.
 """
 
+import itertools
 import json
 import time
 
@@ -63,6 +64,17 @@ def crowd():
 def half_and_half():
     """A third of the users have a taste, and a weaker one; the others take what is popular."""
     return generated(3000, 2000, 200_000, rank=8, strength=0.7, seed=12, with_taste=1.0 / 3.0)
+
+
+SIZES = ((1500, 800, 60_000), (3000, 2000, 200_000))
+KINDS = ((0.4, 6), (0.7, 8), (1.2, 5))
+SHARES = (0.15, 1.0 / 3.0, 1.0)
+
+
+def family():
+    """Sets that no constant was chosen on: sizes × strengths of tastes, with their dimensions × shares of users who have one."""
+    for seed, (size, (strength, rank), share) in enumerate(itertools.product(SIZES, KINDS, SHARES), 501):
+        yield (*size, strength, share), generated(*size, rank=rank, strength=strength, seed=seed, with_taste=share)
 
 
 def held_out(users, items, rng, share=0.2):

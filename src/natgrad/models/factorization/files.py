@@ -10,7 +10,7 @@ import numpy as np
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
-from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
+from natgrad.inference.schema import check, either, pair_of, point_of, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator, with_new_names
 from natgrad.models.factorization.checks import check_settings
@@ -61,6 +61,16 @@ RATINGS = record(
     values="real [rating]",
 )
 FEATURES = {"u?": "real [user_row, user_feature]", "v?": "real [item_row, item_feature]"}
+# Of likes alone: how popular items are, and tastes around it.
+TASTES = {
+    "rates": "positive [item_row]",
+    "vectors": "real [item_row, taste]",
+    "precision": "real [taste, taste]",
+    "information": "real [taste, taste]",
+    "shares": "positive [4]",
+    "degrees": "positive [bin]",
+    "activity": "positive [bin]",
+}
 # What was taken from the data, by likelihood.
 LEARNED: dict[str, Any] = {
     "gaussian": {"offset": "real", "variance": "positive", "features?": FEATURES},
@@ -80,9 +90,12 @@ LEARNED: dict[str, Any] = {
             "flatness": "nonnegative",
             "mix": "nonnegative",
             "common?": "nonnegative",
+            "tastes?": "whole",
+            "strength?": "nonnegative",
         },
         "n_users?": "natural",
         "basis?": "none | real [item_row, rank]",
+        "tastes?": either("none", TASTES),
         "features?": FEATURES,
     },
 }
@@ -298,11 +311,27 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
         refuse("learned", f"has a basis of another rank than {learned['ridge']['rank']}")
     if "ridge" in learned and learned["ridge"]["mix"] > 1:
         refuse("learned", f"mixes {learned['ridge']['mix']} parts of one")
+    _check_tastes(learned)
     if "items" in learned:
         sizes["precision"] = len(learned["items"]) + int(bool(learned["ridge"]["bias"]))
     for row, most in (("user_row", "user"), ("item_row", "item")):
         if sizes.get(row, 0) > sizes[most]:
             refuse("learned", f"tells of {sizes[row]} rows, and there are {sizes[most]} of {most!r}")
+
+
+def _check_tastes(learned: Mapping[str, Any]) -> None:
+    """Tastes are there if the ridge says so, and can be computed with."""
+    tastes, wanted = learned.get("tastes"), (learned.get("ridge") or {}).get("tastes", 0)
+    if (tastes is None) != (wanted == 0):
+        refuse("learned", f"has {'no tastes' if tastes is None else 'tastes'}, and {wanted} dimensions of them")
+    if tastes is None:
+        return
+    for name, least in (("precision", 1e-300), ("information", None)):
+        table = np.asarray(tastes[name], dtype=np.float64)
+        if not np.allclose(table, table.T, rtol=1e-6) or (least and np.linalg.eigvalsh(table)[0] < least):
+            refuse(f"learned['tastes'][{name!r}]", "is not the matrix of a quadratic form")
+    if not (np.diff(tastes["degrees"]) > 0).all():
+        refuse("learned['tastes']['degrees']", "do not increase")
 
 
 def _check_posterior(posterior: Mapping[str, Any], blocks: Mapping[str, str], lam: Mapping[str, Any]) -> None:

@@ -7,16 +7,16 @@ The prior rate of the item model (`natgrad.models.factorization.items`) is diago
 ``share`` is what dropping likes at random would add (Steck, 2020). Users weigh n_i^−evenness, n_i: their likes. Scores are
 divided by d_j^power, which ranks popular items lower if positive. There may be a bias, an item that everybody likes.
 
-Beside it stands a Gaussian factorisation of all pairs whose noise has the variance d_j^(2 flatness),
+Beside it stands one of two. Either tastes in so many dimensions and of some strength
+(`natgrad.models.factorization.item_tastes`), or a Gaussian factorisation of all pairs, noise of the variance d_j^(2 flatness),
 
     x_ij ~ N(u_i · v_j, d_j^(2 flatness) σ²)
 
 As σ falls its fit is the best one of its ``rank``, and costs the likes: with D = diag(d^flatness) and V the leading right
 singular vectors of X D⁻¹, found by subspace iteration, the fitted row of a user is x D⁻¹ V Vᵀ D. Directions are shrunk as the
-loadings of probabilistic PCA are (Tipping and Bishop, 1999), which makes the rank matter less. Of rank 0 it is the mean of each
-item. Of the scores, ``mix`` parts are
-this and 1 − mix the regression on the other items. ``common`` parts of an item's popularity, d_j over all users, are added: what
-a user of whom little is known will like.
+loadings of probabilistic PCA are (Tipping and Bishop, 1999), which makes the rank matter less. Without dimensions it is the mean
+of each item. Of the scores, ``mix`` parts are this and 1 − mix the regression on the other items. ``common`` parts of an item's
+popularity, d_j over all users, are added: what a user of whom little is known will like.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from natgrad.kernels.factorization.items import liked_together
+from natgrad.kernels.factorization.items import liked_together, sum_weights
 
 __all__ = [
     "ItemRidge",
     "Leading",
+    "LowRank",
     "count_together",
     "inverse_and_log_det",
     "item_weights",
     "leading",
+    "low_rank",
     "most_liked",
     "popular_scale",
     "user_weights",
@@ -46,6 +48,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Float32s = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 # Of the subspace iteration: dimensions beyond those asked for, the least there are in all, and rounds. Singular values of likes
 # fall slowly: with eight more than 24 dimensions NDCG was 0.2575, with a hundred more 0.2594.
 BEYOND, LEAST, ROUNDS = 8, 136, 4
@@ -61,10 +64,12 @@ class ItemRidge(NamedTuple):
     bias: bool = False
     evenness: float = 0.0
     power: float = 0.0
-    rank: int = 16
-    flatness: float = 0.1
+    rank: int = 0
+    flatness: float = 0.0
     mix: float = 0.0
     common: float = 0.0
+    tastes: int = 0
+    strength: float = 0.0
 
     def rate(self, likes_of: Floats) -> Floats:
         """The diagonal of the prior rate, for items with so many likes; a bias is shrunk as little as one like can."""
@@ -161,6 +166,40 @@ def _orthonormal(table: Float32s) -> Float32s:
         return np.asarray(np.linalg.qr(table)[0])
     basis = columns @ (axes / np.sqrt(squares)).astype(np.float32)
     return np.asarray(basis)
+
+
+class LowRank(NamedTuple):
+    """The factorisation of all pairs: a row x of likes is fitted by x left rightᵀ."""
+
+    left: Float32s
+    right: Float32s
+
+    def expected(self, start: Ints, items: Any) -> Float32s:
+        """Fitted rows [users, items], without what an item says of itself."""
+        out = self.expected_of_new(start, items)
+        own = np.einsum("jk,jk->j", self.left, self.right)
+        out[np.repeat(np.arange(len(start) - 1), np.diff(start)), items] -= own[items]
+        return out
+
+    def expected_of_new(self, start: Ints, items: Any) -> Float32s:
+        """The same for what users do not like yet."""
+        inner = np.empty((len(start) - 1, self.left.shape[1]), dtype=np.float32)
+        sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
+        return np.asarray(inner @ self.right.T)
+
+    def parts(self, liked: Ints, item: int) -> Floats:
+        """What each like adds to the fit of an item."""
+        return np.asarray(self.left[liked] @ self.right[item], dtype=np.float64)
+
+    def linear(self, popular: Float32s) -> tuple[Float32s, Float32s]:
+        """Itself."""
+        return self.left, self.right
+
+
+def low_rank(basis: Float32s, likes_of: Floats, flatness: float) -> LowRank:
+    """From a basis of what was divided by d^flatness."""
+    flat = popular_scale(likes_of, flatness)[:, None]
+    return LowRank(*(np.asarray(table, np.float32) for table in (basis * flat, basis / flat)))
 
 
 def with_bias(counts: Floats, n_users: float) -> Floats:

@@ -7,14 +7,15 @@ The posterior is a Wishart, exact after one step, and costs the likes, not users
     E[x_ij | x_i without j] = Σ_k x_ik B_kj,   B_kj = −Λ_kj / Λ_jj
 
 which at E[Λ] is the ridge regression of each item on all others: EASE (Steck, 2019) is its special case of a constant rate.
-Scores mix it with a factorisation of all pairs (`natgrad.models.factorization.item_ridge`), which also ranks the items that are
-too many for a matrix. How weights are shrunk and what is mixed is learned from held-out likes
+Scores mix it with tastes around popularity (`natgrad.models.factorization.item_tastes`), which also rank the items that are too
+many for a matrix. How weights are shrunk and what is mixed is learned from held-out likes
 (`natgrad.models.factorization.item_search`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -34,16 +35,19 @@ from natgrad.inference.trace import Reason, Stop
 from natgrad.kernels.factorization.items import sum_weights
 from natgrad.models.factorization.item_ridge import (
     ItemRidge,
+    LowRank,
     count_together,
     inverse_and_log_det,
     item_weights,
     leading,
+    low_rank,
     most_liked,
     popular_scale,
     user_weights,
     with_bias,
 )
 from natgrad.models.factorization.item_search import learned_ridge
+from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
 from natgrad.models.factorization.likelihoods import RatingSettings
 from natgrad.random import Stream, generator
 
@@ -176,9 +180,9 @@ def _log_normalizer(dof: float, size: int, log_det: float) -> float:
 class ItemPredictor(NamedTuple):
     """Scores of all items for each user: ``liked`` by row, weights between items, and what ranks them.
 
-    ``places`` are the items of the regression among all; ``weights`` and ``bias`` are 1 − mix parts of it. A row x of likes is
-    fitted by x ``left`` ``right``ᵀ, of which ``part`` [items] is taken. ``scale`` is d_j^−power, ``popular`` what is expected of
-    somebody of whom nothing is known, of which ``common`` parts are added to what ranks.
+    ``places`` are the items of the regression among all; ``weights`` and ``bias`` are 1 − mix parts of it. Of what ``factors``
+    expect, or of popularity where there are none, ``part`` [items] is taken. ``scale`` is d_j^−power, ``popular`` what is
+    expected of somebody of whom nothing is known, of which ``common`` parts are added to what ranks.
     """
 
     start: Ints
@@ -186,8 +190,7 @@ class ItemPredictor(NamedTuple):
     weights: Float32s
     bias: Float32s
     places: Ints
-    left: Float32s
-    right: Float32s
+    factors: Tastes | LowRank | None
     part: Float32s
     scale: Float32s
     popular: Float32s
@@ -208,7 +211,9 @@ class ItemPredictor(NamedTuple):
     def parts(self, row: int, item: int) -> tuple[Ints, Float32s]:
         """The items that a user likes, and what each adds to the score of an item."""
         liked = self.liked[self.start[row] : self.start[row + 1]].astype(np.int64)
-        return liked, (self._to(item)[liked] * self.scale[item]).astype(np.float32)
+        added = np.zeros(len(liked)) if self.factors is None else self.factors.parts(liked, item) * self.part[item]
+        added += self._weights_of(item, 1)[liked]
+        return liked, (added * self.scale[item]).astype(np.float32)
 
     def expected(self, users: Ints) -> Float32s:
         """E[x_ij] of all items, given the other likes of each of some users."""
@@ -216,12 +221,9 @@ class ItemPredictor(NamedTuple):
         start = np.concatenate([[0], np.cumsum(counts)])
         near = np.repeat(self.start[users] - start[:-1], counts) + np.arange(start[-1])
         items = self.liked[near]
-        inner = np.empty((len(users), self.left.shape[1]), dtype=np.float32)
-        sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
-        out = inner @ (self.right * self.part[:, None]).T
-        out[np.repeat(np.arange(len(users)), counts), items] -= self._own()[items]  # what is asked for does not count
-        if not self.left.shape[1]:  # a factorisation without factors is the mean of each item
-            out += self.part * self.popular
+        known = None if self.factors is None else self.factors.expected(start, items)
+        out = np.tile(self.popular, (len(users), 1)) if known is None else known
+        out *= self.part
         if len(self.weights):
             out[:, self.places] += self._regressed(start, items)
         out[counts == 0] = self.popular
@@ -238,27 +240,13 @@ class ItemPredictor(NamedTuple):
         sum_weights(out, edges, inside[known], self.weights, self.bias)
         return out
 
-    def _own(self) -> Float32s:
-        """What the factorisation says of an item because of itself."""
-        return np.asarray(self.part * np.einsum("jk,jk->j", self.left, self.right))
-
-    def _to(self, item: int) -> Floats:
-        """Weights of all items in the score of one."""
-        contributions: Floats = (self.left @ self.right[item]).astype(np.float64) * self.part[item]
+    def _weights_of(self, item: int, axis: int) -> Floats:
+        """Of the regression: weights of one item in the scores of all (axis 0), or of all in its score (1)."""
+        found = np.zeros(len(self.part))
         where = np.flatnonzero(self.places == item)
         if len(where) and len(self.weights):
-            contributions[self.places] += self.weights[:, where[0]]
-        contributions[item] = 0.0
-        return contributions
-
-    def _from(self, item: int) -> Floats:
-        """Weights of one item in the scores of all."""
-        contributions: Floats = (self.right @ self.left[item]).astype(np.float64) * self.part
-        where = np.flatnonzero(self.places == item)
-        if len(where) and len(self.weights):
-            contributions[self.places] += self.weights[where[0]]
-        contributions[item] = 0.0
-        return contributions
+            found[self.places] = self.weights.take(where[0], axis)
+        return found
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like among all pairs, and p (1 − p)."""
@@ -286,7 +274,11 @@ class ItemPredictor(NamedTuple):
 
     def likeness(self, item: int) -> Floats:
         """Weights from one item to every other, both ways on average."""
-        there, back = self._from(item), self._to(item)
+        there, back = self._weights_of(item, 0), self._weights_of(item, 1)
+        if self.factors is not None:
+            left, right = self.factors.linear(self.popular)
+            there += (right @ left[item]) * self.part
+            back += (left @ right[item]) * self.part[item]
         likeness = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj) where nothing is mixed
         likeness[item] = -np.inf
         return likeness
@@ -315,11 +307,13 @@ class ItemLikes:
                 "items": most_liked(likes, int(most)),
                 "ridge": ridge._asdict(),
                 "basis": _basis(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
+                "tastes": _tastes(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
             }
         self.learned, self.offset = dict(learned), 0.0
         self.ridge = ItemRidge(**learned["ridge"])
         self._known: tuple[Any, tuple[Float32s, Float32s]] | None = None
         self._last: tuple[Ratings, ItemsProblem] | None = None
+        self._tastes: Tastes | None = None
 
     def problem(self, ratings: Ratings) -> ItemsProblem:
         """The likes of the modelled items; kept until there is a predictor, which counts them once."""
@@ -356,21 +350,33 @@ class ItemLikes:
             weights = item_weights(mean) * own if own else np.zeros((0, 0), np.float32)
             bias = weights[size, :size] if self.ridge.bias and own else np.zeros(size, np.float32)
             self._known = mean, (np.ascontiguousarray(weights[:size, :size]), bias.copy())
-        likes_of, basis = np.asarray(self.learned["popularity"]), self.learned["basis"]
-        basis = np.zeros((len(likes_of), 0), np.float32) if basis is None else np.asarray(basis)
+        likes_of = np.asarray(self.learned["popularity"])
         new = ratings.n_items - len(likes_of)
-        likes_of, basis = np.append(likes_of, np.zeros(new)), np.pad(basis, ((0, new), (0, 0)))
-        flat = popular_scale(likes_of, self.ridge.flatness)[:, None]
+        likes_of = np.append(likes_of, np.zeros(new))
         part = np.ones(ratings.n_items, np.float32)
         part[places] = self.ridge.mix
         # Of the users of the fit: those who are folded in alone say nothing of how popular items are.
         popular = (likes_of / self.learned.get("n_users", max(ratings.n_users, 1))).astype(np.float32)
-        scale = popular_scale(likes_of, self.ridge.power)
-        rows = ratings.sorted_by_user
-        left, right = (np.asarray(table, np.float32) for table in (basis * flat, basis / flat))
-        weights, bias = self._known[1]
-        common = self.ridge.common
-        return ItemPredictor(rows.start, rows.other, weights, bias, places, left, right, part, scale, popular, common)
+        rows, factors, scale = (
+            ratings.sorted_by_user,
+            self._factors(likes_of),
+            popular_scale(likes_of, self.ridge.power),
+        )
+        return ItemPredictor(
+            rows.start, rows.other, *self._known[1], places, factors, part, scale, popular, self.ridge.common
+        )
+
+    def _factors(self, likes_of: Floats) -> Tastes | LowRank | None:
+        """What stands beside the regression; items that came after the fit have no taste."""
+        if (tastes := self.learned.get("tastes")) is not None:
+            if self._tastes is None:
+                known = {name: np.asarray(value) for name, value in tastes.items()}
+                self._tastes = Tastes(**known, strength=self.ridge.strength)
+            return self._tastes.with_new(len(likes_of) - len(self._tastes.rates))
+        if self.learned.get("basis") is None:
+            return None
+        basis = np.pad(np.asarray(self.learned["basis"]), ((0, len(likes_of) - len(self.learned["basis"])), (0, 0)))
+        return low_rank(basis, likes_of, self.ridge.flatness)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""
@@ -379,3 +385,10 @@ class ItemLikes:
 
 def _basis(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> Float32s | None:
     return leading(likes, ridge.rank, ridge.flatness, rng).basis(ridge.rank) if ridge.rank else None
+
+
+def _tastes(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[str, Any] | None:
+    if not ridge.tastes:
+        return None
+    found = fitted_tastes(likes, ridge.tastes, rng)
+    return {field.name: getattr(found, field.name) for field in fields(found) if field.name != "strength"}
