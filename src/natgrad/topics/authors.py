@@ -141,7 +141,8 @@ class AuthorTopics(TopicNetwork):
     # -- what the base asks --
 
     # Extrapolation would save some sweeps, and costs more than these: it would carry a number for each entry and author along
-    # (of the benchmark 10.2 processor seconds and 41 sweeps with it, 6.6 and 50 without; the bounds are 0.3 nats apart).
+    # (of the benchmark, to 1e-4 nats a word, 10.2 processor seconds and 41 sweeps with it, 6.6 and 50 without; the bounds are
+    # 0.3 nats apart).
     _best_method = VB()
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
