@@ -200,8 +200,7 @@ class _Loop:
         if resumed is None:
             state = start if isinstance(start, State) else self._made(start)
             self.monitor.begun = state.t
-            phase = self.pull(state.t)
-            if isinstance(phase, Stop):
+            if isinstance(phase := self.pull(state.t), Stop):
                 raise ValueError(f"there is nothing to run: {phase}")
             return self._enter(phase, state)
         if isinstance(phase := self.pull(resumed), Stop):
