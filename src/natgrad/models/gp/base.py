@@ -22,7 +22,7 @@ from natgrad.models.base import register
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.running import optimise
+from natgrad.models.gp.running import given_up, optimise
 from natgrad.models.gp.settings import Adam, Settings, leaves_of, settings_of
 from natgrad.models.gp.starting import GPStarting
 from natgrad.models.scikit import check_is_fitted
@@ -228,7 +228,7 @@ class SparseGP(GPStarting):
             rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
         rows, _ = self._held_out(rows)
         problem = self._again(rows)
-        return hyper_response(problem, self._state, np.asarray(self._y_scaling.sd) ** 2)
+        return hyper_response(problem, self._state, np.asarray(self._y_scaling.sd) ** 2, given_up(self, problem))
 
     _draws_advice = (
         "sample(X, n) draws functions from q(u), which is exact for Gaussian noise, and linear_response().sample() "

@@ -162,8 +162,8 @@ class HyperResponse(Mapping[str, HyperFactor]):
         }
 
 
-def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> HyperResponse:
-    """The response of all hyper-parameters that the fit learned."""
+def hyper_response(problem: GPProblem, state: State, y_variance: Floats, given_up: float = 0.0) -> HyperResponse:
+    """The response of all hyper-parameters that the fit learned; nats that it gave up after that are no sign of a short fit."""
     with ONE_BLAS_THREAD:
         bound = _Collapsed(*_with_mixing_held(problem, state))
         if not len(bound.start):
@@ -171,9 +171,7 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> Hype
                 "no hyper-parameter was learned: learn_kernel and learn_noise are off, and nothing can move"
             )
         at, hessian, left = _optimum(bound)
-    # Where k correlations of outputs were shrunk, which costs k/2 nats at most, the rest has stayed as it was learned.
-    n = problem.data.n_outputs
-    if left > FAR + (n * (n - 1) / 4 if problem.likelihood.mixes else 0.0):
+    if left > FAR + given_up:
         warnings.warn(
             f"the fit was {left:.2g} nats below the optimum of its hyper-parameters, and these are of the optimum. Fit with a "
             "smaller tol, or more steps",

@@ -21,6 +21,7 @@ from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.polishing import WARM, Polishing, polishing_of
 from natgrad.models.gp.stopping import AveragedBound
 from natgrad.posterior.fit_options import FitOptions, checked_method, checked_step, split_options
+from natgrad.threads import ONE_BLAS_THREAD
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State, SweepResult
     from natgrad.models.gp.problem import GPProblem
 
-__all__ = ["optimise"]
+__all__ = ["given_up", "optimise"]
 
 ADVICE = "raise max_steps, or call continue_fit()"
 
@@ -87,13 +88,25 @@ def optimise(
     model.stop_ = _why(result.stop, polish, watch, most, tol)
     model._part = watch.part
     state, said = result.state, _said_of(problem)
-    if getattr(model, "outputs", "") is None and isinstance(problem.likelihood, Coregionalised):
-        state, words = shrunk(problem, state)
+    if shrinks(model, problem):
+        with ONE_BLAS_THREAD:  # as in the engine
+            state, words = shrunk(problem, state)
         said.append(words)
     model._publish(problem, state)
     model.elbo_ = problem.bound(state)
     model.n_rows_seen_ = problem.n_groups
     trace.strategy = "; ".join([trace.strategy, *said])
+
+
+def shrinks(model: Any, problem: GPProblem) -> bool:
+    """Whether nobody said how outputs go together, so that chance correlations are taken back."""
+    return getattr(model, "outputs", "") is None and isinstance(problem.likelihood, Coregionalised)
+
+
+def given_up(model: Any, problem: GPProblem) -> float:
+    """Nats that shrinking k correlations costs at most: k/2."""
+    n = problem.data.n_outputs
+    return n * (n - 1) / 4.0 if shrinks(model, problem) else 0.0
 
 
 def shrunk(problem: GPProblem, state: State) -> tuple[State, str]:
