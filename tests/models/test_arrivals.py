@@ -198,6 +198,10 @@ def test_the_past_counts_what_was_seen_not_what_was_promised() -> None:
     assert known == pytest.approx([move.gain for move in many.moves if np.isfinite(move.gain)], rel=1e-6, abs=1e-6)
     assert one.grown is not None
     assert many.grown is not None
+    # The clock is that of the stream: when its time is up, nothing more is tried.
+    late = look.look(problem, state, solved, 120.0, 120.0, late=lambda: True)
+    assert late.grown is None
+    assert late.moves == []
     (wide, few), (_, more) = one.grown, many.grown
     held = MixtureComponents(wide).held
     assert held(more) == pytest.approx(1000.0 * held(few), rel=1e-6)

@@ -66,8 +66,16 @@ class Arrivals(NamedTuple):
     seed: int
     max_seconds: float | None = None
 
-    def look(self, problem: GroupProblem, state: State, solved: GroupResult, before: float, here: float) -> Found:
-        """What came with a chunk of ``here`` observations, ``before`` of which so many were seen."""
+    def look(
+        self,
+        problem: GroupProblem,
+        state: State,
+        solved: GroupResult,
+        before: float,
+        here: float,
+        late: Callable[[], bool] = bool,
+    ) -> Found:
+        """What came with a chunk of ``here`` observations, ``before`` of which so many were seen, unless it is ``late``."""
         part = copy(problem if problem.hyper is None else problem.hyper.at(state))
         small = self.components(part)
         told = small.told(state)
@@ -87,7 +95,7 @@ class Arrivals(NamedTuple):
             apart = parts.apart(_widened({name: solved.messages[name] for name in told}, plain), small.size)
             if not (apart[: small.size] > 0.0).any():
                 return Found(None, [])
-        result = self._run(parts, parts.at(state._replace(t=0, hyper=hyper), _scaled(all_told, 0.0)), here)
+        result = self._run(parts, parts.at(state._replace(t=0, hyper=hyper), _scaled(all_told, 0.0)), here, late)
         moves = [record._replace(t=state.t) for record in result.trace.moves if record.kind != "start"]
         if result.stop.diverged or not (parts.active(result.state) & ~parts.known).any():
             return Found(None, moves)
@@ -98,12 +106,14 @@ class Arrivals(NamedTuple):
         after = plain.at(state._replace(hyper=learned), joined)._replace(memory={})
         return Found(self.kept(plain.problem, after), moves)
 
-    def _run(self, parts: GroupComponents, start: State, here: float) -> Result:
-        """A run with moves on the chunk."""
+    def _run(self, parts: GroupComponents, start: State, here: float, late: Callable[[], bool]) -> Result:
+        """A run with moves on the chunk; its time is that of the stream."""
         method, problem = VB(), parts.problem
         phase = Phase(problem, method, default_step(method, problem), tuple(problem.blocks), moves=Moves((parts,)))
         limits = Limits(MOST_PASSES, self.tol, self.max_seconds, share=here)
-        return run(phase, start._replace(memory={}), limits=limits, seed=self.seed, verbose=False)
+        return run(
+            phase, start._replace(memory={}), limits=limits, seed=self.seed, callbacks=(lambda _: late(),), verbose=False
+        )  # fmt: skip
 
 
 def _scaled(told: Mapping[str, Stats], factor: float) -> dict[str, Stats]:

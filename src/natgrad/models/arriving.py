@@ -17,6 +17,7 @@ from natgrad.inference.trace import Trace
 if TYPE_CHECKING:
     from natgrad.inference.group_components import GroupComponents
     from natgrad.inference.problem import GroupProblem, GroupResult, State
+    from natgrad.inference.steppers.groups import Look
 
 __all__ = ["ArrivingMixin"]
 
@@ -39,19 +40,19 @@ class ArrivingMixin:
         """The problem as it was, and the state, with the components that hold something in one with room."""
         raise NotImplementedError
 
-    def _look(
-        self: Any, before: float, here: float, note: Callable[[Any], None]
-    ) -> Callable[[GroupProblem, State, GroupResult], tuple[GroupProblem, State] | None]:
+    def _look(self: Any, before: float, here: float, note: Callable[[Any], None]) -> Look:
         """Looks for what came with ``here`` observations after so many ``before``; who goes on is told of a larger problem."""
 
-        def look(problem: GroupProblem, state: State, solved: GroupResult) -> tuple[GroupProblem, State] | None:
+        def look(
+            problem: GroupProblem, state: State, solved: GroupResult, late: Callable[[], bool]
+        ) -> tuple[GroupProblem, State] | None:
             from natgrad.inference.arrivals import Arrivals
 
             def kept(wide: Any, after: State) -> tuple[GroupProblem, State]:
                 return self._narrowed(problem, wide, after)  # type: ignore[no-any-return]
 
             arrivals = Arrivals(self._components, self._room, kept, self.tol, int(self.seed), self.max_seconds)
-            found = arrivals.look(problem, state, solved, before, here)
+            found = arrivals.look(problem, state, solved, before, here, late)
             self.trace_.moves += found.moves
             if found.grown is not None:
                 note(found.grown[0])

@@ -46,7 +46,7 @@ __all__ = ["FOLLOWING", "ONE_PASS", "ExactPass", "GroupStepper", "Look", "WholeP
 Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
-Look = Callable[[GroupProblem, State, GroupResult], tuple[GroupProblem, State] | None]
+Look = Callable[[GroupProblem, State, GroupResult, Callable[[], bool]], tuple[GroupProblem, State] | None]
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
 ONE_PASS = RobbinsMonro(delay=4.0, forgetting=0.7)
 # While hyper-parameters follow a gradient, q must follow them; the noise of single batches is taken out by the exact pass at the
@@ -73,8 +73,8 @@ class GroupStepper:
     in_passes : bool
         Whether forgotten batches go through all groups, or are drawn anew at each step.
     arrivals : function, optional
-        The problem, a state and what all groups say there in; both with components that came with these groups out, None if
-        there are none (`natgrad.inference.arrivals`).
+        The problem, a state, what all groups say there, and whether time is up in; both with components that came with these
+        groups out, None if there are none (`natgrad.inference.arrivals`).
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class GroupStepper:
         hyper = self.problem.hyper
         problem = self.problem if hyper is None else hyper.at(state)
         solved = problem.solve(state, chosen, problem.rows_in(state, chosen), self.tol, self.limit)
-        if self.arrivals is not None and (grown := self.arrivals(problem, state, solved)) is not None:
+        if self.arrivals is not None and (grown := self.arrivals(problem, state, solved, self.late)) is not None:
             self.arrivals, (self.problem, state) = None, grown
             after, info = self._forgotten(state, chosen, schedule)
             return after, info._replace(messages_read=info.messages_read + solved.reads)
