@@ -237,7 +237,7 @@ def test_advice_names_options(workspace):
     said = call("fit", "lda", "letters/", "-o", "l", "--n-topics", 2, "--max-passes", 1, "--tol", 1e-12)
     assert said.exit_code == 0
     assert "stopped at --max-passes = 1" in said.output
-    assert "raise --max-passes, or use natgrad continue" in said.output
+    assert "raise --max-passes, or --tol if so little does not matter, or use natgrad continue" in said.output
     assert "Warning" not in said.output
     (workspace / "latin.csv").write_bytes("text\ncafé\n".encode("latin-1"))
     assert "--encoding latin-1" in call("fit", "lda", "latin.csv", "-o", "x").output

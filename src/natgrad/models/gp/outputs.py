@@ -101,7 +101,7 @@ class Coregionalised(Likelihood):
         """ψ with the same noise and the same diagonal of B, and a part of what is beside it."""
         mixing = self.parts(psi)[1]
         covariance = mixing @ mixing.T
-        sizes, vectors = np.linalg.eigh(part * covariance + (1.0 - part) * np.diag(np.diag(covariance)))
+        sizes, vectors = np.linalg.eigh(np.where(np.eye(len(covariance), dtype=bool), covariance, part * covariance))
         return np.column_stack([psi[:, 0], np.log(np.maximum(sizes - LEAST, LEAST)), vectors])
 
     def noises(self, psi: Floats) -> Floats:

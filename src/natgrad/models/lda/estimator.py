@@ -293,7 +293,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
-        advice = "raise max_passes, or tol if so little does not matter, or call continue_fit()"
+        advice = "raise max_passes, or tol= if so little does not matter, or call continue_fit()"
         limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
         if moving is not None:
             limits = replace(limits, tol=MOVING * limits.tol)
