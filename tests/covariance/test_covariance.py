@@ -66,18 +66,20 @@ def test_matrix_is_the_definition_pair_by_pair(kernel, definition, rng):
 
 
 CLOSED = [
-    RBF(1.5, 0.9),
     RBF(1.5, ELL),
-    Matern12(1.5, ELL),
-    Matern32(1.5, ELL),
-    Matern52(1.5, ELL),
     Matern12(1.5, 0.7, active=[1]) + 0.4 * RBF(active=[0]) + Linear(ELL) + White(0.2),
     RBF(1.5, 0.6, active=[0]) * Matern32(0.8, 0.9, active=[1]) * (Linear(0.7, active=[1]) + 0.5) + Matern52(0.3),
     Categories(0.8, [0.9], active=[0]) * RBF(active=[1]) + Categories(0.5, 1.3, active=[0]) + RBF(0.2, active=[1]),
 ]
 
 
-@pytest.mark.parametrize("kernel", CLOSED, ids=repr)
+# Alone; in the sums and products above they are in every run.
+ALONE = [RBF(1.5, 0.9), Matern12(1.5, ELL), Matern32(1.5, ELL), Matern52(1.5, ELL)]
+
+
+@pytest.mark.parametrize(
+    "kernel", [*CLOSED, *(pytest.param(kernel, marks=pytest.mark.slow) for kernel in ALONE)], ids=repr
+)
 def test_closed_forms_are_their_twins_in_jax(kernel, rng):
     x, z = rng.normal(size=(7, 2)), rng.normal(size=(4, 2))
     x[:3, 0] = z[:3, 0]  # the same category

@@ -19,6 +19,7 @@ def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.array([rng.multinomial(40, share @ topics) for share in shares]), topics
 
 
+@pytest.mark.slow
 def test_topics_that_are_there_are_stable_and_come_before_those_that_are_not() -> None:
     counts, topics = drawn()
     found = ng.LDA(6, seed=3, max_passes=10, n_jobs=1).ensemble(4, counts)  # three too many
