@@ -147,7 +147,7 @@ class TopicComponents(GroupComponents):
             weights, alpha = read.topics.weights.copy(), read.topics.doc_prior.copy()
             weights[:, place], alpha[place] = LEAST_WEIGHT, RANGE[0]
             without = infer_view(
-                make_view(read.corpus.documents(chosen), read.part.local.dtype, read.part._little),
+                make_view(read.corpus.documents(chosen), read.part.local.dtype, read.part.is_little),
                 Topics(weights, read.topics.top, alpha), read.part.local, None, False, *read.part.local_limits,
             )  # fmt: skip
             nothing = np.full(rows.shape[1], beta)

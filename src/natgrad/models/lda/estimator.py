@@ -47,6 +47,9 @@ Ints = npt.NDArray[np.int64]
 FEW_ENTRIES = 5_000_000
 # The part of the tolerance that counts where topics move: what a move gains is weighed against it.
 MOVING = 0.1
+# Nats a word below which a tolerance asks for what probes find, too. At this one, on text, they take four times the fit: 31 CPU
+# seconds instead of 7 on 5,000 abstracts with 20 topics, for 0.04 % of the bound and the same held-out score.
+PROBED = 1e-3
 
 
 @says_new_names
@@ -287,7 +290,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     ) -> None:
         method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
         sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
-        phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",), moves=moving)
+        probed = problem.is_little or moving is not None or self.tol < PROBED
+        step = checked_step(self.step, method, problem)
+        phase = Phase(problem, method, step, ("phi",), moves=moving, probed=probed)
         sampler = None
         if self.finish == "gibbs":
             from natgrad.models.lda.gibbs import GibbsSweeps

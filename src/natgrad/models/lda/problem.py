@@ -258,7 +258,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             view = self._view(groups, keep=warm)
             solved = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
         else:
-            solved = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
+            solved = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self.is_little))
         inner = np.empty(self.corpus.n_words)
         with threads_for(solved.counts.size):
             row_products(solved.counts, by_word(elog), inner)
@@ -384,7 +384,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         return Topics(*self._weights_of[1:], self.doc_prior)
 
     @property
-    def _little(self) -> bool:
+    def is_little(self) -> bool:
         """Whether NumPy computes documents: a matter of all of them, whoever has them."""
         return bool(is_little(plain.work_of(len(self.corpus.words), self.n_topics)))
 
@@ -393,7 +393,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
         corpus = self.corpus if groups is None else self.corpus.documents(groups)
-        view = make_view(corpus, self.local.dtype, self._little)
+        view = make_view(corpus, self.local.dtype, self.is_little)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)
