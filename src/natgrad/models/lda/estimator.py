@@ -99,8 +99,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes, max_steps, max_seconds : limits
-        Most readings of the corpus, most steps, most time. By default 200 passes; before a finish one, from which samples
-        begin as well as from fifty.
+        Most readings of the corpus, most steps, most time. By default 200 passes, with ``moves="keep"`` fifty; before a finish
+        one, from which samples begin as well as from fifty.
     tol : float
         Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes. 0.001 nats a
         word are 0.1 % of the perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto",
@@ -220,7 +220,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             problem,
             lambda: problem.start(int(self.seed)),
             Trace(),
-            most_passes(self),
+            most_passes(self, moves),
             keep,
             moves=moves,
         )

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LearnPriors", "check_settings", "checked_priors", "most_passes", "problem_of"]
 
-# Passes at most if none are given, and before a finish.
-PASSES, BEFORE_FINISH = 200, 1
+# Passes at most if none are given, before a finish, and with moves that keep the number of topics: those go on as long as a
+# sampler leads higher, which on text is ten times as long as a fit.
+PASSES, BEFORE_FINISH, KEEPING = 200, 1, 50
 
 LearnPriors = bool | Literal["doc", "topic"]
 LEARNED: dict[Any, frozenset[str]] = {
@@ -77,11 +78,13 @@ def check_settings(model: Any) -> None:
             whole_number(value, name)
 
 
-def most_passes(model: Any) -> int:
+def most_passes(model: Any, moves: str | None = None) -> int:
     """How often an `LDA` reads its documents at most."""
     if model.max_passes is not None:
         return whole_number(model.max_passes, "max_passes")
-    return PASSES if model.finish is None else BEFORE_FINISH
+    if model.finish is not None:
+        return BEFORE_FINISH
+    return PASSES if moves is None else KEEPING
 
 
 def problem_of(model: Any, corpus: Corpus, population: float | None = None, number_known: bool = False) -> LDAProblem:
