@@ -30,6 +30,7 @@ from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
 from natgrad.network.results.fields import field
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
+from natgrad.random import sample_generator
 from natgrad.validation import as_numbers
 
 __all__ = ["STATISTIC", "Predictive", "hidden_twin", "make_predictive"]
@@ -62,9 +63,7 @@ class Predictive:
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws of new values: ``n`` along a new first axis, or one without it."""
-        if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
-            raise ValueError(f"n must be a whole number of draws ≥ 1, or None for a single one, got {n!r}")
-        generator = np.random.default_rng(rng)
+        generator = sample_generator(rng, n, repr(self.node.name))
         values = self._draw_node(self.node, generator, n or 1, {})
         return values if n is not None else values[0]
 
