@@ -34,7 +34,7 @@ def look(model: Any) -> None:
     for name in model.posterior_:
         factor = model.posterior_[name]
         assert np.isfinite(factor.mean()).all()
-        factor.std(), factor.interval(), factor.sample(0)
+        factor.std(), factor.interval(), factor.sample(0, 1)
     if hasattr(model, "trace_"):
         assert len(model.trace_["elbo"]) == len(model.trace_)
         str(model.stop_), model.trace_.strategy
@@ -180,7 +180,7 @@ def use_draws(draws: Any) -> None:
     repr(draws), draws.summary()
     for name in draws:
         factor = draws[name]
-        factor.mean(), factor.std(), factor.interval(), factor.sample(0)
+        factor.mean(), factor.std(), factor.interval(), factor.sample(0, 1)
 
 
 def use_fit(declared: Callable[[], ng.Network]) -> Callable[[Any], None]:
@@ -192,7 +192,7 @@ def use_fit(declared: Callable[[], ng.Network]) -> Callable[[Any], None]:
         repr(saved)
         for name in saved:
             factor = saved[name]
-            factor.mean(), factor.std(), factor.sample(0)
+            factor.mean(), factor.std(), factor.sample(0, 1)
         len(saved.trace["elbo"]), str(saved.stop)
         fit = attached(saved, kept[0])
         if fit is not None:

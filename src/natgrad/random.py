@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import numpy as np
 import numpy.random  # NumPy would import it at the first draw, inside the first fit
 import numpy.typing as npt
 
-__all__ = ["Stream", "draw_rows", "generator"]
+__all__ = ["Stream", "draw_rows", "generator", "sample_generator"]
 
 Ints = npt.NDArray[np.int64]
 # Floyd's method compares each draw with the earlier ones of its row: quadratic in the draws, so only for few.
@@ -38,6 +39,33 @@ class Stream(enum.IntEnum):
 def generator(seed: int, *where: int) -> np.random.Generator:
     """The random numbers of one place in a run: the same (seed, t, block, …) gives the same numbers, always."""
     return np.random.default_rng([seed, *where])
+
+
+def sample_generator(rng: Any, n: Any, what: str) -> np.random.Generator:
+    """The generator of ``sample(rng, n)`` of a posterior, both checked.
+
+    ``sample(1000)`` is refused: it reads as a thousand draws, and would be one, with a seed.
+
+    Examples
+    --------
+    >>> sample_generator(0, 5, "'mu'").random() == np.random.default_rng(0).random()
+    True
+    """
+    seeded = isinstance(rng, (int, np.integer)) and not isinstance(rng, bool)
+    if n is None and seeded:
+        raise TypeError(
+            f"{what}: sample({rng}) could be {rng} draws, or one draw with the seed {rng}: write sample(n={rng}), "
+            f"sample({rng}, n=1), or sample(np.random.default_rng({rng}))"
+        )
+    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+        raise ValueError(f"{what}: n must be a whole number of draws ≥ 1, or None for a single one, got {n!r}")
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{what}: rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got {rng!r}; n= says how "
+            "many draws"
+        ) from None
 
 
 def draw_rows(rng: np.random.Generator, start: Ints, counts: Ints) -> tuple[Ints, Ints]:

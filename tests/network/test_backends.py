@@ -167,7 +167,7 @@ fit.elbo, fit.natural_gradient("mu"), fit.continue_fit(ng.SVI({"point": 5}), max
 CASES["pca"]().network.fit(), CASES["hmm"]().network.fit(init="random")
 CASES["factorised"]().network.fit(ng.Children(2), init="random", max_steps=3)
 assert not {"jax", "sklearn", "scipy.optimize", "scipy.sparse", "numba"} & set(sys.modules)
-fit.predictive("y").sample(0)
+fit.predictive("y").sample(0, 1)
 assert "jax" not in sys.modules
 """
     assert subprocess.run([sys.executable, "-c", code], env=_environment(), check=False).returncode == 0

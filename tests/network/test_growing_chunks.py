@@ -338,3 +338,16 @@ def test_known_elements_keep_what_they_are_and_what_is_held_follows() -> None:
     np.testing.assert_allclose(
         changed_held(held, labels, change_of(4, parents={3: 1}, shares=half)), [5.0, 1.5, 2.0, 1.5]
     )
+
+
+def test_sticks_that_do_not_grow_say_so():
+    """Components move between exact passes: of sampled steps all places are there from the start, in chunks as elsewhere."""
+    _, table, size = mixture()
+    row, component = ng.Plate("row"), ng.Plate("component", 5)
+    mu = ng.Normal("mu", 0.0, 0.01, plate=component)
+    network = ng.Network(ng.Normal("x", mu[choice(row, sticks=True)], 1.0, plate=row, observed=ng.Column("x")))
+    for options in ({}, {"chunk_rows": size}):
+        sampled = network.fit(table, ng.SVI({"row": size}), init="random", max_steps=5, tol=0, verbose=False, **options)
+        assert "pi is truncated at 5: components move between exact passes" in sampled.trace.strategy
+        exact = network.fit(table, max_steps=5, tol=0, verbose=False, **options)
+        assert "truncated" not in exact.trace.strategy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.errors import LostDigits
+from natgrad.errors import CoupledCategories, LostDigits
 from natgrad.families import MultivariateNormal
 from natgrad.network.compile.offsets import offsets_of
 from natgrad.network.results.joint import _covariance
@@ -84,3 +84,31 @@ def test_a_prediction_of_rows_that_are_close_together_is_silent():
 def test_a_precision_without_an_inverse_says_what_to_do():
     with pytest.raises(FloatingPointError, match=r"singular in double precision\. Centre the columns"):
         _covariance(MultivariateNormal(), (np.ones(2), -0.5 * np.ones((2, 2))))
+
+
+def _in_chunks(x, size):
+    w, tau = ng.MultivariateNormal("w", np.zeros(2), 1e-20 * np.eye(2)), ng.Gamma("tau", 1.0, 1.0)
+    mean = ng.dot(ng.Columns("one", "x"), w)
+    network = ng.Network(ng.Normal("y", mean, tau, plate=ng.Plate("n"), observed=ng.Column("y")))
+    return network.fit({"one": np.ones(SIZE), "x": x, "y": Y}, chunk_rows=size, max_steps=3, tol=0, verbose=False)
+
+
+def test_chunks_are_looked_at_together():
+    words = "numbers of the known column 1 in the mean of 'y' lie between 10000000 and 10000059"
+    with pytest.warns(LostDigits, match=words) as seen:
+        _in_chunks(1e7 + np.arange(SIZE, dtype=float), 25)
+    assert seen[0].filename == __file__
+    # Times in order: those of a chunk lie close together, all of them do not.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _in_chunks(1e6 * np.sqrt(1.0 + np.arange(SIZE)), 4)
+
+
+def test_ties_of_rows_in_chunks_are_warned_of():
+    row = ng.Plate("row")
+    rain, hose = ng.Bernoulli("rain", 0.3, plate=row), ng.Bernoulli("hose", 0.3, plate=row)
+    wet = ng.Bernoulli("wet", ng.table([[0.0, 1.0], [1.0, 1.0]])[rain, hose], plate=row, observed=ng.Column("wet"))
+    for options in ({}, {"chunk_rows": 2}):
+        with pytest.warns(CoupledCategories, match="'rain' and 'hose' by the table of 'wet'") as seen:
+            ng.Network(wet).fit({"wet": [1, 1, 0, 1]}, verbose=False, **options)
+        assert seen[0].filename == __file__

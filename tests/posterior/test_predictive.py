@@ -71,7 +71,7 @@ def test_new_points_of_a_mixture_get_categories_of_their_own():
     mu = ng.Normal("mu", 0.0, 0.01, plate=k)
     node = ng.Normal("y", mu[z], ng.Gamma("tau", 1.0, 1.0), plate=n, observed=y)
     fit = ng.Network(node).fit(init="kmeans")
-    draws = fit.predictive("y", sizes={n: 4000}).sample(1)
+    draws = fit.predictive("y", sizes={n: 4000}).sample(np.random.default_rng(1))
     assert draws.shape == (4000,)
     # The share of the left component in 4 000 draws, known to 0.7 % (one standard error), plus its posterior's 2.6 %.
     assert (draws < -1).mean() == pytest.approx((y < -1).mean(), abs=0.1)
@@ -124,7 +124,7 @@ def test_factor_answers():
 
 def test_predicting_leaves_the_network_as_it_was(regression):
     w, fit, design, y = regression
-    fit.predictive("y", mean=ng.dot(design[:5], w), sizes={"n": 5}).sample(0)
+    fit.predictive("y", mean=ng.dot(design[:5], w), sizes={"n": 5}).sample()
     assert fit.predictive("y").mean().shape == (60,)
     stranger = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
     with pytest.raises(ValueError, match="'w' is not a node of this network"):
@@ -135,3 +135,32 @@ def test_predicting_leaves_the_network_as_it_was(regression):
         fit.predictive("y", sizes=3)
     with pytest.raises(ValueError, match="whole number of draws"):
         fit.predictive("y").sample(0, 0)
+
+
+def _samplers():
+    """Everything with ``sample(rng, n)``, by what it is."""
+    at, noise = np.arange(60.0), np.random.default_rng(0).normal(size=60)
+    y = ng.Normal("y", ng.Normal("m", 0.0, 1.0), 1.0, plate=ng.Plate("n", 3), observed=[0.3, -1.0, 2.0])
+    fit = ng.Network(y).fit(verbose=False)
+    draws, lr = fit.draws(250, verbose=False), fit.linear_response()
+    process = ng.StateSpaceGP().fit(at, 3 * np.sin(at / 9) + noise).linear_response()
+    return {
+        "factor": fit["m"], "predictive": fit.predictive("y"), "draws": draws["m"], "predictive of draws": draws.predictive("y"),
+        "response": lr, "its factor": lr["m"], "process": process,
+    }  # fmt: skip
+
+
+def test_a_bare_number_is_neither_a_seed_nor_a_count():
+    """`sample(1000)` was one draw with the seed 1000, where everybody, and every ready model, means a thousand draws."""
+    for name, what in _samplers().items():
+        with pytest.raises(
+            TypeError, match=r"sample\(n=1000\), sample\(1000, n=1\), or sample\(np.random.default_rng\(1000\)\)"
+        ):
+            what.sample(1000)
+        with pytest.raises(ValueError, match="n must be a whole number of draws ≥ 1"):
+            what.sample(n=0)
+        some, again = what.sample(7, 5), what.sample(np.random.default_rng(7), n=5)
+        if isinstance(some, dict):
+            some, again = (next(iter(part.values())) for part in (some, again))
+        assert len(some) == 5, name
+        np.testing.assert_array_equal(some, again)

@@ -523,7 +523,7 @@ def test_it_reads_like_a_fit():
     np.testing.assert_allclose(
         np.corrcoef(draws["rate"], draws["theta"][:, 0])[0, 1], lr.correlation("rate", "theta")[0], atol=0.05
     )
-    assert lr["theta"].sample(1).shape == (4,)
+    assert lr["theta"].sample(np.random.default_rng(1)).shape == (4,)
     assert lr["theta"].sample(1, 3).shape == (3, 4)
     table = lr.to_pandas()
     np.testing.assert_allclose(table.loc["theta[2]", "sd"], lr["theta"].std()[2])

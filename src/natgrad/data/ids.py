@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.numbers import refuse_masked
+from natgrad.data.numbers import from_arrow, refuse_masked
 
 __all__ = ["Ids", "as_ids", "joined_ids", "number_ids"]
 
@@ -101,6 +101,7 @@ def as_ids(values: Any, argument: str) -> Array:
     if isinstance(values, (dict, set, frozenset)):
         raise TypeError(f"{argument} must be a list or array of ids, got a {type(values).__name__}")
     refuse_masked(values, argument, MISSING)
+    values = from_arrow(values)
     array = np.asarray(values) if hasattr(values, "dtype") else _from_list(list(values))
     if array.dtype.kind not in "iubfUS":
         array = _objects(array.tolist() if hasattr(array, "tolist") else list(values), array.shape)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.validation import is_masked
 
-__all__ = ["as_numbers", "as_table", "refuse_masked", "with_mask"]
+__all__ = ["as_numbers", "as_table", "from_arrow", "refuse_masked", "with_mask"]
 
 
 def as_table(table: Any) -> npt.NDArray[np.float64]:
@@ -30,7 +30,7 @@ def as_table(table: Any) -> npt.NDArray[np.float64]:
 
 def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
     """A copy of numbers as floats; text that looks like numbers is refused, missing and masked entries become NaN."""
-    values = with_mask(values)
+    values = from_arrow(with_mask(values))
     if is_masked(values) and values.dtype.kind in "biuf":
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     if hasattr(values, "to_numpy"):
@@ -60,6 +60,19 @@ def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
                 f"{argument}{where} = {value!r} is not a number: convert it, float(…) for text{why}"
             ) from None
     return array.astype(np.float64)
+
+
+def from_arrow(values: Any) -> Any:
+    """A column of Arrow as an array, anything else as it is; a missing number is NaN, anything else that is missing None.
+
+    Codes of a dictionary are replaced by what they stand for first: Arrow's own conversion of a chunked column takes the last
+    word of the dictionary for a missing one.
+    """
+    if not (hasattr(values, "to_pylist") and hasattr(values, "null_count") and hasattr(values, "type")):
+        return values
+    if hasattr(values.type, "index_type"):
+        values = values.cast(values.type.value_type)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def with_mask(values: Any) -> Any:

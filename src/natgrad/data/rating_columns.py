@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+from natgrad.data.numbers import from_arrow
 
 __all__ = [
     "NAMES",
@@ -145,7 +145,7 @@ def pairs_in(table: Any) -> tuple[Any, Any] | None:
 
 def table_column(frame: Any, name: Any) -> Any:
     """One column; those of Arrow as arrays."""
-    return np.asarray(frame.column(name)) if _is_arrow(frame) else frame[name]
+    return from_arrow(frame.column(name)) if _is_arrow(frame) else frame[name]
 
 
 def _names(frame: Any) -> list[Any]:

@@ -17,7 +17,16 @@ import numpy.typing as npt
 from natgrad.errors import NotConverged
 from natgrad.renamed import says_new_attributes
 
-__all__ = ["MoveRecord", "Reason", "StartRecord", "StepRecord", "Stop", "Trace", "warn_if_ran_out"]
+__all__ = [
+    "MoveRecord",
+    "Reason",
+    "StartRecord",
+    "StepRecord",
+    "Stop",
+    "Trace",
+    "levels_to_the_caller",
+    "warn_if_ran_out",
+]
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -212,7 +221,7 @@ def warn_if_ran_out(stop: Stop) -> None:
     """Warn of a fit that has not converged; ``tol=0`` asks for all steps, and says nothing."""
     if stop.ran_out:
         words = f"the fit has not converged: {stop}"
-        warnings.warn(words, _category(), stacklevel=_levels_to_the_caller())
+        warnings.warn(words, _category(), stacklevel=levels_to_the_caller())
 
 
 def _category() -> type[Warning]:
@@ -226,8 +235,8 @@ def _as_theirs(theirs: type[Warning]) -> type[Warning]:
     return type("ConvergenceWarning", (NotConverged, theirs), {"__module__": __name__, "__doc__": NotConverged.__doc__})
 
 
-def _levels_to_the_caller() -> int:
-    """How far above `warn_if_ran_out` the first line stands that is not of this package."""
+def levels_to_the_caller() -> int:
+    """How far above who asks the first line stands that is not of this package: the ``stacklevel`` of a warning."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1

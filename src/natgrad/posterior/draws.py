@@ -24,6 +24,7 @@ from natgrad.posterior.diagnostics import Diagnosis
 from natgrad.posterior.export import ExportMixin, _imported, checked_groups
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
+from natgrad.random import sample_generator
 
 __all__ = ["DrawnFactor", "Draws", "DrawsSettings", "derived"]
 
@@ -113,7 +114,7 @@ class DrawnFactor:
         """Draws picked at random from those kept: ``n`` of them along a new first axis, or one without it."""
         values = self.values
         flat = values.reshape(-1, *values.shape[2:])
-        return np.asarray(flat[np.random.default_rng(rng).integers(0, len(flat), n)])
+        return np.asarray(flat[sample_generator(rng, n, repr(self.name)).integers(0, len(flat), n)])
 
     def r_hat(self) -> Array:
         """R̂ of each element: how much chains disagree, 1 where they do not."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.families import Family
+from natgrad.random import sample_generator
 
 __all__ = ["DISCRETE", "Factor", "Part", "shifted"]
 
@@ -101,14 +102,8 @@ class Factor:
         return self._known(low + self._start, self.values), self._known(high + self._start, self.values)
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
-        """Draws from q: ``n`` of them along a new first axis, or one without it."""
-        try:
-            generator = np.random.default_rng(rng)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"{self.name!r}: rng must be a generator of NumPy, a whole number ≥ 0 that seeds one, or None, got {rng!r}; n= "
-                "says how many draws"
-            ) from None
+        """Draws from q: ``n`` of them along a new first axis, or one without it; a number as ``rng`` is a seed, and needs n."""
+        generator = sample_generator(rng, n, repr(self.name))
         return self._known(self._own("sample", generator, n) + self._start, self.values)
 
     def entropy(self) -> Array:

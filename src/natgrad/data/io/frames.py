@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.data.io.columns import refuse_duplicates
+from natgrad.data.numbers import from_arrow
 
 __all__ = ["frame_columns", "is_frame", "table_names"]
 
@@ -30,7 +31,7 @@ def frame_columns(data: Any) -> dict[str, Any] | None:
         refuse_duplicates("the table", names)
         return {name: data.iloc[:, place].to_numpy() for place, name in enumerate(names)}
     if hasattr(data, "num_rows"):
-        return {name: data.column(name).to_numpy(zero_copy_only=False) for name in data.schema.names}
+        return {name: from_arrow(data.column(name)) for name in data.schema.names}
     if hasattr(data, "collect"):
         data = data.collect()  # a lazy frame of Polars
     return {name: data.get_column(name).to_numpy() for name in data.columns}

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from natgrad.data.io.columns import choose_columns, refuse_duplicates
 from natgrad.data.io.file_errors import as_file_error
+from natgrad.data.numbers import from_arrow
 from natgrad.data.origin import identities, reopened
 from natgrad.data.stream import SIZE, RowSource
 
@@ -122,7 +123,7 @@ class ParquetTable:
 
 def as_arrays(batch: Any, columns: list[str]) -> list[Array]:
     """The columns of a batch as arrays; a missing number is NaN, a missing text None."""
-    return [np.asarray(batch.column(name).to_numpy(zero_copy_only=False)) for name in columns]
+    return [from_arrow(batch.column(name)) for name in columns]
 
 
 @final

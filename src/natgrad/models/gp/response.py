@@ -24,6 +24,8 @@ from natgrad.models.gp.likelihood import Scaled
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
+from natgrad.posterior.response.marginals import correlated_normals
+from natgrad.random import sample_generator
 from natgrad.special import ndtri
 from natgrad.threads import ONE_BLAS_THREAD
 
@@ -153,9 +155,11 @@ class HyperResponse(Mapping[str, HyperFactor]):
             raise ValueError("the function, or its derivative, is not finite at the hyper-parameters")
         return value, np.stack(columns, axis=1)
 
-    def sample(self, rng: np.random.Generator | int | None = None, n: int = 1) -> dict[str, Floats]:
-        """Joint draws [n, …] of all of them: Gaussian in the logarithms."""
-        drawn = np.random.default_rng(rng).multivariate_normal(np.zeros(len(self.covariance)), self.covariance, n)
+    def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> dict[str, Floats]:
+        """Joint draws [n, …] of all of them, or one [1, …]: Gaussian in the logarithms."""
+        generator, n = sample_generator(rng, n, "linear response"), n or 1
+        sd, normal = correlated_normals(self.covariance, n, generator)
+        drawn = sd * normal
         return {
             name: np.exp(f.log_mean + drawn[:, self._places[name]].reshape((n, *np.shape(f.log_mean))))
             for name, f in self.factors.items()

@@ -42,6 +42,7 @@ from natgrad.network.bind.chunk_records import (
 from natgrad.network.bind.cuts import Cuts, chains_along
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
+from natgrad.network.compile.offsets import Ends, widened
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.plan import Plan, coloured, make_plan, meeting_pairs, weight_key
 from natgrad.network.language.missing import hidden_in_part
@@ -247,13 +248,12 @@ class Chunks:
         """Origins, the keys of registrations, and colours; and the arrays themselves, if they fit."""
         classes: list[Any] = []
         calls_held: list[Any] | None = []
-        n_bytes, self.n_present = 0, dict.fromkeys(self.template.observed(), 0)
+        n_bytes, counts, self.n_present = 0, False, dict.fromkeys(self.template.observed(), 0)
         self._origins = None if self.before is None else self.before._origins
         self._layout: list[Any] = []
         self.arrays: dict[Any, Arrays] = {}
         kept_arrays = self._arrays_before()
-        first: list[Node] = []
-        counts = False
+        first, ends = list[Node](), list[Ends]()
         for table in self.tables():
             own = kept_arrays.get(table.key)
             if own is None or not first or self.chained:
@@ -268,6 +268,7 @@ class Chunks:
                 present = counted(nodes, self.n_present, self.plate, slice(begin, table.n_rows))
                 own = Arrays(calls, marks, weight, present)
             counts = counts or bool(np.any(own.weight))
+            ends = widened(ends, own.calls)
             self._layout = self._layout or self._layout_of(own.calls)
             self._check_layout(table, own.calls)
             numbers: dict[Any, int] = {}
@@ -288,6 +289,7 @@ class Chunks:
         if calls_held is None:
             self.arrays = {}
         self._keys = [f"known:{number}" for number in classes]
+        self.ends = dict(zip(self._keys, ends, strict=True))
         known = Numbered(self._keys)
         if self.carried or not self.chained:
             known[weight_key(self.plate)] = first_weight

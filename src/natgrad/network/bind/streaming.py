@@ -30,6 +30,9 @@ from natgrad.network.bind.cuts import chains_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.bind.template import Template
+from natgrad.network.compile.growing import remarks
+from natgrad.network.compile.logic import warn_of_ties
+from natgrad.network.compile.offsets import warn_of_offsets
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
@@ -129,7 +132,8 @@ class _Run:
         """A run from the start."""
         problem, inner = self.problem, self.problem.program.problem
         seed = whole_number(options["seed"], "seed", least=0)
-
+        warn_of_ties(problem.plan)
+        warn_of_offsets(problem.plan, self.chunks.ends)
         moves = moves_for(problem, asked_moves(problem.plan, options.get("moves"), method), self.order, seed)
 
         def start() -> State:
@@ -185,6 +189,7 @@ class _Run:
             model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
         )  # fmt: skip
         warn_if_ran_out(result.stop)
+        trace.strategy += remarks(problem.plan, moves is not None)
         if moves is not None and isinstance(problem, ChunkGroups):
             problem.told.clear()  # a move that was refused may have been asked last
         return self._made(result, settings)

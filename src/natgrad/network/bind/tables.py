@@ -20,6 +20,7 @@ from natgrad.data.io.columns import choose_columns, refuse_duplicates
 from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ARROW, ParquetTable
 from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
+from natgrad.data.numbers import from_arrow
 from natgrad.data.stream import is_rereadable
 from natgrad.validation import is_masked
 
@@ -258,6 +259,7 @@ def _as_array(values: Any, what: str) -> Array:
         lost = np.ma.getmaskarray(values)
         values = values.data.astype(object)
         values[lost] = None
+    values = from_arrow(values)
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     if not isinstance(values, np.ndarray):

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import CoupledCategories
+from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Monomial, Take
 from natgrad.network.execute.potentials import term_table
@@ -63,7 +64,7 @@ def warn_of_ties(plan: Plan) -> None:
         "factors, so their probabilities may be far off, and the bound is only a bound. network.query() is exact where all "
         "that is hidden is discrete; else observe all but one of them, or put them into one Categorical over their combinations",
         CoupledCategories,
-        stacklevel=4,  # the call of fit, which says new names first
+        stacklevel=levels_to_the_caller(),
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan
-from natgrad.network.language.continuous import MultivariateNormal, Normal
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.predictive import Predictive, make_predictive
 from natgrad.posterior.draws import Draws
@@ -35,21 +34,11 @@ class DrawnPredictive(Predictive):
         self._draws = draws
         self._picked: Array | None = None
 
-    def mean(self) -> Array:
-        """The expected value: for Normal and MultivariateNormal the average of the means at the draws, else of values."""
-        self._check_ordered("mean")
-        if isinstance(self.node, (Normal, MultivariateNormal)):
-            drawn = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})["mean"]
-            return np.asarray(drawn.mean(0))
-        return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+    def _exact_mean(self) -> Array | None:
+        return None
 
     def _exact_variance(self) -> Array | None:
-        if not isinstance(self.node, Normal):
-            return None
-        drawn = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})
-        shape = (self.n_draws, *(plate.size for plate in self.node.plates))
-        noise = np.broadcast_to(1.0 / drawn["precision"], shape).mean(0)
-        return np.asarray(np.broadcast_to(drawn["mean"], shape).var(0) + noise)
+        return None
 
     def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
         if not drawn:

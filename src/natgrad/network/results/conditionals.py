@@ -18,7 +18,7 @@ from natgrad.network.language.simplex import Beta
 from natgrad.network.results.leaves import LEAF_SAMPLE
 from natgrad.special import gammaln, xlogy
 
-__all__ = ["LOG_DENSITY", "SAMPLE"]
+__all__ = ["LOG_DENSITY", "SAMPLE", "numbers_of", "simplex_concentration", "trials_of"]
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +34,8 @@ def _sample_category(node: Any, s: dict[str, Array], rng: np.random.Generator, s
     return np.asarray((rng.random((*shape, 1)) * cumulative[..., -1:] > cumulative).sum(-1))
 
 
-def _numbers(node: Any, name: str) -> Array:
+def numbers_of(node: Any, name: str) -> Array:
+    """A parameter that is known."""
     return np.asarray(node.parameters[name].value)
 
 
@@ -44,17 +45,24 @@ def _sample_wishart(node: Any, s: dict[str, Array], rng: np.random.Generator, sh
     return np.asarray(node.family.sample(node.family.natural(dof=dof, rate=rate), rng))
 
 
+def simplex_concentration(node: Any, s: dict[str, Array]) -> Array:
+    """One for each category of a Dirichlet, for each draw."""
+    if not node.is_learned:
+        return np.asarray(node.concentration())
+    of_all = s["concentration"].ndim == 1 + len(node.plates)
+    wide = (*s["concentration"].shape, node.size)
+    return np.broadcast_to(s["concentration"][..., None], wide) if of_all else s["concentration"]
+
+
 def _sample_simplex(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    concentration = s["concentration"] if node.is_learned else node.concentration()
-    if concentration.ndim == len(shape) and node.is_learned:
-        concentration = concentration[..., None]  # one for all categories
-    wide = np.broadcast_to(concentration, (*shape, node.size))
+    wide = np.broadcast_to(simplex_concentration(node, s), (*shape, node.size))
     # Logarithms, as tiny concentrations would be zeros to rounding: log Γ(a) variables from those of a + 1.
     logs = np.log(rng.gamma(wide + 1.0)) + np.log1p(-rng.random(wide.shape)) / wide
     return softmax(logs)
 
 
-def _trials(node: Any) -> Array:
+def trials_of(node: Any) -> Array:
+    """How many trials each row has."""
     if node._trials is None:
         raise TypeError(
             f"{node.name!r}: trials=None takes the sums of observed counts, and new rows have none: declare trials, a number or "
@@ -66,7 +74,7 @@ def _trials(node: Any) -> Array:
 def _sample_counts(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     probabilities = np.broadcast_to(s["probs"], (*shape, s["probs"].shape[-1]))
     total = probabilities.sum(-1, keepdims=True)
-    return rng.multinomial(np.broadcast_to(_trials(node), shape), probabilities / total)
+    return rng.multinomial(np.broadcast_to(trials_of(node), shape), probabilities / total)
 
 
 SAMPLE: dict[type, Callable[..., Array]] = {
@@ -76,7 +84,7 @@ SAMPLE: dict[type, Callable[..., Array]] = {
     Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
     Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
     Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
-    Binomial: lambda node, s, rng, shape: rng.binomial(_numbers(node, "trials").astype(np.int64), s["prob"], shape),
+    Binomial: lambda node, s, rng, shape: rng.binomial(numbers_of(node, "trials").astype(np.int64), s["prob"], shape),
     Categorical: _sample_category,
     Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
     Wishart: _sample_wishart,

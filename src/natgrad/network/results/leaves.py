@@ -14,7 +14,7 @@ from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, Student
 from natgrad.network.language.simplex import HalfCauchy
 from natgrad.special import log_ndtr, ndtr
 
-__all__ = ["LEAF_LOG_DENSITY", "LEAF_SAMPLE"]
+__all__ = ["LEAF_LOG_DENSITY", "LEAF_SAMPLE", "odds", "ordinal_probabilities", "truncated_lam"]
 
 Array = npt.NDArray[Any]
 Slots = dict[str, Array]
@@ -25,7 +25,8 @@ def _sd(s: Slots) -> Array:
     return np.asarray(1.0 / np.sqrt(s["precision"]))
 
 
-def _ordinal_probabilities(node: Any, s: Slots) -> Array:
+def ordinal_probabilities(node: Any, s: Slots) -> Array:
+    """That of each level [draw, plates, level]."""
     below = ndtr((node.cutpoints - s["mean"][..., None]) * np.sqrt(s["precision"])[..., None])
     edge = np.zeros((*below.shape[:-1], 1))
     return np.diff(np.concatenate([edge, below, edge + 1.0], axis=-1), axis=-1)
@@ -37,24 +38,32 @@ def _draw_ordinal(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[in
 
 
 def _ordinal_density(node: Any, x: Array, s: Slots) -> Array:
-    table = _ordinal_probabilities(node, s)
+    table = ordinal_probabilities(node, s)
     places = np.broadcast_to(x.astype(np.int64)[..., None], (*table.shape[:-1], 1))
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.take_along_axis(table, places, -1))[..., 0])
 
 
+def odds(s: Slots) -> Array:
+    """Of a negative binomial; a probability of one to rounding has odds in its logit."""
+    return np.exp(np.minimum(s["logit"], 40.0)) if "logit" in s else s["prob"] / (1.0 - s["prob"])
+
+
 def _draw_negative_binomial(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    # A probability of one to rounding has odds in its logit; NumPy draws whole numbers of up to eighteen digits.
-    odds = np.exp(np.minimum(s["logit"], 40.0)) if "logit" in s else s["prob"] / (1.0 - s["prob"])
-    return rng.poisson(np.minimum(odds * rng.gamma(s["shape"], 1.0, shape), 1e18))
+    # NumPy draws whole numbers of up to eighteen digits.
+    return rng.poisson(np.minimum(odds(s) * rng.gamma(s["shape"], 1.0, shape), 1e18))
 
 
-def _draw_truncated(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def truncated_lam(node: Any, s: Slots) -> tuple[Any, ...]:
+    """λ of a truncated Normal for each draw."""
     from natgrad.families._truncated import sides_of
 
     low, high, sides = sides_of(node.lower, node.upper)
-    lam = node.family.natural(mean=s["mean"], precision=s["precision"], lower=low, upper=high, sides=sides)
-    return np.asarray(np.broadcast_to(node.family.sample(lam, rng), shape))
+    return tuple(node.family.natural(mean=s["mean"], precision=s["precision"], lower=low, upper=high, sides=sides))
+
+
+def _draw_truncated(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.asarray(np.broadcast_to(node.family.sample(truncated_lam(node, s), rng), shape))
 
 
 def _truncated_density(node: Any, x: Array, s: Slots) -> Array:

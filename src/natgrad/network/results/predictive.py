@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from natgrad.errors import PlateMismatch
 from natgrad.families._ops import logsumexp
@@ -19,15 +20,17 @@ from natgrad.network.compile.origins import centred_mean
 from natgrad.network.compile.plan import Plan
 from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.discrete import Categorical
-from natgrad.network.language.expressions import Constant, Expression
+from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.slots import checked_categories
+from natgrad.network.results.conditional_moments import MOMENTS, total_moments
 from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
 from natgrad.network.results.fields import field
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
+from natgrad.random import sample_generator
 from natgrad.validation import as_numbers
 
 __all__ = ["STATISTIC", "Predictive", "hidden_twin", "make_predictive"]
@@ -60,9 +63,7 @@ class Predictive:
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws of new values: ``n`` along a new first axis, or one without it."""
-        if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
-            raise ValueError(f"n must be a whole number of draws ≥ 1, or None for a single one, got {n!r}")
-        generator = np.random.default_rng(rng)
+        generator = sample_generator(rng, n, repr(self.node.name))
         values = self._draw_node(self.node, generator, n or 1, {})
         return values if n is not None else values[0]
 
@@ -83,19 +84,16 @@ class Predictive:
             )
 
     def mean(self) -> Array:
-        """The expected value: exact for Normal and MultivariateNormal, an average over draws for the others."""
+        """The expected value: exact for Normal and MultivariateNormal, for the others its average over draws of the parents."""
         self._check_ordered("mean")
-        if isinstance(self.node, (Normal, MultivariateNormal)):
-            if any(parent.name in self._new for parent in self.node.parents()):
-                return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
-            return self._expected("mean", "x") + self._constant()
-        return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+        exact = self._exact_mean()
+        return self._moments()[0] if exact is None else exact
 
     def var(self) -> Array:
-        """The variance of each element, over draws; exact for a Normal whose precision is known or one Gamma."""
+        """The variance of each element: exact for a Normal whose precision is known or one Gamma, or over draws of parents."""
         self._check_ordered("variance")
         exact = self._exact_variance()
-        return self.sample(0, self.n_draws).var(axis=0) if exact is None else exact
+        return self._moments()[1] if exact is None else exact
 
     def std(self) -> Array:
         """The standard deviation of each element."""
@@ -111,21 +109,28 @@ class Predictive:
         return low, high
 
     def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
-        """Log p(values | data) of each element: the average density over ``n`` draws of the parents."""
-        generator = np.random.default_rng(rng)
+        """Log p(values | data) of each element: the average density over ``n`` draws of the parents.
+
+        Of a Normal whose precision has a Gamma factor of its own this precision is integrated out, not drawn: far from the mean
+        few draws of it say anything, and all rows would share their error.
+        """
         points = self._checked_values(values)
-        slots = self._slots(self.node, generator, n, {})
-        kind = type(self.node)
-        known = LOG_DENSITY.get(kind)
-        logs = LEAF_LOG_DENSITY[kind](self.node, points, slots) if known is None else known(points, slots)
+        slots = self._slots(self.node, np.random.default_rng(rng), n, {})
+        kind, precision = type(self.node), self._gamma_precision()
+        if precision is not None:
+            shape, rate = precision
+            logs = scipy.stats.t.logpdf(points, 2.0 * shape, slots["mean"], np.sqrt(rate / shape))
+        elif kind in LOG_DENSITY:
+            logs = LOG_DENSITY[kind](points, slots)
+        else:
+            logs = LEAF_LOG_DENSITY[kind](self.node, points, slots)
         return np.asarray(logsumexp(logs, axis=0) - np.log(n))
 
     def _checked_values(self, values: Any) -> Array:
         points = as_numbers(values, f"log_density of {self.node.name!r}: values")
-        shape = tuple(plate.size for plate in self.node.plates) + (self.node.size or 0,) * self.node.family.event_ndim
-        if points.shape != shape:
+        if points.shape != self._shape:
             raise PlateMismatch(
-                f"log_density of {self.node.name!r}: values have shape {points.shape}, but {shape} is needed"
+                f"log_density of {self.node.name!r}: values have shape {points.shape}, but {self._shape} is needed"
             )
         if isinstance(self.node, Categorical):
             present = np.ones(points.shape, dtype=bool)
@@ -178,7 +183,49 @@ class Predictive:
     def _is_known(self, parent: Node) -> bool:
         return parent.is_observed and parent.name not in self._lam and parent.name not in self._new
 
-    # -- exact moments --
+    def _gamma_precision(self) -> tuple[Array, Array] | None:
+        """Shape and rate of a Normal's precision over its plates, where its q is a Gamma on which nothing else drawn depends."""
+        if not isinstance(self.node, Normal):
+            return None
+        expression = self.node.parameters["precision"]
+        read = expression.whole if isinstance(expression, Node) else expression
+        if not isinstance(read, Access) or any(isinstance(selector, Access) for selector in read.selectors):
+            return None
+        tau = read.node
+        if self._is_known(tau) or tau.name in self._members or tau.family.name != "Gamma" or tau.name not in self._lam:
+            return None
+        if tau.name in self._new or any(tau.name in _ancestors(node) for node in self._new.values()):
+            return None
+        usual = tau.family.usual(tuple(np.asarray(part) for part in self._lam[tau.name]))
+        # "x" of the Gamma is its first statistic: what is read at the places of the node are its parameters.
+        shape, rate = (
+            field(self.node, read, "x", {tau.name: (usual[name], usual[name])}, None, self._parts)
+            for name in ("shape", "rate")
+        )
+        return shape, rate
+
+    # -- moments --
+
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean and variance over draws of the parents, given which they are known; of the few laws without, of draws."""
+        if type(self.node) not in MOMENTS:
+            draws = self.sample(0, self.n_draws)
+            return draws.mean(axis=0), draws.var(axis=0)
+        slots = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})
+        return total_moments(self.node, slots, (self.n_draws, *self._shape))
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """That of a value: plates, then the event."""
+        event = (self.node.size or 0,) * self.node.family.event_ndim
+        return (*(plate.size for plate in self.node.plates), *event)
+
+    def _exact_mean(self) -> Array | None:
+        if not isinstance(self.node, (Normal, MultivariateNormal)):
+            return None
+        if any(parent.name in self._new for parent in self.node.parents()):
+            return None
+        return self._expected("mean", "x") + self._constant()
 
     def _expected(self, slot: str, statistic: str) -> Array:
         """A statistic of a slot; a mean is measured from `_constant`."""
@@ -205,9 +252,8 @@ class Predictive:
             noise = 1.0 / self._expected("precision", "x")
         elif isinstance(precision, Gamma) and not precision.plates and not precision.is_observed:
             usual = precision.family.usual(tuple(np.asarray(p) for p in self._lam[precision.name]))
-            if not usual["shape"] > 1:
-                return None
-            noise = usual["rate"] / (usual["shape"] - 1.0)
+            # E[1/τ] of a shape up to one is infinite, and any number of draws would say something else.
+            noise = usual["rate"] / (usual["shape"] - 1.0) if usual["shape"] > 1 else np.asarray(np.inf)
         else:
             return None
         return np.asarray(self._expected("mean", "xx") - self._expected("mean", "x") ** 2 + noise)
@@ -256,6 +302,11 @@ def make_predictive(
             )
     lam, origins = expanded(plan, lam)
     return Predictive(node, lam, new, origins, parts=plan.parts, members=plan.members)
+
+
+def _ancestors(node: Node) -> set[str]:
+    """Names of all that a node depends on."""
+    return {name for parent in node.parents() for name in {parent.name, *_ancestors(parent)}}
 
 
 def hidden_twin(node: Node) -> Node:

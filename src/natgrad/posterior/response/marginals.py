@@ -17,7 +17,7 @@ from natgrad.errors import PoorApproximation
 from natgrad.families import Family
 from natgrad.posterior.factor import DISCRETE
 
-__all__ = ["matched_quantile"]
+__all__ = ["correlated_normals", "matched_quantile"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,3 +58,15 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
         else:
             quantile = mean + sd * sp.ndtri(probability)
     return np.asarray(quantile, np.float64)
+
+
+def correlated_normals(covariance: Floats, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Standard deviations [P], and draws [n, P] of normal numbers with variance 1 and the correlations of a covariance.
+
+    By the roots of the correlations: standard deviations may lie many powers of ten apart.
+    """
+    sd = np.sqrt(np.diagonal(covariance))
+    safe = np.where(sd > 0, sd, 1.0)
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T) / (safe[:, None] * safe))
+    noise = rng.standard_normal((n, len(sd)))
+    return sd, (noise * np.sqrt(np.maximum(values, 0.0))) @ vectors.T

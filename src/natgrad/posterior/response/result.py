@@ -17,12 +17,13 @@ from natgrad.families._family import tails
 from natgrad.inference.problem import State
 from natgrad.posterior.export import ExportMixin, factors_of
 from natgrad.posterior.factor import DISCRETE, Factor
-from natgrad.posterior.response.marginals import matched_quantile
+from natgrad.posterior.response.marginals import correlated_normals, matched_quantile
 from natgrad.posterior.response.operator import Linearised
 from natgrad.posterior.response.quantities import as_quantities
 from natgrad.posterior.response.rate import contraction
 from natgrad.posterior.response.settling import LEFT, Settled, at_optimum, still_to_go
 from natgrad.posterior.response.solving import Solver
+from natgrad.random import sample_generator
 
 __all__ = ["LinearResponse", "ResponseFactor"]
 
@@ -184,9 +185,13 @@ class LinearResponse(ExportMixin):
     # -- draws --
 
     def sample(
-        self, rng: np.random.Generator | int | None = None, n: int = 1, names: Sequence[str] | None = None
+        self, rng: np.random.Generator | int | None = None, n: int | None = None, names: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """Joint draws of nodes: Gaussian with the covariances of linear response, each number then in its family's shape."""
+        """Joint draws of nodes: Gaussian with the covariances of linear response, each number then in its family's shape.
+
+        Arrays have the draws first, ``n`` of them or one.
+        """
+        generator, n = sample_generator(rng, n, "linear response"), n or 1
         chosen = list(self._names if names is None else names)
         means = {name: self._factor(name).mean() for name in chosen}
         total = sum(mean.size for mean in means.values())
@@ -196,11 +201,7 @@ class LinearResponse(ExportMixin):
             )
         quantities = [q for name in chosen for q in as_quantities(name, self._factors).quantities]
         covariance = np.array([self._solver.cov_with(q, quantities) for q in quantities]).reshape(total, total)
-        sd = np.sqrt(np.diagonal(covariance))
-        safe = np.where(sd > 0, sd, 1.0)
-        values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T) / (safe[:, None] * safe))
-        noise = np.random.default_rng(rng).standard_normal((n, total))
-        normal = (noise * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        sd, normal = correlated_normals(covariance, n, generator)
         out, start = {}, 0
         for name, mean in means.items():
             here = normal[:, start : start + mean.size].reshape((n, *mean.shape))
@@ -305,7 +306,8 @@ class ResponseFactor:
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Any:
         """Draws with the covariances of linear response; ``lr.sample`` draws several nodes together."""
-        draws = self.response.sample(rng, 1 if n is None else n, [self.name])[self.name]
+        generator = sample_generator(rng, n, repr(self.name))
+        draws = self.response.sample(generator, 1 if n is None else n, [self.name])[self.name]
         return draws[0] if n is None else draws
 
     def __repr__(self) -> str:
