@@ -5,6 +5,7 @@
     python benchmarks/gp.py flights --peers FOLDER          # New York flights: RMSE and NLPD at equal time
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
     python benchmarks/gp.py boosting                         # beside boosted trees, on tables of several kinds
+    python benchmarks/gp.py neighbours                       # with a finish by neighbours, beside boosted trees
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
 
 Every engine starts from the same kernel (RBF, a length scale for each input), noise and inducing inputs, reads the same
@@ -331,8 +332,16 @@ def boosting(options: argparse.Namespace) -> None:
     gp_boosting.main()
 
 
+def neighbours(options: argparse.Namespace) -> None:
+    """A finish by neighbours beside boosted trees."""
+    import gp_neighbours
+
+    gp_neighbours.main()
+
+
 PARTS = {
-    "speed": speed, "share": share, "flights": flights, "million": million, "boosting": boosting, "pictures": pictures,
+    "speed": speed, "share": share, "flights": flights, "million": million, "boosting": boosting, "neighbours": neighbours,
+    "pictures": pictures,
 }  # fmt: skip
 
 if __name__ == "__main__":
