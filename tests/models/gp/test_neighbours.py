@@ -357,7 +357,7 @@ def test_what_cannot_be_is_refused_in_words(waves):
         ng.SparseGPRegressor(**SMALL).partial_fit(x, y)
     with pytest.raises(ValueError, match="n_neighbors must be"):
         ng.SparseGPRegressor(**{**SMALL, "n_neighbors": 0}).fit(x, y)
-    with pytest.raises(ValueError, match='finish must be None, "neighbours" or "auto"'):
+    with pytest.raises(ValueError, match='finish must be None, "auto" or "neighbours"'):
         ng.SparseGPRegressor(**{**SMALL, "finish": "gibbs"}).fit(x, y)
 
 
@@ -385,6 +385,24 @@ def test_an_attribute_that_is_not_there_says_why(waves):
     )
     with pytest.raises(AttributeError, match="likelihood 'poisson' has no noise variance"):
         _ = model.noise_variance_
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"y": np.zeros(3)}, "y"),
+        ({"noise": 1e-9}, "noise"),
+        ({"n_neighbors": 0}, "n_neighbors"),
+        ({"kernel": RBF(lengthscale=[1.0] * 5)}, "lengthscale"),
+    ],
+)
+def test_a_file_with_neighbours_that_cannot_be_is_refused(fitted, change, said):
+    saved = fitted._saved()
+    _, of = type(fitted)._tables(fitted.get_params(), saved)
+    of(saved, {}, "it")
+    saved["local"] = {**saved["local"], **change}
+    with pytest.raises(ValueError, match=said):
+        of(saved, {}, "it")
 
 
 def test_shuffled_is_the_same_order_of_values():

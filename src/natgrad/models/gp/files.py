@@ -82,7 +82,7 @@ REGRESSOR: dict[str, Any] = {
     "noise_variance": "real in (0, 1e100]",
     "df": "positive",
     "outputs": "none | 'correlated' | 'independent'",
-    "finish": "none | 'neighbours' | 'auto'",
+    "finish": "none | 'auto' | 'neighbours'",
     "n_neighbors": "natural",
 }
 CLASSIFIER: dict[str, Any] = {
@@ -95,7 +95,7 @@ PSI = {"ordinal": "real [cut]", "heteroskedastic": "real [measured, 2]", CORRELA
 # Of a finish by neighbours: its kernel and noise, and all rows, standardised.
 LOCAL: dict[str, Any] = {
     "kernel": _kernel,
-    "noise": "real in (0, 1e100]",
+    "noise": "real in [1e-7, 1e100]",
     "x": f"real [row, column] {WIDE}",
     "y": f"real [row] {WIDE}",
     "n_neighbors": "natural",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import Covariance
+from natgrad.covariance import Covariance, direct_of
 from natgrad.inference.problem import State
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.local import Budget, Local, Rows, settled, sparse_log_densities
@@ -91,7 +91,10 @@ class GPFinishing(GPStarting):
         if self.finish is None or not isinstance(problem.likelihood, Gaussian) or problem.data.n_outputs > 1:
             return False
         rows = problem.data
-        return self.finish == "neighbours" or (FEWEST <= len(rows) <= MOST and not isinstance(rows.inputs, np.memmap))
+        if self.finish == "neighbours":
+            return True
+        in_memory = FEWEST <= len(rows) <= MOST and not isinstance(rows.inputs, np.memmap)
+        return in_memory and direct_of(problem.kernel) is not None  # others are slow, one row after the other
 
     def _finish_share(self, problem: GPProblem) -> float:
         """Of max_seconds, what a finish has."""

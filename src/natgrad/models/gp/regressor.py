@@ -66,13 +66,14 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
         covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
         more than chance, and independent functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
-    finish : "neighbours" or "auto", optional
-        What predicts: by default the sparse process. "neighbours": the same process given the ``n_neighbors`` nearest rows of
-        each new one alone, with kernel and noise settled again on what rows say of one another; it sees what M inducing inputs
-        cannot hold. Gaussian noise, one output, and all rows stay in memory. "auto": that one where it expects rows of the fit,
-        each without itself, better than the sparse process does.
+    finish : "auto", "neighbours" or None
+        What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
+        alone, with kernel and noise settled again on what rows say of one another; it sees what M inducing inputs cannot hold.
+        Gaussian noise and one output; the model and its file then hold all rows. "auto": that one where 1,000 to 100,000 rows
+        are in memory, and it expects them, each without itself, better than the sparse process does.
     n_neighbors : int
-        Rows, m, that a prediction is given; with at least as many as there are it is that of the exact process.
+        Rows, m, that a prediction is given: its cost grows as m³. With at least as many as there are it is that of the exact
+        process. Kernel and noise settle with 64 at most.
     method, step : as in ``Network.fit``
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
@@ -125,8 +126,8 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         noise_variance: float = 0.1,
         df: float = 4.0,
         outputs: Literal["correlated", "independent"] | None = None,
-        finish: Literal["neighbours", "auto"] | None = None,
-        n_neighbors: int = 64,
+        finish: Literal["auto", "neighbours"] | None = "auto",
+        n_neighbors: int = 128,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
