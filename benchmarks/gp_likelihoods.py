@@ -100,7 +100,11 @@ def judged(kind, likelihood, x, y, train, test):
     began = time.process_time()
     if kind == "noise" or likelihood == "gaussian":
         model = ng.SparseGPRegressor(
-            n_inducing=30 if kind == "noise" else 60, likelihood=likelihood, max_steps=STEPS, verbose=False
+            n_inducing=30 if kind == "noise" else 60,
+            likelihood=likelihood,
+            max_steps=STEPS,
+            finish=None,
+            verbose=False,
         )
     else:
         model = ng.SparseGPClassifier(n_inducing=60, likelihood=likelihood, max_steps=STEPS, verbose=False)

@@ -33,6 +33,8 @@ CALLS |= {
 }  # fmt: skip
 
 
+# The choice that stands for None, where the default is another.
+NONE = "none"
 # Settings that every model has, in words for the command line; what a model says of its own settings is in its docstring.
 SHARED = {
     "method": "Which data each step reads: 'VB()' all of them, 'SVI({\"doc\": 256})' a batch; chosen for you by default.",
@@ -98,9 +100,16 @@ def estimator_options(estimator: type) -> list[click.Option]:
     options = []
     for name, parameter in parameters_of(estimator).items():
         annotation = _without_none(str(parameter.annotation))
+        if annotation.startswith("Literal[") and _may_be_none(parameter):
+            annotation = f"{annotation[:-1]}, {NONE!r}]"
         if annotation:
             options.append(_option(name, annotation, parameter.default, words.get(name, "")))
     return options
+
+
+def _may_be_none(parameter: inspect.Parameter) -> bool:
+    """Whether None is a choice that is not taken by leaving the option out."""
+    return parameter.default is not None and _without_none(str(parameter.annotation)) != str(parameter.annotation)
 
 
 def parameters_of(estimator: type) -> dict[str, inspect.Parameter]:
@@ -121,7 +130,12 @@ def given_parameters(estimator: type, values: dict[str, Any]) -> dict[str, Any]:
     """Takes the parameters of the estimator out of a command's values, without those that were not given."""
     names = [name for name in parameters_of(estimator) if name in values]
     settings = {name: values.pop(name) for name in names}
-    return {name: value for name, value in settings.items() if value is not None}
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    parameters = parameters_of(estimator)
+    return {
+        name: None if isinstance(value, str) and value == NONE and _may_be_none(parameters[name]) else value
+        for name, value in chosen.items()
+    }
 
 
 def config_option() -> click.Option:

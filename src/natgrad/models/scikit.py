@@ -170,6 +170,8 @@ else:
             old = next((vars(cls)[name] for cls in type(self).__mro__ if name in vars(cls)), None)
             if isinstance(old, OldName | OnlyWhere):
                 raise old.error(self)
+            if isinstance(old, property) and old.fget is not None:  # it has said why, which was lost on the way here
+                return old.fget(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     class BaseEstimator(_Plain):

@@ -19,12 +19,12 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
 from natgrad.inference.trace import Trace
 from natgrad.models.base import register
+from natgrad.models.gp.finishing import GPFinishing, restored_local, saved_local
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.running import given_up, optimise
 from natgrad.models.gp.settings import Adam, Settings, leaves_of, settings_of
-from natgrad.models.gp.starting import GPStarting
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
@@ -59,7 +59,7 @@ register(Settings, "gp.Settings")
 register(Adam, "gp.Adam")
 
 
-class SparseGP(GPStarting):
+class SparseGP(GPFinishing):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     elbo_: float
@@ -250,6 +250,7 @@ class SparseGP(GPStarting):
             "x_scaling": (self._x_scaling.mean, self._x_scaling.sd),
             "y_scaling": (self._y_scaling.mean, self._y_scaling.sd),
             **({"warps": tuple(map(tuple, warps))} if (warps := self._x_scaling.warps) else {}),
+            **({} if self._predictor.local is None else {"local": saved_local(self._predictor.local)}),
             "offset": self._offset,
             "jitter": (self.jitter_, self.jitter_raised_),
             "fitted": {name: getattr(self, name) for name in KEPT if hasattr(self, name)},
@@ -271,6 +272,8 @@ class SparseGP(GPStarting):
             moments = problem.moments(problem.blocks["v"], lam)
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
+        if "local" in saved:
+            self._predictor = self._predictor.given_neighbours(restored_local(saved["local"]))
 
 
 def _as_held(rows: Rows) -> HeldRows:

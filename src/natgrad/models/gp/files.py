@@ -82,6 +82,8 @@ REGRESSOR: dict[str, Any] = {
     "noise_variance": "real in (0, 1e100]",
     "df": "positive",
     "outputs": "none | 'correlated' | 'independent'",
+    "finish": "none | 'auto' | 'neighbours'",
+    "n_neighbors": "natural",
 }
 CLASSIFIER: dict[str, Any] = {
     "likelihood": "none | 'probit' | 'softmax' | 'ordinal'",
@@ -90,6 +92,16 @@ CLASSIFIER: dict[str, Any] = {
 # Parameters of a likelihood, where they are not one for each output.
 CORRELATED = "correlated"
 PSI = {"ordinal": "real [cut]", "heteroskedastic": "real [measured, 2]", CORRELATED: "real [measured, mixed]"}
+# Of a finish by neighbours: its kernel and noise, and all rows, standardised.
+LOCAL: dict[str, Any] = {
+    "kernel": _kernel,
+    "noise": "real in [1e-7, 1e100]",
+    "x": f"real [row, column] {WIDE}",
+    "y": f"real [row] {WIDE}",
+    "n_neighbors": "natural",
+    "log_density": "real",
+    "n_judges": "natural",
+}
 FITTED: dict[str, Any] = {
     "lam": "MultivariateNormal [factor; stacked]",
     "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
@@ -99,6 +111,7 @@ FITTED: dict[str, Any] = {
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),
     "kernel": _kernel,
+    "local?": LOCAL,
 }
 ALONG: dict[str, Any] = {
     "n_features_in_": "size column",
@@ -144,6 +157,8 @@ class GPFiles(Estimator):
                 refuse(where, "has a trace without an end, or an end without a trace")
             if sizes["output"] != sizes["measured"] * (2 if law == "heteroskedastic" else 1):
                 refuse(where, f"has {sizes['output']} functions of {sizes['measured']} outputs")
+            if "local" in value and (classes or law != "gaussian" or sizes["measured"] > 1):
+                refuse(where, "has neighbours, and not one output with Gaussian noise")
             if classes:
                 _check_classes(value["fitted"]["classes_"], law, sizes)
             elif value["fitted"]["_flat"] and sizes["measured"] > 1:

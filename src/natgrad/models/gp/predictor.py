@@ -11,6 +11,7 @@ from scipy.linalg import blas
 from natgrad.covariance import Covariance, Inducing
 from natgrad.models.gp.algebra import Posterior
 from natgrad.models.gp.likelihood import LOG_2PI, Likelihood
+from natgrad.models.gp.local import Local
 from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
 
@@ -34,6 +35,7 @@ class Predictor(NamedTuple):
     likelihood: Likelihood
     mixing: Floats | None
     marginal: Marginal
+    local: Local | None = None
 
     @classmethod
     def of(cls, problem: GPProblem, state: State) -> Predictor:
@@ -44,8 +46,14 @@ class Predictor(NamedTuple):
         inducing = problem.factor(settings)
         return cls(problem.kernel, settings, inducing, q, problem.offset, problem.likelihood, mixing, seen)
 
+    def given_neighbours(self, local: Local) -> Predictor:
+        """The same, but what is predicted is a local process, with noise of its own."""
+        return self._replace(settings=self.settings._replace(psi=local.psi), local=local)
+
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""
+        if self.local is not None:
+            return self.local.latent(x)
         means, variances, matrices = [], [], compiled(self.kernel)
         for begin in range(0, len(x), MOST_ROWS):
             k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
@@ -94,6 +102,8 @@ class Predictor(NamedTuple):
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, F] at standardised inputs."""
+        if self.local is not None:
+            return self.local.draws(x, n, rng)
         k_nm, _ = compiled(self.kernel).rows(self.settings, x)
         a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
         kernel = self.kernel.at([np.asarray(part) for part in self.settings.theta])

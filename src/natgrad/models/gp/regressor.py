@@ -19,12 +19,11 @@ from natgrad.data.numbers import as_numbers
 from natgrad.data.rows import Rows
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
-from natgrad.models.gp.base import SparseGP
-from natgrad.models.gp.joint import Heteroskedastic
-from natgrad.models.gp.likelihood import Likelihood, Scaled
+from natgrad.models.gp.learned import LearnedNoise
+from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Gaussian, is_function, likelihood_named
 from natgrad.models.gp.outputs import Coregionalised
-from natgrad.models.scikit import RegressorMixin, check_is_fitted
+from natgrad.models.scikit import RegressorMixin
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
@@ -36,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 
 @final
 @says_new_names
-class SparseGPRegressor(RegressorMixin, SparseGP):
+class SparseGPRegressor(RegressorMixin, LearnedNoise):
     """Gaussian process regression with inducing inputs, for any number of rows.
 
     Parameters
@@ -67,6 +66,14 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
         covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
         more than chance, and independent functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
+    finish : "auto", "neighbours" or None
+        What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
+        alone, with kernel and noise settled again on what rows say of one another; it sees what M inducing inputs cannot hold.
+        Gaussian noise and one output; the model and its file then hold all rows. "auto": that one where 1,000 to 100,000 rows
+        are in memory, and it expects them, each without itself, better than the sparse process does.
+    n_neighbors : int
+        Rows, m, that a prediction is given: its cost grows as m³. With at least as many as there are it is that of the exact
+        process. Kernel and noise settle with 64 at most.
     method, step : as in ``Network.fit``
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
@@ -89,6 +96,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     Attributes
     ----------
     kernel_, inducing_, noise_variance_ : as learned; inducing inputs and noise in the units of the data
+    neighbour_kernel_, neighbour_log_density_ : of a finish by neighbours
     output_covariance_, output_correlation_ : arrays [P, P], B in the units of y, and B with ones on its diagonal
     elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
     posterior_ : {"v": Factor}, the whitened inducing variables of each output
@@ -118,6 +126,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         noise_variance: float = 0.1,
         df: float = 4.0,
         outputs: Literal["correlated", "independent"] | None = None,
+        finish: Literal["auto", "neighbours"] | None = "auto",
+        n_neighbors: int = 128,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
@@ -142,6 +152,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.noise_variance = noise_variance
         self.df = df
         self.outputs = outputs
+        self.finish = finish
+        self.n_neighbors = n_neighbors
         self.method = method
         self.step = step
         self.max_steps = max_steps
@@ -181,6 +193,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
             How many rows the stream stands for; by default those seen so far.
         """
         rows = self._read(X, y, not hasattr(self, "_state"))
+        self._refuse_to_finish("partial_fit takes rows and lets them go")
         likelihood = self._own_likelihood()
         self._partial(rows, likelihood, likelihood.standardised, n_total)
         return self
@@ -248,67 +261,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         density = self._predictor.log_density(x, self._y_scaling.apply(targets))
         return np.asarray(density - ~np.isnan(targets) @ np.log(self._y_scaling.sd))
 
-    def noise_std(self, X: Any) -> Floats:
-        """The standard deviation of the noise at the rows of X [N] or [N, P]: of likelihood="heteroskedastic" √E[σ²(x)].
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> x = rng.uniform(0, 6, (300, 1))
-        >>> y = np.sin(x[:, 0]) + (0.05 + 0.1 * x[:, 0]) * rng.normal(size=300)
-        >>> model = SparseGPRegressor(n_inducing=15, likelihood="heteroskedastic", max_steps=300).fit(x, y)
-        >>> quiet, loud = model.noise_std([[0.5], [5.5]])
-        >>> bool(quiet < 0.2 < 0.4 < loud)
-        True
-        """
-        mean, var = self._latent(X)
-        likelihood = self._likelihood
-        if isinstance(likelihood, Heteroskedastic):
-            noise = likelihood.predict_rows(self._psi, mean, var)[1] - self._means(var)
-            return self._shaped(np.sqrt(noise) * self._y_scaling.sd)
-        return self._shaped(np.broadcast_to(np.sqrt(self.noise_variance_), (len(mean), len(self._y_scaling.sd))).copy())
-
-    @property
-    def noise_variance_(self) -> Floats:
-        """σ² of each output, in its units squared; for "student_t" the squared scale."""
-        return self._variances("noise variance") * self._y_scaling.sd**2
-
-    @property
-    def output_covariance_(self) -> Floats:
-        """B [P, P] in the units of y: Cov(f_p(x), f_q(x')) = B_pq `kernel_`(x, x'), with x in standardised units.
-
-        Examples
-        --------
-        >>> x = np.linspace(0, 6, 60)[:, None]
-        >>> model = SparseGPRegressor(n_inducing=10, max_steps=100).fit(x, np.hstack([np.sin(x), -2 * np.sin(x)]))
-        >>> bool(model.output_covariance_[0, 1] < 0), bool(model.output_correlation_[0, 1] < -0.9)
-        (True, True)
-        """
-        check_is_fitted(self)
-        sd, mixing = self._y_scaling.sd, self._predictor.mixing
-        return np.asarray(np.outer(sd, sd) * (np.eye(len(sd)) if mixing is None else mixing @ mixing.T))
-
-    @property
-    def output_correlation_(self) -> Floats:
-        """Correlations of the functions of the outputs [P, P]; of the functions, not of their noise."""
-        covariance = self.output_covariance_
-        sd = np.sqrt(np.diagonal(covariance))
-        return np.asarray(covariance / np.outer(sd, sd))
-
-    @property
-    def dispersion_(self) -> Floats:
-        """α of each output with likelihood="negative_binomial": counts of mean μ have the variance μ + α μ²."""
-        return self._variances("dispersion")
-
     # -- parts --
-
-    def _variances(self, what: str) -> Floats:
-        check_is_fitted(self)
-        likelihood = self._likelihood.own
-        if not isinstance(likelihood, Scaled) or likelihood.parameter != what:
-            hint = ": it varies, and noise_std(X) has it" if isinstance(likelihood, Heteroskedastic) else ""
-            raise AttributeError(f"likelihood {likelihood.name!r} has no {what}{hint}")
-        return np.array([likelihood.variance(float(psi)) for psi in self._likelihood.parts(self._psi)[0]])
 
     def _own_likelihood(self) -> Likelihood:
         if not real_number(self.df, "df") > 0:
@@ -324,6 +277,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
         if reset:
             self._correlated = self._goes_together(rows.n_outputs)
+        self._check_finish(rows.n_outputs)
         likelihood = self._own_likelihood()
         for _, outputs in rows.pieces():
             likelihood.check(outputs, "y")
@@ -370,14 +324,6 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
             )
         return targets
 
-    @property
-    def _psi(self) -> Floats:
-        return np.asarray(self._predictor.settings.psi)
-
-    def _means(self, functions: Floats) -> Floats:
-        """Of all functions [..., F], those that are means of the columns of y."""
-        return functions[..., : len(self._y_scaling.sd)]
-
     def _observed(self, mean: Floats, var: Floats, what: str = "y") -> tuple[Floats, Floats]:
         scale = self._y_scaling
         if is_function(what):
@@ -385,9 +331,6 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         else:
             mean, var = self._likelihood.predict_rows(self._psi, mean, var)
         return mean * scale.sd + scale.mean, var * scale.sd**2
-
-    def _shaped(self, values: Floats) -> Floats:
-        return values[:, 0] if self._flat else values
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

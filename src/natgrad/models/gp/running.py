@@ -50,10 +50,11 @@ def optimise(
 
     ``going_on``: from where a fit to the same rows has ended; ``began``: when the clock of the fit did, by default now.
     """
+    began = time.perf_counter() if began is None else began
     seconds = model.max_seconds
-    if seconds is not None and began is not None:
+    if seconds is not None:
         # What was spent on choosing; a run that has no time left still takes a step.
-        seconds = max(float(seconds) - (time.perf_counter() - began), 1e-9)
+        seconds = max((1.0 - model._finish_share(problem)) * float(seconds) - (time.perf_counter() - began), 1e-9)
     method, most, tol = checked_method(model.method), whole_number(max_steps, "max_steps"), float(model.tol)
     cooling = cooling_phases(problem, method)
     polish = None if held is not None else polishing_of(problem, method, tol, most, seconds, state.t)
@@ -95,6 +96,7 @@ def optimise(
     model._publish(problem, state)
     model.elbo_ = problem.bound(state)
     model.n_rows_seen_ = problem.n_groups
+    said.extend(model._finished(problem, state, began))
     trace.strategy = "; ".join([trace.strategy, *said])
 
 

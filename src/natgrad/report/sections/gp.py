@@ -36,6 +36,7 @@ def facts(subject: Subject) -> list[Fact]:
         *([Fact("inducing inputs", count(len(model.inducing_)))] if hasattr(model, "inducing_") else []),
         *([Fact("mapped inputs", _maps(model))] if getattr(model, "input_warps_", {}) else []),
         Fact("kernel", repr(model.kernel_)),
+        *(_neighbours(model) if hasattr(model, "neighbour_kernel_") else []),
         Fact("seed", str(model.seed)),
     ]
     if subject.held_out is not None:
@@ -43,6 +44,12 @@ def facts(subject: Subject) -> list[Fact]:
         if np.ndim(y) == 1 or not np.isnan(np.asarray(y, dtype=np.float64)).any():  # R² is of whole rows
             facts_shown.append(Fact("held-out score", short(float(model.score(X, y)))))
     return facts_shown
+
+
+def _neighbours(model: Any) -> list[Fact]:
+    """Of a finish by neighbours."""
+    density = f"{short(model.neighbour_log_density_)} nats a row, each given {count(model.n_neighbors)} others"
+    return [Fact("kernel of neighbours", repr(model.neighbour_kernel_)), Fact("density of rows", density)]
 
 
 def sections(subject: Subject) -> list[Section]:

@@ -1,0 +1,245 @@
+"""The finish of a sparse Gaussian process by neighbours: a fitted process and its rows in; a local one that predicts out.
+
+M inducing inputs cannot hold what is local, so a kernel learned with them is too smooth and too noisy. Here kernel and noise are
+settled again, by steps of Adam on
+
+    Σ_i log p(y_i | y_N(i))        over samples of rows, N(i) the m nearest of the others
+
+and f at new inputs is predicted from the nearest rows (`natgrad.models.gp.neighbours`). Where nobody has given a kernel, rougher
+and rougher Matérns are tried as long as the same sum over rows kept apart for that, the judges, gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.covariance import Covariance
+from natgrad.models.gp.likelihood import LEAST
+from natgrad.models.gp.neighbours import (
+    SMOOTHEST_FIRST,
+    conditional,
+    log_densities,
+    nearest,
+    shuffled,
+    slopes,
+    weights,
+)
+from natgrad.models.gp.settings import Settings, compiled
+
+if TYPE_CHECKING:
+    from natgrad.inference.problem import State
+    from natgrad.models.gp.problem import GPProblem
+
+__all__ = ["Budget", "Local", "Rows", "settled", "sparse_log_densities"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Steps between two searches for neighbours, rows read at each, rows among which they are drawn meanwhile; rows that judge.
+STEPS, BATCH, SAMPLE, JUDGES = 8, 128, 1_024, 1_000
+# Rows among which neighbours of a whole sample are sought: with more the sample is smaller, so that a search costs the same.
+SEARCHED, SMALLEST = 40_000, 256
+# Neighbours while kernel and noise settle, at most: kin40k, settled with 64, has an error of 0.122 given 64 and of 0.096 given
+# 128; settled with 32, 0.124 given 64. More for a prediction tell more than more for the slopes, and those are most of the work.
+SETTLING = 64
+# Searches for the first kind of kernel, for each rougher one, and at the end with a third of the rate: 24 at most.
+FIRST, ROUGHER, LAST = 8, 4, 4
+# Of Adam; its memory of squares is short, because so are the runs.
+RATE, SLOPES, SQUARES = 0.05, 0.9, 0.99
+# Parts of the length scales and of the noise that a sparse process has found, where settling may start as well.
+FINER = ((0.6, 0.3), (0.35, 0.1))
+# Nats a row that a rougher kernel must gain.
+MARGIN = 0.002
+
+
+class Rows(NamedTuple):
+    """What a local process keeps: standardised inputs [N, D] and outputs [N], in an order of its own."""
+
+    x: Floats
+    y: Floats
+
+    @classmethod
+    def of(cls, x: Floats, y: Floats, rng: np.random.Generator) -> Rows:
+        """Rows in a random order that does not depend on the one they came in."""
+        order = shuffled(x, y, rng)
+        return cls(x[order], y[order])
+
+
+class Local(NamedTuple):
+    """A process given its nearest rows: kernel, σ², rows, m, the mean log density of the judges, and how many they were."""
+
+    kernel: Covariance
+    noise: float
+    rows: Rows
+    n_neighbors: int
+    log_density: float = np.nan
+    n_judges: int = 0
+
+    @property
+    def psi(self) -> Floats:
+        """σ² as a Gaussian likelihood has it."""
+        return np.array([np.log(max(self.noise - LEAST, LEAST * 1e-9))])
+
+    def latent(self, x: Floats) -> tuple[Floats, Floats]:
+        """Means and variances of f [N, 1] at standardised inputs."""
+        near = nearest(self.kernel, self.rows.x, x, min(self.n_neighbors, len(self.rows.x)))
+        mean, var = conditional(self.kernel, self.noise, *self.rows, x, near)
+        return mean[:, None], var[:, None]
+
+    def judged(self, numbers: Ints) -> Floats:
+        """Log p(y_i | y_N(i)) of some rows, each without itself."""
+        m = min(self.n_neighbors, len(self.rows.x) - 1)
+        return log_densities(self.kernel, self.noise, *self.rows, numbers, m)
+
+    def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
+        """Joint draws of f [n, N, 1]: each input given its nearest rows, and the nearest of the inputs drawn before."""
+        m, matrices, theta = self.n_neighbors, compiled(self.kernel), self.kernel.theta
+        rows = nearest(self.kernel, self.rows.x, x, min(m, len(self.rows.x)))
+        noise, drawn = rng.standard_normal((len(x), n)), np.empty((len(x), n))
+        for i, numbers in enumerate(rows):
+            before = np.sort(nearest(self.kernel, x[:i], x[i : i + 1], min(m, i))[0]) if i else np.empty(0, np.int64)
+            given = np.concatenate([self.rows.x[numbers], x[before]])
+            k_mm, k_nm, k_nn = matrices.all(Settings(theta, given, ()), x[i : i + 1])
+            # Drawn values have no noise but rounding's.
+            own = np.concatenate([np.full(len(numbers), self.noise), np.full(len(before), 1e-9 * k_nn[0])])
+            w, _ = weights(k_mm, own, k_nm[0], k_nm[0])
+            known = np.concatenate([np.repeat(self.rows.y[numbers][:, None], n, axis=1), drawn[before]])
+            drawn[i] = w @ known + np.sqrt(max(k_nn[0] - w @ k_nm[0], 0.0)) * noise[i]
+        return drawn.T[:, :, None]
+
+
+class Budget:
+    """How many more searches there may be, and until when."""
+
+    def __init__(self, searches: int, in_time: Callable[[], bool]) -> None:
+        self._left, self._in_time = searches, in_time
+
+    def __bool__(self) -> bool:
+        return self._left > 0 and self._in_time()
+
+    def spend(self) -> None:
+        """One search."""
+        self._left -= 1
+
+
+def settled(
+    start: Local, learned: tuple[bool, bool], any_kind: bool, rng: np.random.Generator, budget: Budget
+) -> tuple[Local, Ints]:
+    """Kernel and noise of the local process, from where they start, and the rows that judged them.
+
+    ``learned``: whether kernel and noise move; ``any_kind``: whether rougher kernels are tried.
+    """
+    n = len(start.rows.x)
+    judges = rng.permutation(n)[: min(n, JUDGES)]
+
+    def judged(local: Local) -> Local:
+        return local._replace(log_density=float(local.judged(judges).mean()), n_judges=len(judges))
+
+    if not any(learned) or n < 2:
+        return judged(start), judges
+    fewer = start._replace(n_neighbors=min(start.n_neighbors, SETTLING))
+    best = _best([*map(judged, (fewer, *_finer(fewer, learned)))])
+    best = _best([best, judged(_moved(best, learned, FIRST, RATE, rng, budget))])
+    kinds = SMOOTHEST_FIRST[SMOOTHEST_FIRST.index(type(start.kernel)) + 1 :] if any_kind else ()
+    for kind in kinds:
+        if not budget:
+            break
+        trial = judged(_moved(best._replace(kernel=_rougher(kind, best.kernel)), learned, ROUGHER, RATE, rng, budget))
+        if trial.log_density < best.log_density + MARGIN:
+            break
+        best = trial
+    best = _best([best, judged(_moved(best, learned, LAST, RATE / 3.0, rng, budget))])
+    return judged(best._replace(n_neighbors=start.n_neighbors)), judges
+
+
+def sparse_log_densities(problem: GPProblem, state: State, x: Floats, y: Floats) -> Floats:
+    """Log p(y_i | all other rows) [B] of a sparse process with Gaussian noise, at standardised rows that it was fitted to.
+
+    Without row i the precision of v loses a_i a_iᵀ/σ²: with leverage ℓ = aᵀ S a/σ² the mean of aᵀ v becomes (m − ℓ y)/(1 − ℓ) and
+    its variance aᵀ S a/(1 − ℓ).
+    """
+    settings, q = state.hyper["settings"], problem.posterior(state.lam["v"])
+    noise = problem.likelihood.noise_level(np.asarray(settings.psi))
+    batch = problem.batch_of(settings, x, y[:, None])
+    spread = np.einsum("mn,mn->n", batch.a, q.covariance[0] @ batch.a)
+    leverage = np.minimum(spread / noise, 1.0 - 1e-9)
+    mean = (batch.a.T @ q.mean[0] + problem.offset[0] - leverage * y) / (1.0 - leverage)
+    total = spread / (1.0 - leverage) + np.maximum(batch.left, 0.0) + noise
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * total) + (y - mean) ** 2 / total))
+
+
+def _best(locals_: list[Local]) -> Local:
+    return max(locals_, key=lambda local: local.log_density)
+
+
+def _finer(local: Local, learned: tuple[bool, bool]) -> list[Local]:
+    """With shorter length scales and less noise: what inducing inputs could not hold is farther than steps go."""
+    if not all(learned) or not isinstance(local.kernel, SMOOTHEST_FIRST):
+        return []
+    variance, ell = local.kernel.theta
+    return [
+        local._replace(
+            kernel=local.kernel.at([variance, ell + np.log(part)]), noise=LEAST + share * (local.noise - LEAST)
+        )
+        for part, share in FINER
+    ]
+
+
+def _rougher(kind: Any, kernel: Any) -> Covariance:
+    """A stationary kernel of another kind with the same parameters."""
+    other: Covariance = kind(variance=kernel.variance, lengthscale=kernel.lengthscale, active=kernel.active)
+    return other
+
+
+def _moved(
+    local: Local,
+    learned: tuple[bool, bool],
+    searches: int,
+    rate: float,
+    rng: np.random.Generator,
+    budget: Budget,
+) -> Local:
+    """Steps of Adam, each on some of a sample of rows whose neighbours were found last; the mean of the last quarter of them."""
+    kernel, (x, y), n = local.kernel, local.rows, len(local.rows.x)
+    m, size = min(local.n_neighbors, n - 1), min(n, max(SMALLEST, min(SAMPLE, SAMPLE * SEARCHED // n)))
+    at = np.concatenate([*(np.ravel(part) for part in kernel.theta), local.psi])
+    moves = np.concatenate([np.full(len(at) - 1, learned[0]), [learned[1]]])
+    mu, nu, seen = np.zeros_like(at), np.zeros_like(at), [at]
+    for search in range(searches):
+        if not budget:
+            break
+        budget.spend()
+        sample = rng.permutation(n)[:size]
+        near = nearest(_shaped(kernel, at), x, x[sample], m, sample)
+        for step in range(STEPS):
+            batch = np.arange(step * BATCH, (step + 1) * BATCH) % size if size > BATCH else np.arange(size)
+            noise = LEAST + float(np.exp(at[-1]))
+            try:
+                found = slopes(_shaped(kernel, at), noise, x, y, sample[batch], near[batch])
+            except FloatingPointError:  # too far: what it came from stands
+                return _averaged(local, seen)
+            uphill = np.concatenate([*(np.ravel(part) for part in found.theta), [found.noise * (noise - LEAST)]])
+            count = search * STEPS + step + 1
+            mu, nu = SLOPES * mu + (1.0 - SLOPES) * uphill, SQUARES * nu + (1.0 - SQUARES) * uphill**2
+            direction = mu / (1.0 - SLOPES**count) / (np.sqrt(nu / (1.0 - SQUARES**count)) + 1e-8)
+            at = np.where(moves, at + rate * direction, at)
+            seen.append(at)
+    return _averaged(local, seen)
+
+
+def _averaged(local: Local, seen: list[Floats]) -> Local:
+    at = np.mean(seen[-max(1, len(seen) // 4) :], axis=0)
+    return local._replace(kernel=_shaped(local.kernel, at), noise=LEAST + float(np.exp(at[-1])))
+
+
+def _shaped(kernel: Covariance, at: Floats) -> Covariance:
+    """The kernel with θ of a vector that ends with ψ."""
+    parts, begin = [], 0
+    for part in kernel.theta:
+        end = begin + np.size(part)
+        parts.append(at[begin:end].reshape(np.shape(part)))
+        begin = end
+    return kernel.at(parts)
