@@ -186,6 +186,19 @@ def test_a_finish_by_neighbours_or_none(workspace):
     assert sparse.warp_inputs is None
 
 
+def test_an_order_of_classes_is_a_list_with_commas(workspace):
+    x = np.linspace(0, 6, 60)
+    rows = [f"{v},{('bad', 'fair', 'very good')[int(v // 2.01)]}" for v in x]
+    (workspace / "stars.csv").write_text("x,stars\n" + "\n".join(rows))
+    fit = ("fit", "gp-classifier", "stars.csv", "-o", "m", "--target", "stars", "--likelihood", "ordinal", "--force")
+    for order in ("bad,fair,very good", "bad, fair, very good", '["bad", "fair", "very good"]'):
+        right(*fit, "--n-inducing", 5, "--max-steps", 10, "--order", order)
+        assert ng.load(workspace / "m").classes_.tolist() == ["bad", "fair", "very good"]
+    result = call(*fit, "--order", "bad,fair")
+    assert result.exit_code
+    assert "very good" in result.output
+
+
 def test_several_targets_of_which_some_are_missing(workspace):
     x = np.linspace(0, 6, 60)
     lines = [f"{v},{np.sin(v)},{'' if 2 < v < 3 else -2 * np.sin(v)}" for v in x]

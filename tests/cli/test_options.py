@@ -92,6 +92,15 @@ def test_values_are_read_as_in_python(text, value):
     assert repr(Value().convert(text, None, None)) == repr(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("low,high", ["low", "high"]), ("very low, high", ["very low", "high"]), ("1,2,3", (1, 2, 3)), ("low", "low")],
+)
+def test_words_with_commas_are_a_list_where_one_is_asked_for(text, value):
+    assert Value(listed=True).convert(text, None, None) == value
+    assert Value().convert("low,high", None, None) == "low,high"
+
+
 @pytest.mark.parametrize("text", ["__import__('os').system('x')", "print(1)", "VB(nonsense=1)", "Constant(7)"])
 def test_nothing_else_is_evaluated(text, workspace):
     result = call("fit", "lda", "letters", "-o", "m", "--method", text)

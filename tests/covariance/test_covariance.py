@@ -41,7 +41,7 @@ DEFINITIONS = [
         lambda x, z: 1.5 * np.exp(-0.5 * (np.sin(np.pi * (x - z) / 3.0) ** 2 / ELL**2).sum()),
     ),
     (Linear(ELL), lambda x, z: (ELL * x * z).sum()),
-    (Categories(1.5, ELL), lambda x, z: 1.5 * np.exp(-((np.abs(x - z) > 1e-6) / ELL).sum())),
+    (Categories(1.5, ELL), lambda x, z: 1.5 * np.exp(-((np.abs(x - z) > 1e-9) / ELL).sum())),
     (Constant(2.0), lambda x, z: 2.0),
     (RBF(active=[1]), lambda x, z: np.exp(-0.5 * (x[1] - z[1]) ** 2)),
     (Linear(2.0) * RBF() + 0.3, lambda x, z: 2.0 * (x * z).sum() * np.exp(-0.5 * ((x - z) ** 2).sum()) + 0.3),

@@ -51,9 +51,15 @@ SHARED = {
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]  # older versions of click have no type argument
-    """A number, a list, a word, or a method, a step or an emission as it is written in Python."""
+    """A number, a list, a word, or a method, a step or an emission as it is written in Python.
+
+    ``listed``: words with commas between them are a list, ``bad,fair,good``.
+    """
 
     name = "value"
+
+    def __init__(self, listed: bool = False) -> None:
+        self.listed = listed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """What was meant."""
@@ -62,7 +68,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]  # older versions of cli
         try:
             return _read(ast.parse(value, mode="eval").body)
         except (SyntaxError, _PlainWord):
-            return value
+            return [word.strip() for word in value.split(",")] if self.listed and "," in value else value
         except (TypeError, ValueError) as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
@@ -190,6 +196,8 @@ def _option(name: str, kind: str, default: Any, words: str) -> click.Option:
         kind == "int | Literal['auto']" and name.startswith("n_") and name != "n_inducing"
     ):  # --topics auto; --inducing are inputs
         return click.Option([name, flag, "--" + name[2:].replace("_", "-")], type=Value(), **settings)
+    if kind.startswith("Sequence["):
+        return click.Option([flag], type=Value(listed=True), **settings)
     types: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
     return click.Option([flag], type=types.get(kind, Value()), **settings)
 

@@ -38,8 +38,9 @@ __all__ = [
     "White",
 ]
 
-# Numbers of two categories, standardised, are farther apart.
-SAME = 1e-6
+# Numbers of two categories, standardised, are farther apart: those of whole numbers over 32 bits are. Where some were nearer than
+# this and others not, "the same" would not be transitive, and K no covariance matrix.
+SAME = 1e-9
 Array = Any
 Active = Sequence[int] | None
 
@@ -185,7 +186,8 @@ class Categories(Leaf):
     """v exp(−Σ_d [x_d ≠ z_d] / ℓ_d): columns of categories, whose numbers have no order.
 
     A small ℓ makes the categories of a column independent, a large one all the same. Inducing inputs stay at the categories
-    that they begin with, so no other covariance function may read these columns.
+    that they begin with, so no other covariance function may read these columns. Give whole numbers: what is nearer than 1e-9
+    standard deviations of the column is one category.
 
     Parameters
     ----------

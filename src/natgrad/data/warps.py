@@ -20,7 +20,7 @@ from natgrad import special as sp
 __all__ = ["Kind", "Warp", "is_skewed", "warp_of"]
 
 Floats = npt.NDArray[np.float64]
-Kind = Literal["log", "rank"]
+Kind = Literal["log", "rank"]  # of maps that the column alone decides of
 # Knots of a table, and the fewest values of a column that is bent: a map of two is a line.
 KNOTS, FEWEST = 65, 3
 # A column that is skewed or heavy-tailed beyond these may be bent: the third and fourth moment of one that is standardised. Those

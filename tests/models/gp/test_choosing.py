@@ -137,6 +137,23 @@ def test_columns_of_few_values_are_tried_as_categories(rng):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("codes", [[7, 8, 9, 3_000_000], [0, 1, 2, 2**31], [10**9, 10**9 + 1, 10**9 + 2, 10**9 + 3]])
+def test_categories_far_apart_do_not_merge_with_neighbours(codes, rng):
+    """The numbers of categories have no meaning: the fit is that of 0, 1, 2, 3."""
+    group = rng.integers(0, 4, 200)
+    x = rng.random(200)
+    y = np.array([0.0, 2.0, -1.0, 5.0])[group] + x + 0.1 * rng.normal(size=200)
+    kernel = covariance.Categories(active=[0]) * covariance.RBF(active=[1])
+    given = {"n_inducing": 12, "max_steps": 30, "verbose": False}
+    start = np.column_stack([np.arange(12) % 4, np.repeat([0.1, 0.5, 0.9], 4)])
+    fits = []
+    for numbers in (np.arange(4), np.array(codes)):
+        table, first = np.column_stack([numbers[group], x]), start.copy()
+        first[:, 0] = numbers[start[:, 0].astype(int)]
+        fits.append(ng.SparseGPRegressor(kernel, inducing=first, **given).fit(table, y).predict(table))
+    np.testing.assert_allclose(fits[1], fits[0], atol=1e-6)
+
+
 def test_inducing_inputs_stay_at_their_categories():
     rng = np.random.default_rng(0)
     kinds, x = rng.integers(0, 4, 300), rng.uniform(-2, 2, 300)

@@ -6,6 +6,7 @@ from scipy.stats import norm
 
 import natgrad as ng
 from natgrad.covariance import RBF
+from natgrad.data.jumps import Jumps
 from natgrad.data.warps import KNOTS, is_skewed, warp_of
 from natgrad.models.gp.warping import chosen_warps
 
@@ -170,6 +171,56 @@ def test_streams_are_bent_as_arrays_are_and_the_first_chunk_decides_of_endless_o
     np.testing.assert_array_equal(endless._x_scaling.warps[0].knots, knots)
 
 
+def stepped(rng, n=400):
+    """A jump along one column, a curve along another, and one that says nothing."""
+    x = rng.random((n, 3))
+    return x, 2.0 * (x[:, 0] > 0.37) + np.sin(5.0 * x[:, 1]) + 0.2 * rng.normal(size=n)
+
+
+def test_stairs_are_chosen_where_y_jumps_and_files_keep_them(rng, tmp_path):
+    x, y = stepped(rng)
+    bent = ng.SparseGPRegressor(**SHORT).fit(x, y)
+    plain = ng.SparseGPRegressor(**SHORT, warp_inputs=None).fit(x, y)
+    assert bent.input_warps_ == {0: "step"}
+    assert "step of column 0" in bent.trace_.strategy
+    assert bent.elbo_ > plain.elbo_ + 0.3 * len(y)
+    assert (bent.inducing_[:, 0] > -1.0).all()  # in the units of the data
+    # Nearer to the jump than a length scale of the curve, and on the right sides of it.
+    low, high = bent.predict([[0.34, 0.5, 0.5], [0.40, 0.5, 0.5]])
+    assert high - low > 1.6
+    bent.save(tmp_path / "gp.natgrad")
+    loaded = ng.load(tmp_path / "gp.natgrad")
+    np.testing.assert_array_equal(loaded.predict(x), bent.predict(x))
+    assert loaded.input_warps_ == bent.input_warps_
+    far = ng.SparseGPRegressor(**SHORT).fit(1e6 * x + 1e6, y)
+    np.testing.assert_allclose(far.predict(1e6 * x + 1e6), bent.predict(x), atol=1e-5)
+
+
+def test_stairs_that_are_asked_for_are_of_all_columns_with_a_threshold(rng):
+    x, y = stepped(rng, 200)
+    assert ng.SparseGPRegressor(RBF(), **SHORT, warp_inputs="step").fit(x, y).input_warps_.keys() >= {0}
+    assert ng.SparseGPRegressor(**SHORT, warp_inputs="step").fit(x, rng.normal(size=200)).input_warps_ == {}
+    labels = ng.SparseGPClassifier(**SHORT, warp_inputs="step").fit(x, x[:, 0] > 0.37)
+    assert labels.input_warps_ == {0: "step"}
+    both = np.column_stack([y, -y])
+    both[::3, 1] = np.nan
+    assert 0 in ng.SparseGPRegressor(**SHORT, warp_inputs="step").fit(x, both).input_warps_
+
+
+def test_rows_that_did_not_make_stairs_decide(rng, monkeypatch):
+    """Stairs for jumps that are not there are refused, however sure the rows that made them are."""
+
+    def made_up(x, y):
+        low, high = np.quantile(x[:, 0], [0.6, 0.601])
+        return {0: Jumps(np.array([low]), np.array([high]), np.array([1.0]), 1e3)}
+
+    x, y = stepped(rng)
+    monkeypatch.setattr("natgrad.models.gp.warping.jumps_of", made_up)
+    assert ng.SparseGPRegressor(**SHORT).fit(x, np.sin(8.0 * x[:, 0]) + 0.1 * y).input_warps_ == {}
+    monkeypatch.undo()
+    assert ng.SparseGPRegressor(**SHORT).fit(x, y).input_warps_ == {0: "step"}
+
+
 def test_a_kernel_that_is_given_keeps_its_units(rng):
     x, y = skewed(rng, 200)
     assert ng.SparseGPRegressor(RBF(), **SHORT).fit(x, y).input_warps_ == {}
@@ -181,7 +232,7 @@ def test_a_kernel_that_is_given_keeps_its_units(rng):
 
 def test_mistakes_are_explained(rng):
     x, y = skewed(rng, 60)
-    with pytest.raises(ValueError, match='warp_inputs must be None, "auto", "log" or "rank", got \'square\''):
+    with pytest.raises(ValueError, match='warp_inputs must be None, "auto", "log", "rank" or "step", got \'square\''):
         ng.SparseGPRegressor(**SHORT, warp_inputs="square").fit(x, y)
     holey = x.copy()
     holey[3, 0] = np.nan

@@ -91,7 +91,7 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
         standardize: bool = True,
-        warp_inputs: Literal["auto", "log", "rank"] | None = "auto",
+        warp_inputs: Literal["auto", "log", "rank", "step"] | None = "auto",
         jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,

@@ -45,7 +45,12 @@ def _order(value: Any, sizes: dict[str, int], where: str) -> None:
 
 def _warps(value: Any, sizes: dict[str, int], where: str) -> None:
     """Maps of columns, each once: a column, a kind, and knots and values that increase."""
-    check(value, [("whole in [0, column)", "'log' | 'rank'", f"real [_] {WIDE}", f"real [_] {WIDE}")], sizes, where)
+    check(
+        value,
+        [("whole in [0, column)", "'log' | 'rank' | 'step'", f"real [_] {WIDE}", f"real [_] {WIDE}")],
+        sizes,
+        where,
+    )
     columns = [column for column, *_ in value]
     if len(set(columns)) < len(columns):
         refuse(where, "maps a column twice")
@@ -72,7 +77,7 @@ SETTINGS: dict[str, Any] = {
     "max_seconds": "none | positive",
     "validation_fraction": "real in [0, 1)",
     "standardize": "flag",
-    "warp_inputs": "none | 'auto' | 'log' | 'rank'",
+    "warp_inputs": "none | 'auto' | 'log' | 'rank' | 'step'",
     "jitter": "real in [0, 0.01)",
 }
 # Of a regressor alone.

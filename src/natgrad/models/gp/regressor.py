@@ -83,11 +83,12 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         Share of the rows held out; the fit also stops when their density no longer grows.
     standardize : bool
         Whether inputs and (real) outputs are standardised inside.
-    warp_inputs : "auto", "log", "rank", optional
+    warp_inputs : "auto", "log", "rank", "step", optional
         Monotone maps of the columns of X, before they are standardised. "log": logarithms (with a constant added where there are
-        zeros; sinh⁻¹ where there are negative numbers); "rank": the quantile of a normal law at the share of rows below. "auto"
-        maps those columns that are skewed or have heavy tails, if the bound of a short fit prefers it; it leaves all as they
-        are where a kernel is given, or ``standardize`` is False. `input_warps_` says which.
+        zeros; sinh⁻¹ where there are negative numbers); "rank": the quantile of a normal law at the share of rows below; "step":
+        stairs that rise where y jumps along a column. "auto" maps those columns that are skewed or have heavy tails or along
+        which y jumps, if the bound of a short fit prefers it; it leaves all as they are where a kernel is given, or
+        ``standardize`` is False. `input_warps_` says which.
     jitter : float
         Added to the diagonal of K_mm, as a part of its mean; raised tenfold where it does not suffice, and counted.
     seed : int
@@ -135,7 +136,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
         standardize: bool = True,
-        warp_inputs: Literal["auto", "log", "rank"] | None = "auto",
+        warp_inputs: Literal["auto", "log", "rank", "step"] | None = "auto",
         jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,

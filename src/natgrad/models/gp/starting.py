@@ -17,7 +17,7 @@ from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.settings import Learned, Settings
-from natgrad.models.gp.warping import chosen_warps, warps_of
+from natgrad.models.gp.warping import STAIR_MARGIN, chosen_warps, jumping, stairs_of, warps_of
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
@@ -56,23 +56,37 @@ class GPStarting(GPReading):
     def _warps(
         self, rows: Rows, likelihood: Likelihood, outputs: bool, seed: int, in_time: Callable[[], bool]
     ) -> tuple[Warp, ...]:
-        kind: Literal["auto", "log", "rank"] | None = self.warp_inputs
+        kind: Literal["auto", "log", "rank", "step"] | None = self.warp_inputs
         own = isinstance(self.kernel, Covariance) or not self.standardize  # units that somebody has thought of
         if kind is None or (kind == "auto" and own):
             return ()
         fitted = self._held_out(rows)[0]
         numbers = generator(seed, Stream.START, 4).permutation(len(fitted))
-        x = fitted.take(np.sort(numbers[:MOST_STARTING_ROWS]))[0]
+        x, y = fitted.take(np.sort(numbers[:MOST_STARTING_ROWS]))
+        if kind == "step":
+            return stairs_of(x, y)
         if kind != "auto":
             return warps_of(x, dict.fromkeys(range(x.shape[1]), kind))
-        few = Rows(*fitted.take(np.sort(numbers[: choosing.ROWS])))
+        few = numbers[: choosing.ROWS]
 
-        def bound(warps: tuple[Warp, ...]) -> float:
-            some = Rows(*few.standardised(outputs, warps).take(None))
-            trials = self._trials(some, likelihood, seed, likelihood.offsets(some.take(None)[1]), in_time)
-            return trials.tried(choosing.usual(some.n_columns), choosing.STEPS // 2).bound / len(some)
+        def bound_of(few: npt.NDArray[np.int64]) -> Callable[[tuple[Warp, ...]], float]:
+            def bound(warps: tuple[Warp, ...]) -> float:
+                some = Rows(*Rows(*fitted.take(np.sort(few))).standardised(outputs, warps).take(None))
+                trials = self._trials(some, likelihood, seed, likelihood.offsets(some.take(None)[1]), in_time)
+                return trials.tried(choosing.usual(some.n_columns), choosing.STEPS // 2).bound / len(some)
 
-        return chosen_warps(x, bound, in_time)
+            return bound
+
+        warps = chosen_warps(x, bound_of(few), in_time)
+        columns = jumping(*fitted.take(np.sort(few)))
+        if not columns or not in_time():
+            return warps
+        # Stairs are made from y: rows that did not make them decide.
+        made, judges = np.array_split(few, 2)
+        bound = bound_of(judges)
+        if bound(stairs_of(*fitted.take(np.sort(made)), columns, warps)) <= bound(warps) + STAIR_MARGIN:
+            return warps
+        return stairs_of(x, y, columns, warps)
 
     def _begun(
         self,

@@ -5,18 +5,23 @@ right for all of them, and a monotone map is. Inputs are conditioned on, so boun
 
 Only columns that are skewed or have heavy tails are tried: all as they are, all by one kind of map, and then each of them the
 other way. A table without such columns costs nothing.
+
+Where y jumps along a column no length scale is right, either, and a stair that rises at the jumps makes a smooth function of it
+(`natgrad.data.jumps`). Stairs are made from y, and bounds of the same rows would favour them: one half of the rows makes them,
+and the bound of the other half decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.jumps import jumps_of, stair
 from natgrad.data.warps import Kind, Warp, is_skewed, warp_of
 
-__all__ = ["KINDS", "chosen_warps", "warps_of"]
+__all__ = ["KINDS", "STAIR_MARGIN", "chosen_warps", "jumping", "stairs_of", "warps_of"]
 
 Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("log", "rank")
@@ -24,6 +29,10 @@ KINDS: tuple[Kind, ...] = ("log", "rank")
 MARGIN, MOST_ALONE = 0.005, 6
 # Rows below which nothing is bent unasked.
 FEWEST_ROWS = 50
+# Nats by which a step is surely one, and by which others are tried along with it.
+SURE, LIKELY = 10.0, 6.0
+# Nats a row by which stairs must be ahead on rows that did not make them.
+STAIR_MARGIN = 0.01
 
 
 def warps_of(x: Floats, kinds: Mapping[int, Kind]) -> tuple[Warp, ...]:
@@ -55,3 +64,24 @@ def chosen_warps(
         if in_time() and (value := tried(turned)) > highest + MARGIN:
             best, highest = turned, value
     return warps_of(x, best)
+
+
+def jumping(x: Floats, y: Floats) -> list[int]:
+    """Columns [N, D] along which outputs [N, P] surely jump, and others that may, if there is one."""
+    nats = {column: found.nats for column, found in jumps_of(x, y).items()}
+    if max(nats.values(), default=0.0) < SURE:
+        return []
+    return [column for column, found in nats.items() if found >= LIKELY]
+
+
+def stairs_of(
+    x: Floats, y: Floats, columns: Collection[int] | None = None, others: tuple[Warp, ...] = ()
+) -> tuple[Warp, ...]:
+    """Stairs of some columns, by default of all that have a threshold, and the other maps of the others."""
+    under = {warp.column: warp for warp in others}
+    found = {
+        column: stair(column, x[:, column], jumps, under.get(column))
+        for column, jumps in jumps_of(x, y).items()
+        if columns is None or column in columns
+    }
+    return tuple(warp for _, warp in sorted({**under, **found}.items()))
