@@ -24,6 +24,7 @@ SETTINGS = {
     "start_sweeps=0": {"start_sweeps": 0},
     'fit(moves="keep")': {"moves": "keep"},
     'learn_priors="doc"': {"learn_priors": "doc"},
+    "learn_priors=True": {"learn_priors": True},
     'local="map", learn_priors="doc"': {"local": "map", "learn_priors": "doc"},
     'finish="gibbs"': {"finish": "gibbs"},
     'learn_priors=True, finish="gibbs"': {"learn_priors": True, "finish": "gibbs"},

@@ -119,7 +119,7 @@ def test_broken_files_are_refused(tmp_path, read, text, words):
         ([1, 2, 3], ValueError, "two axes"),
         ("one text", TypeError, "one text"),
         ([[(-1, 2)]], ValueError, "≥ 0"),
-        ([["a", 1]], TypeError, "could not read"),
+        ([["a", 1]], TypeError, r"X\[0\]\[1\] is 1, and other words are strings"),
     ],
 )
 def test_what_is_no_corpus_is_refused(wrong, error, words):

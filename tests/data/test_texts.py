@@ -1,11 +1,17 @@
 """Texts to counts: phrases, stop words of a corpus, and languages without spaces."""
 
+import json
+import time
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import natgrad as ng
+from natgrad.data.markup import plain_text
 from natgrad.data.texts import count_texts
-from natgrad.data.words import analyser_of, words_of
+from natgrad.data.words import Cutter, analyser_of, words_of
 
 
 def counts(corpus):
@@ -122,3 +128,115 @@ def test_documents_without_an_order_are_refused(documents):
 def test_what_is_no_text_is_named():
     with pytest.raises(TypeError, match=r"texts\[1\] is None"):
         count_texts(["apple", None])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('<p class="lead">Hello</p><p>world</p><br/>', ["hello", "world"]),
+        ("<UL><LI>one<LI>two</UL>", ["one", "two"]),
+        ("<script>var code = 1</script>tea<style>p {color: red}</style><!-- not this -->", ["tea"]),
+        ("H<sub>2</sub>O b<b>ol</b>d su<wbr>per", ["h2o", "bold", "super"]),
+        ("caf&eacute; &amp; tea&nbsp;time &#x41;B &lt;b&gt;", ["caf\u00e9", "tea", "time", "ab"]),
+        ("AT&T; R&D &unknown; &", ["at", "unknown"]),
+        ("if a <b and c> dd: List<String>", ["if", "and", "dd", "list", "string"]),
+        ("<script>never closed", ["never", "closed"]),
+        ("see https://example.org/a?b=c#d, (www.example.com) or ftp://x.y", ["see", "or"]),
+        ("\u8acb\u770bhttps://example.org/\uff0c\u8b1d\u8b1d", ["\u8acb\u770b", "\u8b1d\u8b1d"]),
+        ("ask First.Last+tag@mail.example.co.uk or @handle #topic", ["ask", "or", "handle", "topic"]),
+        ("mailto:me@example.org now", ["now"]),
+        ("httpsx wwwx a@b", ["httpsx", "wwwx"]),
+    ],
+)
+def test_markup_links_and_addresses_are_no_words(text, words):
+    assert words_of(text) == words
+
+
+def test_texts_that_look_like_markup_and_never_end_are_read_in_one_go():
+    begun = time.process_time()
+    for part in ("<script>", "<a ", "<!--", "&amp", "a.b.", "x@", "<p a=", "www.", "-a"):
+        plain_text(part * 10_000)
+        Cutter("-'", emoji=True)(part * 10_000 + "\u00e9")
+    assert time.process_time() - begun < 5
+
+
+def test_signs_and_emoji_count_where_that_is_asked_for():
+    text = "Don\u2019t e\u2011mail -- rock-n-roll, 'quoted' well- x"
+    assert Cutter("-'")(text) == ["don't", "e-mail", "rock-n-roll", "quoted", "well"]
+    assert Cutter("-'")(text.replace("\u2019", "'").replace("\u2011", "-")) == Cutter("-'")(text)
+    assert words_of(text) == ["don", "mail", "rock", "roll", "quoted", "well"]
+    faces = "I \u2764\ufe0f pizza \U0001f44d\U0001f3fd\U0001f44d \U0001f1e9\U0001f1ea"
+    found = ["\u2764", "pizza", "\U0001f44d", "\U0001f44d", "\U0001f1e9\U0001f1ea"]
+    assert Cutter(emoji=True)(faces) == found
+    assert words_of(faces) == ["pizza"]
+
+
+def test_later_texts_are_cut_as_those_of_the_fit():
+    texts = ["Don't e-mail \U0001f355 now 2020", "a well-known oven: \U0001f355 pizza new york"] * 60
+    for options in ({}, {"join": "-'", "emoji": True}, {"phrases": 2, "numbers": False}, {"join": "-", "phrases": 2}):
+        corpus = count_texts(texts, **options)
+        again = count_texts(texts, vocabulary=corpus.vocabulary)
+        np.testing.assert_array_equal(again.to_sparse().toarray(), corpus.to_sparse().toarray())
+        model = ng.LDA(2, seed=0, max_passes=1, tol=0).fit(corpus)
+        np.testing.assert_allclose(model.transform(texts[:2]), model.transform(corpus.run(0, 2)))
+        np.testing.assert_allclose(model.infer(texts[0]), model.transform(texts[:1])[0], rtol=1e-4)
+    assert "2020" not in count_texts(texts, numbers=False).vocabulary
+    assert "2020" in count_texts(texts).vocabulary
+
+
+def test_a_cutter_of_ones_own_is_taken_for_later_texts_with_the_vocabulary():
+    corpus = count_texts(["A-b c", "c c"], words=str.split)
+    assert counts(count_texts(["c A-b d"], words=str.split, vocabulary=corpus.vocabulary)) == [{"A-b": 1, "c": 1}]
+
+
+def test_texts_come_from_files_tables_and_generators(tmp_path):
+    wanted = [{"apple": 1, "pear": 1}, {"plum": 2}]
+    documents = ["apple pear", "plum plum"]
+    for number, text in enumerate(documents):
+        (tmp_path / f"{number}.txt").write_text(text)
+    assert counts(count_texts(tmp_path)) == wanted
+    assert counts(count_texts(sorted(tmp_path.glob("*.txt")))) == wanted
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("\n".join(json.dumps({"id": n, "text": text}) for n, text in enumerate(documents)))
+    assert counts(count_texts(lines, column="text")) == wanted
+    with pytest.raises(ValueError, match="which column has the texts"):
+        count_texts(lines)
+    assert counts(count_texts(text for text in documents)) == wanted
+    frame = pd.DataFrame({"text": documents})
+    assert counts(count_texts(frame["text"])) == counts(count_texts(frame, column="text")) == wanted
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        count_texts(tmp_path / "nothing.txt")
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["aa", None], r"\[1\] is None.*fillna"),
+        (["aa", float("nan")], r"\[1\] is nan.*fillna"),
+        (pd.Series(["aa", pd.NA], dtype="string"), r"\[1\] is <NA>.*fillna"),
+        ([b"aa"], r"\[0\] is bytes.*decode"),
+        (["aa", 3], r"\[1\] is 3"),
+    ],
+)
+def test_what_is_missing_among_texts_is_named(texts, words):
+    with pytest.raises(TypeError, match=words):
+        count_texts(texts)
+    with pytest.raises(TypeError, match=words):
+        ng.LDA(2).fit(texts)
+
+
+def test_options_that_contradict_are_named():
+    with pytest.raises(ValueError, match="join must be signs"):
+        count_texts(["aa"], join="a")
+    with pytest.raises(ValueError, match="leave out join"):
+        count_texts(["aa"], join="-", words=str.split)
+    with pytest.raises(ValueError, match="leave out phrases"):
+        count_texts(["aa"], vocabulary=["aa"], phrases=2)
+    with pytest.raises(ValueError, match="texts have no words"):
+        count_texts(["!", "?"])
+    with pytest.raises(ValueError, match="say which has them with column="):
+        count_texts(pd.DataFrame({"a": ["x"], "b": ["y"]}))
+    with pytest.raises(TypeError, match=r"column 'a' of texts.*X\['a'\]"):
+        ng.LDA(2).fit(pd.DataFrame({"a": ["some text"], "b": [1]}))
+    with pytest.raises(TypeError, match="count_texts"):
+        ng.LDA(2).fit([Path("a.txt")])

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from natgrad.data.no_texts import refuse_gaps, refuse_text_columns
 from natgrad.data.numbers import refuse_masked
 from natgrad.data.origin import Origin
 from natgrad.data.words import count_words, words_of
@@ -129,6 +130,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif is_sparse(X):
         corpus = _from_sparse(X, None)
     elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        refuse_text_columns(X)
         columns = list(X.columns)
         numbered = columns == list(range(len(columns)))  # nobody named them
         corpus = _from_dense(X.to_numpy(), None if numbered else np.array(columns, dtype=object))
@@ -145,7 +147,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif not isinstance(X, np.ndarray) and _is_of_pairs(X):
         corpus = _from_pairs(X, n_words or (None if vocabulary is None else len(vocabulary)))
     else:
-        _refuse_gaps(X)
+        refuse_gaps(X)
         corpus = _from_dense(X, None)
     corpus = _named(corpus, vocabulary)
     if corpus.n_words == 0:
@@ -352,19 +354,6 @@ def _is_of(X: Any, kind: type) -> bool:
         return len(X) > 0 and all(isinstance(document, kind) for document in X)
     except TypeError:
         return False
-
-
-def _refuse_gaps(X: Any) -> None:
-    """Texts among which something is none: a missing cell of a column, for example."""
-    try:
-        kinds = [isinstance(document, str) for document in X]
-    except TypeError:
-        return
-    if any(kinds) and not all(kinds):
-        place = kinds.index(False)
-        raise TypeError(
-            f"X[{place}] is {list(X)[place]!r}, and other documents are texts: give '' for one without words"
-        )
 
 
 def _is_of_words(X: Any) -> bool:

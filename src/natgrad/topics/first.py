@@ -38,11 +38,14 @@ def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, s
     models: list[LDA] = []
     for number in range(FIRST_FITS):
         if not models or seconds is None or not seconds.over:
-            models.append(LDA(n_topics, seed=seed + number, **settings).fit(corpus))
+            model = LDA(n_topics, seed=seed + number, **settings)
+            model._keeps_draws = False
+            models.append(model.fit(corpus))
     # A fit whose time was up before its samples were averaged has no likelihood of them.
     best = max(models, key=lambda model: getattr(model, "log_likelihood_", [-np.inf])[-1] if sampled else model.elbo_)
     if sampled and (seconds is None or not seconds.over):
-        best.set_params(finish_sweeps=LATER_SWEEPS).continue_fit(corpus)
+        best.finish_sweeps = LATER_SWEEPS  # `set_params` would import scikit-learn, which takes longer than the sweeps
+        best.continue_fit(corpus)
     order = np.argsort(-best.components_.sum(1), kind="stable")
     return First(_told_apart(best.topics_[order], seed), best.transform(corpus)[:, order])
 

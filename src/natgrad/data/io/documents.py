@@ -1,7 +1,7 @@
 """Documents on disk in any common form in; texts or counts, with a name for each document, out.
 
 A folder of text files, a text file with a document on each line, a column of a table, a file of lda-c or of the UCI bags of
-words, or a sparse matrix. Texts become counts by scikit-learn's CountVectorizer.
+words, or a sparse matrix. Texts become counts by scikit-learn's CountVectorizer, cut into words as everywhere.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from natgrad.data.io.file_errors import raises_file_error
 from natgrad.data.io.lda_c import read_ldac
 from natgrad.data.io.tables import column_names, kind_of_table, read_table
 from natgrad.data.io.text import open_text
+from natgrad.data.words import words_of
 
-__all__ = ["KINDS", "Documents", "count_words", "read_documents"]
+__all__ = ["KINDS", "Documents", "count_words", "read_documents", "read_text"]
 
 KINDS = ("folder", "lines", "csv", "tsv", "jsonl", "parquet", "lda-c", "docword", "npz")
 LDAC_LINE = re.compile(r"\d+( \d+:\d+(\.\d+)?)*\s*$")
@@ -108,7 +109,10 @@ def count_words(
         return documents.corpus
     from sklearn.feature_extraction.text import CountVectorizer
 
-    counter = CountVectorizer(stop_words=stop_words, min_df=min_documents, max_df=max_share, max_features=max_words)
+    counter = CountVectorizer(
+        stop_words=stop_words, min_df=min_documents, max_df=max_share, max_features=max_words,
+        tokenizer=words_of, token_pattern=None, lowercase=False,
+    )  # fmt: skip
     try:
         return as_corpus(documents.texts, vectoriser=counter)
     except ValueError as error:
@@ -150,11 +154,13 @@ def _from_folder(path: Path, pattern: str, encoding: str | None) -> Documents:
         raise ValueError(
             f"{path}: there are no files {pattern!r} in this folder; {held}. Another pattern chooses others"
         )
-    texts = [_read(file, encoding) for file in files]
+    texts = [read_text(file, encoding) for file in files]
     return Documents([file.relative_to(path).as_posix() for file in files], texts, None)
 
 
-def _read(path: Path, encoding: str | None) -> str:
+@raises_file_error
+def read_text(path: Path, encoding: str | None = None) -> str:
+    """A file as one text."""
     with open_text(path, encoding) as file:
         return file.read()
 

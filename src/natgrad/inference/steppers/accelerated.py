@@ -66,7 +66,8 @@ class AcceleratedStepper(NothingToFinish):
         self.carried = carried_blocks(problem, order)
         self._names = frozenset(self.carried)
         # Where no block of a whole sweep reads another, the first sweep is the optimum.
-        self.final = not self.carried and problem.extrapolated is None and set(order) == set(problem.blocks)
+        alone = problem.extrapolated is None and not _read_first(problem, order)
+        self.final = alone and set(order) == set(problem.blocks)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         past: History | None = state.memory.get(KEY)
@@ -179,18 +180,33 @@ class AcceleratedStepper(NothingToFinish):
 
 
 def carried_blocks(problem: EdgeProblem, order: tuple[str, ...]) -> tuple[str, ...]:
-    """The blocks that a sweep in this order reads before it updates them: it is a function of these alone.
+    """The blocks that are extrapolated: those that a sweep reads before it updates them.
 
-    A problem may name the only ones that are to be extrapolated: learned precisions that run ahead of what they belong to
-    switch factors off for good.
+    A problem may name the only ones: learned precisions that run ahead of what they belong to switch factors off for good.
+    Categories that take turns read one another, too, but follow from what is around them: with them, extrapolations took more
+    sweeps (of supervised topics 35 instead of 27, and 16 instead of 10) and a quarter of the time.
     """
-    allowed = order if problem.extrapolated is None else problem.extrapolated
-    carried, earlier, chosen = [], set[str](), set(allowed)
+    chosen = set(order if problem.extrapolated is None else problem.extrapolated)
+    blocks = problem.blocks
+    return tuple(
+        name
+        for name, by_others in _read_first(problem, order)
+        if name in chosen and (by_others or blocks[name].family.name != "Categorical")
+    )
+
+
+def _read_first(problem: EdgeProblem, order: tuple[str, ...]) -> list[tuple[str, bool]]:
+    """The blocks that a sweep in this order reads before it updates them, by others or, where elements take turns, by themselves.
+
+    It is a function of these alone.
+    """
+    found, earlier = [], set[str]()
     for name in order:
-        if name in chosen and (problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1):
-            carried.append(name)
+        by_others = bool(problem.neighbours(name) & earlier)
+        if by_others or problem.blocks[name].n_columns > 1:
+            found.append((name, by_others))
         earlier.add(name)
-    return tuple(carried)
+    return found
 
 
 def _is_gaussian(block: Block) -> bool:

@@ -138,6 +138,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     n_documents_seen_: int
     n_tokens_seen_: float
     elbo_: float
+    _keeps_draws = True  # of a finish; a fit that is only the start of another goes without
 
     def __init__(
         self,
@@ -297,7 +298,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if self.finish == "gibbs":
             from natgrad.models.lda.gibbs import GibbsSweeps
 
-            sampler = GibbsSweeps(problem, self.finish_sweeps)
+            sampler = GibbsSweeps(problem, self.finish_sweeps, self._keeps_draws)
         advice = "raise max_passes, or tol= if so little does not matter, or call continue_fit()"
         limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
         if moving is not None:
@@ -317,7 +318,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             # From here on topics are a point, the mean over samples.
             self.log_likelihood_: Floats = sampler.log_likelihood
             self._publish(*sampler.point(result.state))
-            self._show_draws(sampler.moments.kept())
+            if sampler.moments is not None:
+                self._show_draws(sampler.moments.kept())
         else:
             self._publish(problem, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)

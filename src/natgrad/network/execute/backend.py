@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
+from natgrad.network.execute.column_sums import ColumnSlopes
 
 __all__ = ["BACKENDS", "Backend", "BackendName", "Quadratic", "squared"]
 
@@ -60,6 +61,10 @@ class Backend(Protocol):
         occurrence: int | None = None,
     ) -> Stats:
         """The derivative of the value by the moments of a node; of one column (axis, number), or through one occurrence."""
+        ...
+
+    def column_slopes(self, piece: Piece, name: str, axis: int) -> ColumnSlopes | None:
+        """The gradient by columns that take turns, where sums over the others are kept between turns; None where not."""
         ...
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:

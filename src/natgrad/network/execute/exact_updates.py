@@ -6,6 +6,7 @@ from typing import Any
 
 from natgrad.inference.problem import Block, BlockInfo
 from natgrad.network.execute.addressing import FULL
+from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.updates import (
     all_valid,
@@ -66,14 +67,49 @@ def updated_in_turn(
     What is linear in all elements says the same to each while they take turns, and is asked once.
     """
     on, name = program.backend, block.name
-    turns = _turns(program, block, mu, rho, known)
     begin = _own(on, lam[name]), _own(on, mu[name])
-    new, fresh = turns(0, begin) if block.n_columns == 1 else on.repeat(block.n_columns, turns, begin)
+    slopes = _column_slopes(program, block, rho)
+    if slopes is not None:
+        new, fresh = _with_sums(program, block, begin, mu, known, slopes)
+    else:
+        turns = _turns(program, block, mu, rho, known)
+        new, fresh = turns(0, begin) if block.n_columns == 1 else on.repeat(block.n_columns, turns, begin)
     _, entropy = block.family.moments_entropy(new)
     here = {**mu, name: fresh}
     total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
     info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
     return new, fresh, info, total + program.entropy(block, entropy, known)
+
+
+def _column_slopes(program: Program, block: Block, rho: Array) -> list[ColumnSlopes] | None:
+    """What says to each column what the others say, if sums over these are kept between its turns."""
+    if block.column_axis is None or block.n_columns == 1 or not (isinstance(rho, float) and rho == 1.0):
+        return None
+    found = [program.backend.column_slopes(piece, block.name, block.column_axis) for piece in program.meeting(block)]
+    slopes = [part for part in found if part is not None]
+    return slopes if len(slopes) == len(found) else None
+
+
+def _with_sums(
+    program: Program, block: Block, begin: tuple[Stats, Stats], mu: Any, known: Any, slopes: list[ColumnSlopes]
+) -> tuple[Stats, Stats]:
+    """λ and μ, the caller's own, after every column had its turn."""
+    on, family = program.backend, block.family
+    new, stats = begin
+    still, here = program.target(block, mu, known, part=program.once), {**mu, block.name: stats}
+    for part in slopes:
+        part.begin(here, known)
+    for number in range(block.n_columns):
+        target = take_column(on, block, still, number)
+        for part in slopes:
+            target = tuple(a + b for a, b in zip(target, family.project(part.at(number)), strict=True))
+        fresh = family.expected_stats(target)
+        change = tuple(a - b for a, b in zip(fresh, take_column(on, block, stats, number), strict=True))
+        for part in slopes:
+            part.follow(number, change)
+        write_column(on, block, new, target, number)
+        write_column(on, block, stats, fresh, number)
+    return new, stats
 
 
 def _turns(program: Program, block: Block, mu: Any, rho: Array, known: Any) -> Any:

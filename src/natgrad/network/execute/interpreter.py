@@ -19,7 +19,7 @@ from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take, re
 from natgrad.network.execute.addressing import FULL, SAMPLE, Piece, View, index_factor
 from natgrad.network.execute.numpy_contraction import Contraction
 
-__all__ = ["MOST_KEPT", "Reader", "Slopes", "Values", "layout_of", "scale_of", "segment_sum"]
+__all__ = ["MOST_KEPT", "Product", "Reader", "Slopes", "Values", "layout_of", "scale_of", "segment_sum"]
 
 Array = Any
 Labels = tuple[Label, ...]
@@ -200,7 +200,7 @@ def _index(index: Any, known: Known, view: View) -> Array:
     return view.zipped[index] if isinstance(index, str) else view.moved[index]
 
 
-class _Product:
+class Product:
     """The product of factors of one monomial, summed to some labels; those that are always the same are multiplied once.
 
     ``cut`` is a label of which one element is wanted.
@@ -317,7 +317,7 @@ class Values(_Reading):
     def __init__(self, piece: Piece, view: View) -> None:
         super().__init__(piece, view)
         self.piece = piece  # kept, because it is known by its place in memory
-        self.products = [_Product(readers, self.weight, scale, (), None) for _, readers, scale in self.monomials]
+        self.products = [Product(readers, self.weight, scale, (), None) for _, readers, scale in self.monomials]
         self.used = dict.fromkeys(reader for product in self.products for reader in product.random)
 
     def __call__(self, moments: Moments, known: Known, view: View) -> Array:
@@ -332,7 +332,7 @@ class _Slope(NamedTuple):
     """
 
     reader: Reader  # of the factor, without the axis of the column
-    others: _Product
+    others: Product
     spread: tuple[Any, ...]  # axes of length one for labels that the others do not have
     whole: bool
 
@@ -358,7 +358,7 @@ class Slopes(_Reading):
         if cut is not None:
             assert self.axis is not None
             reader = self._without(factor, self.axis)
-        product = _Product(others, self.weight, scale, reader.distinct, cut)
+        product = Product(others, self.weight, scale, reader.distinct, cut)
         spread = tuple(slice(None) if label in product.out else None for label in reader.distinct)
         return _Slope(reader, product, spread, self.axis is not None and cut is None)
 

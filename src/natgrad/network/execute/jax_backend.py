@@ -107,6 +107,9 @@ class JaxBackend:
         residual, curvature = jax.linearize(jax.grad(lambda means: value(stats(means))), start)
         return Quadratic({n: by_stats[n][1] for n in start}, residual, curvature)
 
+    def column_slopes(self, piece: Piece, name: str, axis: int) -> None:
+        return None  # a compiled loop carries arrays alone
+
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         return contract(out, factors)
 

@@ -11,6 +11,7 @@ import numpy as np
 from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.threads import ONE_BLAS_THREAD
@@ -33,6 +34,7 @@ class NumpyBackend:
     def __init__(self) -> None:
         self._values: dict[Any, Values] = {}
         self._slopes: dict[Any, Slopes] = {}
+        self._columns: dict[Any, tuple[Piece, ColumnSlopes]] = {}
         self._contractions: dict[Any, Contraction] = {}
 
     # -- polynomials --
@@ -61,6 +63,12 @@ class NumpyBackend:
         if slopes is None:
             slopes = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
         return slopes(moments, known, view, number)
+
+    def column_slopes(self, piece: Piece, name: str, axis: int) -> ColumnSlopes:
+        key = (id(piece), name, axis)
+        if key not in self._columns:
+            self._columns[key] = piece, ColumnSlopes(piece, name, axis)  # the piece is kept: it is known by its place
+        return self._columns[key][1]
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         labels = tuple(factor.labels for factor in factors)
