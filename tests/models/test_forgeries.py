@@ -290,9 +290,9 @@ def test_sums_of_documents_that_are_not_those_of_their_batches_are_refused(tmp_p
 def test_no_process_dies_of_a_forged_file() -> None:
     # 400 forgeries are loaded in this process above, which would end with it; here what loads is also used, one after the
     # other in a process of its own. 10,000 are in `make slow`.
-    found = outcomes("GaussianHMM", range(60), SCRIPT)
+    found = outcomes("GaussianHMM", range(30), SCRIPT)
     assert not found.wrong
-    assert found.refused + found.used == 60
+    assert found.refused + found.used == 30
     assert found.used > 0
 
 

@@ -51,7 +51,7 @@ def as_nodes(design, y):
         (twins(300, 1e-3), on_a_plate),
         (twins(300, 1e-3), as_nodes),
         (twins(300, 1e-6), on_a_plate),
-        (twins(200_000, 1e-3), on_a_plate),
+        pytest.param(twins(200_000, 1e-3), on_a_plate, marks=pytest.mark.slow),
         (powers(60, 7), on_a_plate),
     ],
     ids=["twins", "twins as nodes", "closer twins", "many rows", "polynomial"],

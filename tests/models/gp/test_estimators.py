@@ -247,7 +247,9 @@ def awkward(number):
     return x, f
 
 
-@pytest.mark.parametrize("likelihood", ["student_t", "poisson", "bernoulli"])
+@pytest.mark.parametrize(
+    "likelihood", ["student_t", *(pytest.param(name, marks=pytest.mark.slow) for name in ("poisson", "bernoulli"))]
+)
 @pytest.mark.parametrize(
     ("sets", "steps"), [((3,), STEPS[2:3]), pytest.param(range(5), STEPS, marks=pytest.mark.slow)], ids=("some", "all")
 )

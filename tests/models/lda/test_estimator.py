@@ -33,7 +33,7 @@ def fitted():
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),  # fast: test_gibbs.py, from a sampled start
         pytest.param({"local": "map"}, marks=pytest.mark.slow),
         # Full sweeps forget nothing: documents that are solved to the end settle on the first, poor topics.
         pytest.param({"method": ng.VB(), "local_steps": 2}, marks=pytest.mark.slow),
