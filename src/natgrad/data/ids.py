@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from natgrad.data.numbers import from_arrow, refuse_masked
 
-__all__ = ["Ids", "as_ids", "date_text", "joined_ids", "number_ids"]
+__all__ = ["Ids", "as_ids", "date_text", "joined_ids", "number_ids", "same_words", "spelled_alike"]
 
 Array = npt.NDArray[Any]
 MISSING = "and every rating needs its id; drop the others"
@@ -43,6 +43,13 @@ class Ids(Sequence[Any]):
         values = as_ids(wanted, argument)
         numbers_of = self.places(values)
         if (unknown := np.flatnonzero(numbers_of < 0)).size:
+            raise ValueError(self._unknown(values, unknown, argument))
+        return numbers_of
+
+    def find_known(self, values: Array, argument: str) -> npt.NDArray[np.int64]:
+        """As `places`; text for numbers, or numbers for text, is an error: it would be a stranger, and nobody would know."""
+        numbers_of = self.places(values)
+        if (unknown := np.flatnonzero(numbers_of < 0)).size and spelled_alike(self.array, values[unknown]):
             raise ValueError(self._unknown(values, unknown, argument))
         return numbers_of
 
@@ -149,6 +156,17 @@ def number_ids(values: Any, argument: str, what: str) -> tuple[npt.NDArray[np.in
             ) from None
     ids = _objects(list(numbers), (len(numbers),))
     return np.array([numbers[key] for key in keys], dtype=np.int32), Ids(ids, what)
+
+
+def spelled_alike(known: Array, other: Array) -> bool:
+    """Whether ids that differ are spelled alike, as 7 and "7"."""
+    return not {str(key) for key in known.tolist()}.isdisjoint(map(str, other.tolist()))
+
+
+def same_words(known: Array, other: Array) -> bool:
+    """Whether ids are spelled alike though they differ, or all of them are text for numbers or the reverse."""
+    kinds = [{isinstance(key, str) for key in ids.tolist()} for ids in (known, other)]
+    return kinds[0].isdisjoint(kinds[1]) or spelled_alike(known, other)
 
 
 def date_text(array: Array) -> Array:
