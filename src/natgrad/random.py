@@ -52,7 +52,7 @@ def sample_generator(rng: Any, n: Any, what: str) -> np.random.Generator:
     True
     """
     seeded = isinstance(rng, (int, np.integer)) and not isinstance(rng, bool)
-    if n is None and seeded:
+    if n is None and seeded and rng >= 0:
         raise TypeError(
             f"{what}: sample({rng}) could be {rng} draws, or one draw with the seed {rng}: write sample(n={rng}), "
             f"sample({rng}, n=1), or sample(np.random.default_rng({rng}))"

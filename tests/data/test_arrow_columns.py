@@ -49,3 +49,10 @@ def test_ids_of_ratings_are_values_not_scalars_of_arrow():
     ratings = ng.data.Ratings(pa.array(["a", "b", "b"]), pa.array([1, 2, 3]), pa.array([1.0, 2.0, 3.0]))
     assert ratings.user_ids.tolist() == ["a", "b"]
     assert ratings.item_ids.tolist() == [1, 2, 3]
+
+
+def test_days_are_ids_in_every_form():
+    """Nanoseconds became whole numbers and days dates, and neither was found by the other."""
+    days = np.array(["2020-01-02", "2020-01-03"], "M8[D]")
+    for form in (days, days.astype("M8[ns]"), days.tolist(), list(days), pa.array(days.tolist())):
+        assert ng.data.Ratings(form, [1, 2], [1.0, 2.0]).user_ids.tolist() == ["2020-01-02", "2020-01-03"]

@@ -87,6 +87,25 @@ def test_densities_of_outliers_are_those_of_a_student_t(read):
     np.testing.assert_allclose(fit.predictive("y").log_density(far), exact, rtol=1e-12)
 
 
+@pytest.mark.parametrize("read", ["one", "gathered"])
+def test_densities_of_vectors_are_those_of_a_student_t(read):
+    rng = np.random.default_rng(0)
+    group = np.arange(20) % 2
+    precision = ng.Wishart("precision", 3.0, np.eye(2), plate=ng.Plate("group", 2) if read == "gathered" else None)
+    own = precision[group] if read == "gathered" else precision
+    y = ng.MultivariateNormal(
+        "y", np.ones(2), own, plate=_row(20), observed=rng.normal(1.0, 1.0 + group[:, None], (20, 2))
+    )
+    fit = ng.Network(y).fit(verbose=False)
+    far = 1.0 + np.linspace([0.0, 0.0], [9.0, -4.0], 20)
+    found = fit.predictive("y").log_density(far)
+    q = fit["precision"].parameters
+    dof, rate = np.broadcast_to(q["dof"], (2,))[group], np.broadcast_to(q["rate"], (2, 2, 2))[group]
+    for x, nu, scale, log_density in zip(far, dof, rate, found, strict=True):
+        exact = stats.multivariate_t(np.ones(2), scale / (nu - 1), df=nu - 1).logpdf(x)
+        np.testing.assert_allclose(log_density, exact, rtol=1e-10)
+
+
 def test_moments_that_do_not_exist_are_said_to_be_so():
     y = ng.Normal("y", 0.0, ng.Gamma("tau", 0.25, 1.0), plate=_row(1), observed=[0.3])
     assert np.isinf(ng.Network(y).fit(verbose=False).predictive("y").std()).all()

@@ -194,3 +194,15 @@ def test_what_is_refused(case):
         ng.recommenders.ContextFactorization(2, n_bins=0).fit(pairs, values, time=values)
     with pytest.raises(Exception, match="not fitted"):
         empty.predict([0], [0])
+
+
+def test_text_for_numbers_is_no_stranger():
+    """`predict(["3"], …)` was the prediction for somebody unknown, of a fit whose users are numbers."""
+    rng = np.random.default_rng(0)
+    pairs, device = rng.integers(0, 6, (60, 2)), rng.integers(0, 2, 60)
+    model = ng.recommenders.ContextFactorization(1, max_steps=2, tol=0).fit(pairs, pairs.sum(1) / 3.0, context=device)
+    with pytest.raises(ValueError, match=r"users\[0\] = '3' is not among the users .* The text '3' is not the int 3"):
+        model.predict(["3"], [1], context=[0])
+    with pytest.raises(ValueError, match=r"context\[0\] = '0' is not among the contexts .* pass 0"):
+        model.predict([3], [1], context="0")
+    assert np.isfinite(model.predict([3, 99], [1, 77], context=[0, 5])).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from natgrad.data.numbers import from_arrow, refuse_masked
 
-__all__ = ["Ids", "as_ids", "joined_ids", "number_ids"]
+__all__ = ["Ids", "as_ids", "date_text", "joined_ids", "number_ids", "same_words", "spelled_alike"]
 
 Array = npt.NDArray[Any]
 MISSING = "and every rating needs its id; drop the others"
@@ -42,6 +43,13 @@ class Ids(Sequence[Any]):
         values = as_ids(wanted, argument)
         numbers_of = self.places(values)
         if (unknown := np.flatnonzero(numbers_of < 0)).size:
+            raise ValueError(self._unknown(values, unknown, argument))
+        return numbers_of
+
+    def find_known(self, values: Array, argument: str) -> npt.NDArray[np.int64]:
+        """As `places`; text for numbers, or numbers for text, is an error: it would be a stranger, and nobody would know."""
+        numbers_of = self.places(values)
+        if (unknown := np.flatnonzero(numbers_of < 0)).size and spelled_alike(self.array, values[unknown]):
             raise ValueError(self._unknown(values, unknown, argument))
         return numbers_of
 
@@ -93,7 +101,10 @@ class Ids(Sequence[Any]):
 
 
 def as_ids(values: Any, argument: str) -> Array:
-    """A one-dimensional array of ids; strings and numbers are not mixed into one type, None and NaN are refused."""
+    """A one-dimensional array of ids; strings and numbers are not mixed into one type, None and NaN are refused.
+
+    Dates are text, whatever they came as: a day is the same day as a `date`, a timestamp of pandas or of Arrow in any unit.
+    """
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise TypeError(
             f"{argument} must be a list or array of ids, got {values!r}: for a single id write [{values!r}]"
@@ -103,6 +114,7 @@ def as_ids(values: Any, argument: str) -> Array:
     refuse_masked(values, argument, MISSING)
     values = from_arrow(values)
     array = np.asarray(values) if hasattr(values, "dtype") else _from_list(list(values))
+    array = _dates_as_text(array)
     if array.dtype.kind not in "iubfUS":
         array = _objects(array.tolist() if hasattr(array, "tolist") else list(values), array.shape)
     if array.ndim != 1:
@@ -144,6 +156,51 @@ def number_ids(values: Any, argument: str, what: str) -> tuple[npt.NDArray[np.in
             ) from None
     ids = _objects(list(numbers), (len(numbers),))
     return np.array([numbers[key] for key in keys], dtype=np.int32), Ids(ids, what)
+
+
+def spelled_alike(known: Array, other: Array) -> bool:
+    """Whether ids that differ are spelled alike, as 7 and "7"."""
+    return not {str(key) for key in known.tolist()}.isdisjoint(map(str, other.tolist()))
+
+
+def same_words(known: Array, other: Array) -> bool:
+    """Whether ids are spelled alike though they differ, or all of them are text for numbers or the reverse."""
+    kinds = [{isinstance(key, str) for key in ids.tolist()} for ids in (known, other)]
+    return kinds[0].isdisjoint(kinds[1]) or spelled_alike(known, other)
+
+
+def date_text(array: Array) -> Array:
+    """Dates of NumPy as text: the day, and the time where there is one, without digits that say nothing.
+
+    Examples
+    --------
+    >>> date_text(np.array(["2020-01-02", "2020-01-02T12:30:00.500"], "M8[ns]")).tolist()
+    ['2020-01-02', '2020-01-02T12:30:00.5']
+    """
+    unit = np.datetime_data(array.dtype)[0]
+    times = array if unit in ("ms", "us", "ns", "ps", "fs", "as") else array.astype("M8[ms]")
+    days = array.astype("M8[D]")
+    trimmed = np.char.rstrip(np.char.rstrip(times.astype(str), "0"), ".")
+    return np.where(array == days, days.astype(str), trimmed)
+
+
+def _dates_as_text(array: Array) -> Array:
+    """An array of dates as text; others as they are, and so are dates with a time zone, or with others among them."""
+    if array.dtype.kind == "M" and not np.isnat(array).any():
+        return date_text(array)
+    if array.dtype.kind != "O" or not array.size or not all(_is_date(value) for value in array.flat):
+        return array
+    try:
+        # One unit for all would lose what is finer, or what is too far away for it.
+        return np.array([date_text(np.array([np.datetime64(value)]))[0] for value in array.flat]).reshape(array.shape)
+    except (ValueError, OverflowError):
+        return array
+
+
+def _is_date(value: Any) -> bool:
+    if isinstance(value, np.datetime64):
+        return not np.isnat(value)
+    return isinstance(value, date) and value == value and getattr(value, "tzinfo", None) is None
 
 
 def _from_list(values: list[Any]) -> Array:

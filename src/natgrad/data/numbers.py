@@ -53,7 +53,7 @@ def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
         try:
             if isinstance(value, (str, bytes)):
                 raise TypeError
-            array[place] = np.nan if value is None else float(value)
+            array[place] = np.nan if value is None or type(value).__name__ == "NAType" else float(value)
         except (TypeError, ValueError) as reason:
             where, why = f"{list(place)}" if place else "", f" ({reason})" if str(reason) else ""
             raise TypeError(

@@ -211,8 +211,8 @@ def as_seconds(times: Any, n: int) -> Floats:
 
 
 def label_codes(known: Array, what: str, labels: Any) -> Ints:
-    """The number of each label, −1 for one that is not known."""
-    return Ids(known, what).places(as_ids(labels, what))
+    """The number of each label, −1 for one that is not known; one that is spelled like a known one is an error."""
+    return Ids(known, what.removesuffix("s")).find_known(as_ids(labels, what), what)
 
 
 def _chunks(chunks: Any, time: Any, context: Any) -> Columns:

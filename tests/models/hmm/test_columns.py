@@ -103,3 +103,14 @@ def test_tables_of_any_library_are_one(table) -> None:
 def test_longer_chains_refuse_moves(settings, table) -> None:
     with pytest.raises(ValueError, match='durations and inputs have no moves of states: leave out moves="keep"'):
         ng.HMM(2, **settings, **BRIEF).fit(table.to_numpy() % 2, moves="keep")
+
+
+def test_missing_entries_of_nullable_columns_are_missing():
+    """pandas has columns of booleans and numbers with a missing value of their own, and a kind for each column refused it."""
+    rng = np.random.default_rng(0)
+    plain = pd.DataFrame({"a": rng.normal(size=30), "b": rng.integers(0, 2, 30).astype(float)})
+    plain.loc[3, "b"] = plain.loc[5, "a"] = np.nan
+    nullable = pd.DataFrame({"a": pd.array(plain["a"], dtype="Float64"), "b": pd.array(plain["b"], dtype="boolean")})
+    kinds = {"a": hmm.Gaussian("diag"), "b": hmm.Bernoulli()}
+    bounds = [hmm.HMM(2, emissions=kinds, seed=0, max_passes=3, tol=0).fit(X).elbo_ for X in (plain, nullable)]
+    assert bounds[0] == bounds[1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ids import joined_ids
+from natgrad.data.ids import joined_ids, same_words
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
@@ -325,7 +325,7 @@ class RecommendMixin(ExportMixin):
         # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
         foreign = (new[0] == held.n_users, new[1] == held.n_items)
         counts = self._kind.saved()["settings"]["likelihood"] == "poisson"
-        misspelled = any(_same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so)
+        misspelled = any(same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so)
         if unknown == "error" or counts or all(foreign) or misspelled:
             self._pairs(held.user_ids[held.users], held.item_ids[held.items])
         LOG.info("%d users and %d items are not among those fitted: predicted from the prior", *new)
@@ -390,11 +390,3 @@ class RecommendMixin(ExportMixin):
 def _check_unknown(unknown: str) -> None:
     if unknown not in ("prior", "error"):
         raise ValueError(f'unknown must be "prior" or "error", got {unknown!r}')
-
-
-def _same_words(known: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Whether ids are spelled alike though they differ, as 7 and "7", or all of them are text for numbers or the reverse."""
-    kinds = [{isinstance(key, str) for key in ids.tolist()} for ids in (known, other)]
-    return kinds[0].isdisjoint(kinds[1]) or not {str(key) for key in known.tolist()}.isdisjoint(
-        map(str, other.tolist())
-    )

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.io.frames import frame_columns, is_frame, table_names
+from natgrad.data.numbers import as_numbers
 from natgrad.data.sequences import as_columns
 from natgrad.models.hmm.durations import Chain, Durations
 from natgrad.models.hmm.estimator import HiddenMarkov
@@ -193,7 +194,7 @@ class HMM(HiddenMarkov):
                     own = [encoded(part, self.categories_[name])[:, 0] for part in own]
             for table, part in zip(out, own, strict=True):
                 try:
-                    table[:, d] = part
+                    table[:, d] = as_numbers(part, "X") if part.dtype.kind == "O" else part
                 except (TypeError, ValueError):
                     raise TypeError(
                         f"column {d} of X must hold numbers, got {part.dtype}: labels need Categorical()"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, final
 
@@ -16,6 +17,7 @@ __all__ = ["Levels"]
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
+MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\dT00:00:00(\.0+)?")
 
 
 @final
@@ -52,8 +54,16 @@ class Levels:
             return np.where(inside, by_place, -1)
         if not self._numbers:
             self._numbers = {key: number for number, key in enumerate(self.ids.tolist())}
-        numbers = self._numbers
-        return np.array([numbers.get(key, -1) for key in ids.tolist()], dtype=np.int64)
+            for key, number in list(self._numbers.items()):  # of a file that was written when times had nine digits
+                if isinstance(key, str) and MIDNIGHT.fullmatch(key):
+                    self._numbers.setdefault(key[:10], number)
+        numbers, keys = self._numbers, ids.tolist()
+        found = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
+        for place in np.flatnonzero(
+            found < 0
+        ):  # perhaps it is there as text, or as a number: a file of text has no other ids
+            found[place] = next((numbers[other] for other in _readings(keys[place]) if other in numbers), -1)
+        return found
 
     @cached_property
     def _places(self) -> tuple[int, Ints] | None:
@@ -70,15 +80,12 @@ class Levels:
     def _alike(self, ids: Array) -> Array:
         """Ids of the type of the levels, where one is text and the other numbers: a file of text has no other ids."""
         own, new = self.ids.dtype.kind, ids.dtype.kind
-        if own in "US" and new in "iu":
-            return ids.astype(str)
-        if own in "iu" and new in "USOf":
-            try:
-                numbers = ids.astype(np.float64)
-            except (TypeError, ValueError):
-                return ids
-            return numbers.astype(np.int64) if np.all(numbers == np.round(numbers)) else ids
-        return ids
+        if not (own in "US" and new in "iu") and not (own in "iu" and new in "USOf"):
+            return ids
+        whole = [_whole(key) for key in ids.tolist()]
+        if not whole or None in whole:
+            return ids  # each is looked for by itself
+        return as_ids([str(key) for key in whole] if own in "US" else whole, "id")
 
     def extended(self, ids: Array) -> Levels:
         """The same levels, and after them those of ``ids`` that are new."""
@@ -91,6 +98,37 @@ class Levels:
         return Levels(np.concatenate([old, new.astype(object) if len(kinds) > 1 else new]))
 
 
+def _readings(key: Any) -> Iterator[Any]:
+    """What else an id could have been written as."""
+    if isinstance(key, bool):
+        return
+    whole, number = _whole(key), _number(key)
+    if isinstance(key, (str, bytes)):
+        yield from (other for other in (whole, number) if other is not None)
+    elif whole is not None:
+        yield str(whole)
+
+
+def _whole(key: Any) -> int | None:
+    """An id as a whole number, text by its digits: as floats, two long ids may be the same."""
+    if isinstance(key, int):
+        return key
+    try:
+        if isinstance(key, (str, bytes)):
+            return int(key)
+    except ValueError:
+        pass  # text such as 7.0
+    number = _number(key)
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def _number(key: Any) -> float | None:
+    try:
+        return float(key)
+    except (TypeError, ValueError):
+        return None
+
+
 def ids_of(table: Table, name: str) -> Array:
     """A column as ids; a row without one is an error."""
     lost = np.flatnonzero(table.missing(name))
@@ -100,6 +138,6 @@ def ids_of(table: Table, name: str) -> Array:
             "element the row reads: leave these rows out"
         )
     cells = table.cells(name)
-    if cells.dtype.kind in "Mm":
+    if cells.dtype.kind == "m":
         cells = cells.astype(str)
     return as_ids(cells, f"{table.where}: column {name!r}")

@@ -18,7 +18,7 @@ from natgrad.network.language.simplex import Beta
 from natgrad.network.results.leaves import LEAF_SAMPLE
 from natgrad.special import gammaln, xlogy
 
-__all__ = ["LOG_DENSITY", "SAMPLE", "numbers_of", "simplex_concentration", "trials_of"]
+__all__ = ["LOG_DENSITY", "SAMPLE", "WITHOUT_PRECISION", "numbers_of", "simplex_concentration", "trials_of"]
 
 Array = npt.NDArray[Any]
 
@@ -133,3 +133,22 @@ def _wishart_density(x: Array, dof: Array, rate: Array) -> Array:
 def _simplex_density(x: Array, concentration: Array) -> Array:
     normaliser = gammaln(concentration.sum(-1)) - gammaln(concentration).sum(-1)
     return np.asarray(normaliser + xlogy(concentration - 1.0, x).sum(-1))
+
+
+def _student_density(x: Array, mean: Array, shape: Array, rate: Array) -> Array:
+    return np.asarray(scipy.stats.t.logpdf(x, 2.0 * shape, mean, np.sqrt(rate / shape)))
+
+
+def _vector_student_density(x: Array, mean: Array, dof: Array, rate: Array) -> Array:
+    """∫ N(x; m, Λ⁻¹) Wishart(Λ; ν, R) dΛ: Student's t with ν − D + 1 degrees of freedom; ``dof`` is ν times the identity."""
+    size, nu, difference = x.shape[-1], dof[..., 0, 0], x - mean
+    distance = (difference * np.linalg.solve(rate, difference[..., None])[..., 0]).sum(-1)
+    normaliser = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * (nu + 1.0 - size)) - 0.5 * size * np.log(np.pi)
+    return np.asarray(normaliser - 0.5 * np.linalg.slogdet(rate)[1] - 0.5 * (nu + 1.0) * np.log1p(distance))
+
+
+# Of a Gaussian the density with its precision integrated out: shape (dof) and rate of that come after the mean.
+WITHOUT_PRECISION: dict[type, Callable[[Array, Array, Array, Array], Array]] = {
+    Normal: _student_density,
+    MultivariateNormal: _vector_student_density,
+}

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from natgrad.errors import PlateMismatch
 from natgrad.families._ops import logsumexp
@@ -26,7 +25,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.conditional_moments import MOMENTS, total_moments
-from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
+from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE, WITHOUT_PRECISION
 from natgrad.network.results.fields import field
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
@@ -111,15 +110,14 @@ class Predictive:
     def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
         """Log p(values | data) of each element: the average density over ``n`` draws of the parents.
 
-        Of a Normal whose precision has a Gamma factor of its own this precision is integrated out, not drawn: far from the mean
-        few draws of it say anything, and all rows would share their error.
+        Of a Gaussian whose precision has a factor of its own this precision is integrated out, not drawn: far from the mean few
+        draws of it say anything, and all rows would share their error.
         """
         points = self._checked_values(values)
         slots = self._slots(self.node, np.random.default_rng(rng), n, {})
-        kind, precision = type(self.node), self._gamma_precision()
+        kind, precision = type(self.node), self._own_precision()
         if precision is not None:
-            shape, rate = precision
-            logs = scipy.stats.t.logpdf(points, 2.0 * shape, slots["mean"], np.sqrt(rate / shape))
+            logs = WITHOUT_PRECISION[kind](points, slots["mean"], *precision)
         elif kind in LOG_DENSITY:
             logs = LOG_DENSITY[kind](points, slots)
         else:
@@ -183,24 +181,29 @@ class Predictive:
     def _is_known(self, parent: Node) -> bool:
         return parent.is_observed and parent.name not in self._lam and parent.name not in self._new
 
-    def _gamma_precision(self) -> tuple[Array, Array] | None:
-        """Shape and rate of a Normal's precision over its plates, where its q is a Gamma on which nothing else drawn depends."""
-        if not isinstance(self.node, Normal):
-            return None
-        expression = self.node.parameters["precision"]
+    def _own_precision(self) -> tuple[Array, Array] | None:
+        """Shape (dof) and rate of a Gaussian's precision over its plates, if its q is a factor that nothing else drawn meets."""
+        expression = self.node.parameters.get("precision")
         read = expression.whole if isinstance(expression, Node) else expression
-        if not isinstance(read, Access) or any(isinstance(selector, Access) for selector in read.selectors):
+        if type(self.node) not in WITHOUT_PRECISION or not isinstance(read, Access):
+            return None
+        if any(isinstance(selector, Access) for selector in read.selectors):
             return None
         tau = read.node
-        if self._is_known(tau) or tau.name in self._members or tau.family.name != "Gamma" or tau.name not in self._lam:
+        if self._is_known(tau) or tau.name in self._members or tau.name not in self._lam:
             return None
         if tau.name in self._new or any(tau.name in _ancestors(node) for node in self._new.values()):
             return None
         usual = tau.family.usual(tuple(np.asarray(part) for part in self._lam[tau.name]))
-        # "x" of the Gamma is its first statistic: what is read at the places of the node are its parameters.
+        if tau.family.name == "Wishart":
+            first = usual["dof"][..., None, None] * np.eye(tau.size or 0)
+        elif tau.family.name == "Gamma":
+            first = usual["shape"]
+        else:
+            return None
+        # "x" is the first statistic of both: what is read at the places of the node are the parameters.
         shape, rate = (
-            field(self.node, read, "x", {tau.name: (usual[name], usual[name])}, None, self._parts)
-            for name in ("shape", "rate")
+            field(self.node, read, "x", {tau.name: (part, part)}, None, self._parts) for part in (first, usual["rate"])
         )
         return shape, rate
 
