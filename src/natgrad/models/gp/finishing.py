@@ -12,7 +12,7 @@ import numpy.typing as npt
 from natgrad.covariance import Covariance, direct_of
 from natgrad.inference.problem import State
 from natgrad.models.gp.likelihoods import Gaussian
-from natgrad.models.gp.local import Budget, Local, Rows, settled, sparse_log_densities
+from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, settled, sparse_log_densities
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.starting import GPStarting
@@ -131,9 +131,11 @@ class GPFinishing(GPStarting):
         start = Local(kernel, noise, rows, whole_number(self.n_neighbors, "n_neighbors"))
         own = isinstance(self.kernel, Covariance)
         any_kind = self.learn_kernel and not own and type(kernel) in SMOOTHEST_FIRST
-        budget = Budget(self._searches(problem), lambda: time.perf_counter() < until)
-        local, judges = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
-        gains = local.judged(judges) - sparse_log_densities(problem, state, rows.x[judges], rows.y[judges])
+        # Half a millisecond for each of them, and a few times over: a tenth of the seconds.
+        most = JUDGES if self.max_seconds is None else int(min(max(50 * float(self.max_seconds), 50), JUDGES))
+        budget = Budget(self._searches(problem), lambda: time.perf_counter() < until, most)
+        local, judges, densities = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
+        gains = densities - sparse_log_densities(problem, state, rows.x[judges], rows.y[judges])
         return local, float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
 
 
