@@ -19,6 +19,8 @@ KERNELS = {
     "white": RBF() + White(0.1),
     "in JAX": Periodic(period=2.0) + RBF(),
 }
+# Compiling takes seconds.
+SOME = [pytest.param(name, marks=[pytest.mark.slow] if name == "in JAX" else []) for name in KERNELS]
 NOISE = 0.05
 
 
@@ -68,7 +70,7 @@ def test_with_all_rows_as_neighbours_it_is_the_exact_process(name):
     np.testing.assert_allclose(var[:, 0], np.diag(covariance), atol=1e-10)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", SOME)
 def test_it_equals_its_slow_twin(name):
     x, y, at = rows()
     mean, var = local(KERNELS[name], x, y, 9).latent(at)
@@ -100,7 +102,7 @@ def test_more_neighbours_approach_the_exact_process():
     assert off[2] < 0.1
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", SOME)
 def test_slopes_are_those_of_the_mean_log_density(name):
     x, y, _ = rows()
     kernel, own = KERNELS[name], np.arange(0, 60, 6)
@@ -185,6 +187,7 @@ def test_rows_that_are_met_many_times_and_constant_columns_are_no_trouble():
     np.testing.assert_allclose(var[:, 0], np.diag(covariance), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_settling_finds_the_kernel_that_made_the_rows():
     rng = np.random.default_rng(5)
     x = rng.uniform(-4, 4, (300, 2))
