@@ -1,5 +1,7 @@
 """A finish by neighbours: exact with few rows, equal to its definition with many, and the same whatever the order and units."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,8 @@ KERNELS = {
     "white": RBF() + White(0.1),
     "in JAX": Periodic(period=2.0) + RBF(),
 }
+# Compiling takes seconds.
+SOME = [pytest.param(name, marks=[pytest.mark.slow] if name == "in JAX" else []) for name in KERNELS]
 NOISE = 0.05
 
 
@@ -66,7 +70,7 @@ def test_with_all_rows_as_neighbours_it_is_the_exact_process(name):
     np.testing.assert_allclose(var[:, 0], np.diag(covariance), atol=1e-10)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", SOME)
 def test_it_equals_its_slow_twin(name):
     x, y, at = rows()
     mean, var = local(KERNELS[name], x, y, 9).latent(at)
@@ -98,7 +102,7 @@ def test_more_neighbours_approach_the_exact_process():
     assert off[2] < 0.1
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", SOME)
 def test_slopes_are_those_of_the_mean_log_density(name):
     x, y, _ = rows()
     kernel, own = KERNELS[name], np.arange(0, 60, 6)
@@ -183,6 +187,7 @@ def test_rows_that_are_met_many_times_and_constant_columns_are_no_trouble():
     np.testing.assert_allclose(var[:, 0], np.diag(covariance), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_settling_finds_the_kernel_that_made_the_rows():
     rng = np.random.default_rng(5)
     x = rng.uniform(-4, 4, (300, 2))
@@ -190,14 +195,15 @@ def test_settling_finds_the_kernel_that_made_the_rows():
     c = truth(x)
     y = np.linalg.cholesky(c + 1e-10 * np.eye(300)) @ rng.normal(size=300) + 0.1 * rng.normal(size=300)
     start = local(RBF(1.0, [3.0, 3.0]), x, y, 10, noise=0.3)
-    found, judges = settled(start, (True, True), True, np.random.default_rng(0), Budget(24, lambda: True))
+    found, judges, _ = settled(start, (True, True), True, np.random.default_rng(0), Budget(24, lambda: True))
     best = local(truth, x, y, 10, noise=0.01).judged(judges).mean()
     assert type(found.kernel) is Matern12
     assert found.log_density > best - 0.02 > start.judged(judges).mean()
     assert found.kernel.lengthscale[1] > 2 * found.kernel.lengthscale[0]
-    held, _ = settled(start, (False, False), True, np.random.default_rng(0), Budget(24, lambda: True))
+    held, _, densities = settled(start, (False, False), True, np.random.default_rng(0), Budget(24, lambda: True))
     assert held.kernel == start.kernel
     assert held.noise == start.noise
+    assert held.log_density == densities.mean()
 
 
 # -- the estimator --
@@ -281,6 +287,17 @@ def test_the_same_seed_gives_the_same_bits_and_rows_are_not_touched(waves):
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(x, kept[0])
     np.testing.assert_array_equal(y, kept[1])
+
+
+def test_seconds_are_kept():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3_000, 4))
+    model = ng.SparseGPRegressor(n_inducing=20, max_seconds=0.5, tol=0, finish="neighbours", n_neighbors=30)
+    began = time.process_time()
+    model.fit(x, np.sin(3 * x[:, 0]))
+    # Choosing maps of inputs and the last judges are outside of any clock, and processor seconds are fewer than those of a wall.
+    assert time.process_time() - began < 2
+    assert model._predictor.local.n_judges == 50
 
 
 def test_what_was_kept_apart_stays_apart(waves):

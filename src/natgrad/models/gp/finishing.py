@@ -12,11 +12,10 @@ import numpy.typing as npt
 from natgrad.covariance import Covariance, direct_of
 from natgrad.inference.problem import State
 from natgrad.models.gp.likelihoods import Gaussian
-from natgrad.models.gp.local import Budget, Local, Rows, settled, sparse_log_densities
+from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, settled, sparse_log_densities
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.starting import GPStarting
-from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
 from natgrad.threads import ONE_BLAS_THREAD
 from natgrad.validation import whole_number
@@ -41,35 +40,6 @@ class GPFinishing(GPStarting):
     # Of a regressor; others have none.
     finish: str | None = None
     n_neighbors: int = 1
-
-    @property
-    def neighbour_kernel_(self) -> Covariance:
-        """The kernel of the process that predicts from neighbours, as settled again; `kernel_` is that of the sparse process."""
-        return self._neighbours("neighbour_kernel_").kernel
-
-    @property
-    def neighbour_log_density_(self) -> float:
-        """The mean of log p(y_i | y_N(i)) over 1,000 rows of the fit at random, or all of fewer, each given its nearest others.
-
-        In nats a row, in the units of y. It is what new rows among the old ones may expect, but for the few parameters that were
-        learned from it; it is no bound, and `elbo_` stays that of the sparse process.
-
-        Examples
-        --------
-        >>> import numpy as np, natgrad as ng
-        >>> x = np.random.default_rng(0).uniform(0, 6, (80, 1))
-        >>> model = ng.SparseGPRegressor(n_inducing=5, max_steps=50, tol=0, finish="neighbours", n_neighbors=9)
-        >>> bool(model.fit(x, np.sin(3 * x[:, 0])).neighbour_log_density_ > model.elbo_ / 80)
-        True
-        """
-        return self._neighbours("neighbour_log_density_").log_density - float(np.log(self._y_scaling.sd[0]))
-
-    def _neighbours(self, wanted: str) -> Local:
-        check_is_fitted(self)
-        local = self._predictor.local
-        if local is None:
-            raise AttributeError(f'{wanted} is of fits that end with neighbours: fit with finish="neighbours"')
-        return local
 
     def _check_finish(self, n_outputs: int) -> None:
         """Refuse a finish that cannot be."""
@@ -131,9 +101,11 @@ class GPFinishing(GPStarting):
         start = Local(kernel, noise, rows, whole_number(self.n_neighbors, "n_neighbors"))
         own = isinstance(self.kernel, Covariance)
         any_kind = self.learn_kernel and not own and type(kernel) in SMOOTHEST_FIRST
-        budget = Budget(self._searches(problem), lambda: time.perf_counter() < until)
-        local, judges = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
-        gains = local.judged(judges) - sparse_log_densities(problem, state, rows.x[judges], rows.y[judges])
+        # Half a millisecond for each of them, and a few times over: a tenth of the seconds.
+        most = JUDGES if self.max_seconds is None else int(min(max(50 * float(self.max_seconds), 50), JUDGES))
+        budget = Budget(self._searches(problem), lambda: time.perf_counter() < until, most)
+        local, judges, densities = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
+        gains = densities - sparse_log_densities(problem, state, rows.x[judges], rows.y[judges])
         return local, float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.gp.problem import GPProblem
 
-__all__ = ["Budget", "Local", "Rows", "settled", "sparse_log_densities"]
+__all__ = ["JUDGES", "Budget", "Local", "Rows", "settled", "sparse_log_densities"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -112,10 +112,10 @@ class Local(NamedTuple):
 
 
 class Budget:
-    """How many more searches there may be, and until when."""
+    """How many more searches there may be, and until when; how many rows judge."""
 
-    def __init__(self, searches: int, in_time: Callable[[], bool]) -> None:
-        self._left, self._in_time = searches, in_time
+    def __init__(self, searches: int, in_time: Callable[[], bool], judges: int = JUDGES) -> None:
+        self._left, self._in_time, self.judges = searches, in_time, judges
 
     def __bool__(self) -> bool:
         return self._left > 0 and self._in_time()
@@ -127,19 +127,23 @@ class Budget:
 
 def settled(
     start: Local, learned: tuple[bool, bool], any_kind: bool, rng: np.random.Generator, budget: Budget
-) -> tuple[Local, Ints]:
-    """Kernel and noise of the local process, from where they start, and the rows that judged them.
+) -> tuple[Local, Ints, Floats]:
+    """Kernel and noise of the local process, from where they start; the rows that judged them, and their log densities.
 
     ``learned``: whether kernel and noise move; ``any_kind``: whether rougher kernels are tried.
     """
     n = len(start.rows.x)
-    judges = rng.permutation(n)[: min(n, JUDGES)]
+    judges = rng.permutation(n)[: min(n, budget.judges)]
 
     def judged(local: Local) -> Local:
         return local._replace(log_density=float(local.judged(judges).mean()), n_judges=len(judges))
 
-    if not any(learned) or n < 2:
-        return judged(start), judges
+    def done(local: Local) -> tuple[Local, Ints, Floats]:
+        densities = local.judged(judges)
+        return local._replace(log_density=float(densities.mean()), n_judges=len(judges)), judges, densities
+
+    if not any(learned) or n < 2 or not budget:
+        return done(start)
     fewer = start._replace(n_neighbors=min(start.n_neighbors, SETTLING))
     best = _best([*map(judged, (fewer, *_finer(fewer, learned)))])
     best = _best([best, judged(_moved(best, learned, FIRST, RATE, rng, budget))])
@@ -152,7 +156,7 @@ def settled(
             break
         best = trial
     best = _best([best, judged(_moved(best, learned, LAST, RATE / 3.0, rng, budget))])
-    return judged(best._replace(n_neighbors=start.n_neighbors)), judges
+    return done(best._replace(n_neighbors=start.n_neighbors))
 
 
 def sparse_log_densities(problem: GPProblem, state: State, x: Floats, y: Floats) -> Floats:
