@@ -17,7 +17,7 @@ from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.settings import Learned, Settings
-from natgrad.models.gp.warping import STAIR_MARGIN, chosen_warps, jumping, stairs_of, warps_of
+from natgrad.models.gp.warping import STAIR_MARGIN, SURE, chosen_warps, jumping, stairs_of, warps_of
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
@@ -83,8 +83,8 @@ class GPStarting(GPReading):
             return warps
         # Stairs are made from y: rows that did not make them decide.
         made, judges = np.array_split(few, 2)
-        bound = bound_of(judges)
-        if bound(stairs_of(*fitted.take(np.sort(made)), columns, warps)) <= bound(warps) + STAIR_MARGIN:
+        bound, margin = bound_of(judges), max(STAIR_MARGIN, SURE / len(judges))
+        if bound(stairs_of(*fitted.take(np.sort(made)), columns, warps)) <= bound(warps) + margin:
             return warps
         return stairs_of(x, y, columns, warps)
 
