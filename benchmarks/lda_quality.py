@@ -29,6 +29,7 @@ PEERS = ("tomotopy", "vw", "gensim", "sklearn")
 PASSES = ("max_passes", (1, 2, 5, 15))
 OURS = {
     "vb": ("natgrad, the default", {"tol": 1e-3}, ("start_sweeps", (100,))),
+    "doc": ('natgrad, learn_priors="doc"', {"learn_priors": "doc", "tol": 1e-3}, ("start_sweeps", (100,))),
     "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc", "topic_prior": 0.02}, PASSES),
     "gibbs": (
         'natgrad, finish="gibbs"',
