@@ -28,7 +28,8 @@ PEERS = ("tomotopy", "vw", "gensim", "sklearn")
 # A name, what it is in the table, the settings, and which of them grows from point to point.
 PASSES = ("max_passes", (1, 2, 5, 15))
 OURS = {
-    "vb": ("natgrad, plain VB", {}, PASSES),
+    "vb": ("natgrad, the default", {"tol": 1e-3}, ("start_sweeps", (100,))),
+    "doc": ('natgrad, learn_priors="doc"', {"learn_priors": "doc", "tol": 1e-3}, ("start_sweeps", (100,))),
     "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc", "topic_prior": 0.02}, PASSES),
     "gibbs": (
         'natgrad, finish="gibbs"',
@@ -98,7 +99,7 @@ def one_of_ours(name: str, corpus: str, topics: int, seed: int, runs: Path) -> N
 
     data = splits(corpus, DOCUMENTS[corpus])
     _, settings, (growing, values) = OURS[name]
-    settings = {**settings, "tol": 0, "n_jobs": 1, "verbose": False, "seed": seed}
+    settings = {"tol": 0, "n_jobs": 1, "verbose": False, "seed": seed, **settings}
     ng.LDA(topics, **{**settings, "max_passes": 3, "finish_sweeps": 20}).fit(data.train[:500])  # compiles
     points = []
     for value in values:

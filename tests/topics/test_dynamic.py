@@ -88,7 +88,7 @@ def test_what_is_refused(fitted) -> None:
     model, counts, times, _ = fitted
     with pytest.raises(ValueError, match=r"times must have one entry for each of 160 documents, got shape \(3,\)"):
         ng.topics.DynamicTopics(3).fit(counts, [1, 2, 3])
-    with pytest.raises(ValueError, match=r"times\[1\] = nan must be finite"):
+    with pytest.raises(ValueError, match=r"times\[1\] = nan must be known"):
         ng.topics.DynamicTopics(3).fit(counts[:2], [1.0, np.nan])
     with pytest.raises(ValueError, match="1999 is none of the 4 times of the fit, from 2000 to 2003"):
         model.transform(counts[:2], [2000, 1999])

@@ -22,16 +22,15 @@ from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import TopicNetwork, cells_of, read_documents
-from natgrad.topics.first import First, as_shares
+from natgrad.topics.base import MOST_NUMBERS, TopicNetwork, cells_of, read_documents
+from natgrad.topics.first import First, as_shares, told_apart
+from natgrad.topics.known import as_authors
 from natgrad.topics.queries import likeliest
 from natgrad.topics.told import with_rows
 
 __all__ = ["AuthorTopics"]
 
 Floats = npt.NDArray[np.float64]
-# Entries of documents times authors: q of a word's author has a number for each, and there are a few arrays of these.
-MOST_NUMBERS = 200_000_000
 # A word of an author is read with at least this probability of each topic.
 LEAST_SHARE = 1e-6
 
@@ -100,7 +99,7 @@ class AuthorTopics(TopicNetwork):
         """The expected topic shares of documents [D, K]: by their authors where these are given, otherwise by their words."""
         corpus = self._new_documents(X)
         if authors is not None:
-            return self._chances(_checked_authors(authors, len(corpus))) @ self.author_shares_
+            return self._chances(as_authors(authors, len(corpus))) @ self.author_shares_
         return self._of_words(corpus)
 
     def _of_words(self, corpus: Corpus) -> Floats:
@@ -146,7 +145,7 @@ class AuthorTopics(TopicNetwork):
     _best_method = VB()
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
-        lists = _checked_authors(known, n_documents)
+        lists = as_authors(known, n_documents)
         self.authors_: npt.NDArray[Any]
         before = [] if anew else self.authors_.tolist()
         self.authors_ = np.unique([*before, *(name for names in lists for name in names)])
@@ -170,7 +169,9 @@ class AuthorTopics(TopicNetwork):
         return Network(Categorical("w", phi[z], plate=cell, observed=words))
 
     def _start(self, first: First, corpus: Corpus, side: Floats) -> dict[str, Any]:
-        return {"phi": first.topics, "theta": as_shares(side.T @ first.shares + LEAST_SHARE)}
+        # Authors who wrote everything together cannot be told apart, but have to start apart.
+        shares = told_apart(as_shares(side.T @ first.shares + LEAST_SHARE), self.seed)
+        return {"phi": first.topics, "theta": shares}
 
     def _publish_fit(self, fit: Any) -> None:
         self.topics_ = fit["phi"].mean()
@@ -202,14 +203,3 @@ class AuthorTopics(TopicNetwork):
     @classmethod
     def _told_table(cls, own: Any) -> Mapping[str, Any]:
         return {"phi": ("real [topic, word]",), "theta": ("real [author, topic]",)}
-
-
-def _checked_authors(authors: Any, n_documents: int) -> list[list[Any]]:
-    """The different authors of each document."""
-    listed = list(authors if hasattr(authors, "__iter__") else np.asarray(authors))
-    if len(listed) != n_documents:
-        raise ValueError(f"authors must have a list for each of {n_documents} documents, got {len(listed)}")
-    lists = [[entry] if np.isscalar(entry) else list(dict.fromkeys(entry)) for entry in listed]
-    if [] in lists:
-        raise ValueError(f"authors[{lists.index([])}] is empty: every document has at least one author")
-    return lists

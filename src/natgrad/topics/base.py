@@ -43,12 +43,14 @@ from natgrad.topics.stream import parts_of_stream
 from natgrad.topics.told import Told, reminded, told_to
 from natgrad.validation import real_number, whole_number
 
-__all__ = ["TopicNetwork"]
+__all__ = ["MOST_NUMBERS", "TopicNetwork"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Documents are read with the mean topics until γ changes by less, in so many rounds at most.
 READ_TOL, READ_ROUNDS = 1e-4, 1000
+# Numbers of q of the tokens' topics, or of their authors; there are a few arrays of these.
+MOST_NUMBERS = 200_000_000
 SETTINGS: dict[str, Any] = {
     "n_topics": "natural",
     "topic_prior": "positive",
@@ -307,6 +309,18 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         told = dict(cls._told_table(fitted.get("own")))
         return cls._settings_table(), {"own": dict(cls._own_fitted()), "told": told, **FITTED}
 
+    def _not_in_older_files(self) -> dict[str, Any]:
+        """What older files lack, and stands for it."""
+        return {}
+
+    def _to_file(self, name: str, value: Any) -> Any:
+        """A fitted attribute as files can hold it."""
+        return value
+
+    def _from_file(self, name: str, value: Any) -> Any:
+        """And back."""
+        return value
+
     def _saved(self) -> dict[str, Any]:
         return {
             "vocabulary": self._names,
@@ -315,7 +329,11 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
             "elbo": self.elbo_,
             "trace": self.trace_,
             "stop": self.stop_,
-            "own": {name: getattr(self, name) for name in self._own_fitted()},
+            "own": {
+                name.rstrip("?"): self._to_file(name, getattr(self, name.rstrip("?")))
+                for name in self._own_fitted()
+                if not name.endswith("?") or hasattr(self, name.rstrip("?"))
+            },
             "told": self._told,
         }
 
@@ -324,8 +342,8 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.n_features_in_, self._n_features_out = self._n_words, self.n_topics
         self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
         self.n_documents_seen_, self._told = saved["n_documents"], saved["told"]
-        for name, value in saved["own"].items():
-            setattr(self, name, value)
+        for name, value in {**self._not_in_older_files(), **saved["own"]}.items():
+            setattr(self, name, self._from_file(name, value))
         self._state: Any = None  # there, and not fitted here: the network and its factors are not in the file
 
 
@@ -336,15 +354,22 @@ class Tokens(NamedTuple):
     there: npt.NDArray[np.bool_]
 
 
-def as_tokens(corpus: Corpus) -> Tokens:
-    """Documents token by token, each as long as the longest; counts must be whole numbers."""
+def as_tokens(corpus: Corpus, n_topics: int) -> Tokens:
+    """Documents token by token, each as long as the longest; counts must be whole numbers, and topics of tokens few enough."""
     counts = corpus.counts
     if (counts != np.round(counts)).any():
         place = int(np.flatnonzero(counts != np.round(counts))[0])
         raise ValueError(f"counts must be whole numbers, each word a token; entry {place} is {counts[place]:g}")
     lengths = np.add.reduceat(np.append(counts, 0.0), corpus.start[:-1]).astype(np.int64)
     lengths[np.diff(corpus.start) == 0] = 0
-    words = np.zeros((len(corpus), max(int(lengths.max()), 1)), dtype=np.int64)
+    longest = max(int(lengths.max()), 1)
+    if len(corpus) * longest * n_topics > MOST_NUMBERS:
+        raise ValueError(
+            f"{len(corpus):,} documents of up to {longest:,} words (number {int(lengths.argmax())}; half have "
+            f"{float(np.median(lengths)):.0f} or fewer) with {n_topics} topics are too many numbers for q, its rows as long "
+            f"as the longest: the limit is {MOST_NUMBERS:,}. Cut long documents into parts, each with the response, or take fewer"
+        )
+    words = np.zeros((len(corpus), longest), dtype=np.int64)
     there = np.arange(words.shape[1]) < lengths[:, None]
     words[there] = np.repeat(corpus.words, counts.astype(np.int64))
     return Tokens(words, there)

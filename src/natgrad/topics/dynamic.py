@@ -26,6 +26,7 @@ from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.topics.base import TopicNetwork, cells_of, read_documents
 from natgrad.topics.first import First, as_shares
+from natgrad.topics.known import as_times, times_from_file, times_to_file
 from natgrad.topics.queries import likeliest
 
 __all__ = ["DynamicTopics"]
@@ -81,7 +82,8 @@ class DynamicTopics(TopicNetwork):
         ----------
         X : documents, as `natgrad.LDA.fit` takes them; or a stream, an iterator of pairs (documents, times)
         times : array [D], numbers, dates or names that sort as they follow one another
-            Documents of one time share their topics; between two that follow one another, topics make one step.
+            Names that are numbers are read as such, so that "9" comes before "10". Documents of one time share their topics;
+            between two that follow one another, topics make one step.
         vocabulary : the V words, optional
         checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
@@ -142,7 +144,7 @@ class DynamicTopics(TopicNetwork):
     # -- what the base asks --
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Ints:
-        labels = _checked_times(known, n_documents)
+        labels = as_times(known, n_documents, None if anew else self.times_)
         self.times_: npt.NDArray[Any]
         before = labels[:0] if anew else self.times_
         self.times_ = np.unique(np.concatenate([before, labels]))
@@ -199,7 +201,7 @@ class DynamicTopics(TopicNetwork):
 
     def _slices(self, times: Any, n_documents: int) -> Ints:
         self._check_fitted()
-        labels = _checked_times(times, n_documents)
+        labels = as_times(times, n_documents, self.times_)
         places = np.minimum(np.searchsorted(self.times_, labels), len(self.times_) - 1)
         if (unknown := labels[self.times_[places] != labels]).size:
             raise ValueError(
@@ -218,6 +220,12 @@ class DynamicTopics(TopicNetwork):
     def _read(self, corpus: Corpus, topics: Floats) -> Floats:
         return as_shares(read_documents(corpus, topics, np.full(self.n_topics, float(self.doc_prior))))
 
+    def _to_file(self, name: str, value: Any) -> Any:
+        return times_to_file(value) if name == "times_" else value
+
+    def _from_file(self, name: str, value: Any) -> Any:
+        return times_from_file(value) if name == "times_" else value
+
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:
         return {"drift": "positive", "doc_prior": "positive"}
@@ -231,13 +239,3 @@ class DynamicTopics(TopicNetwork):
         times = np.asarray(own.get("times_") if isinstance(own, dict) else [])
         pair = ("real [topic, word]", "real [topic, word]")
         return {f"{kind}{t}?": pair for t in range(times.size) for kind in "rs" if kind == "r" or t}
-
-
-def _checked_times(times: Any, n_documents: int) -> npt.NDArray[Any]:
-    labels = np.asarray(times)
-    if labels.shape != (n_documents,):
-        raise ValueError(f"times must have one entry for each of {n_documents} documents, got shape {labels.shape}")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        place = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise ValueError(f"times[{place}] = {labels[place]} must be finite")
-    return labels

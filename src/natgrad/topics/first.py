@@ -12,7 +12,7 @@ from natgrad.inference.monitor import Since
 from natgrad.models.lda.estimator import LDA
 from natgrad.random import Stream, generator
 
-__all__ = ["First", "as_shares", "first_topics"]
+__all__ = ["First", "as_shares", "first_topics", "told_apart"]
 
 Floats = npt.NDArray[np.float64]
 # What the first topics cost: so many fits, each a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational
@@ -47,11 +47,11 @@ def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, s
         best.finish_sweeps = LATER_SWEEPS  # `set_params` would import scikit-learn, which takes longer than the sweeps
         best.continue_fit(corpus)
     order = np.argsort(-best.components_.sum(1), kind="stable")
-    return First(_told_apart(best.topics_[order], seed), best.transform(corpus)[:, order])
+    return First(told_apart(best.topics_[order], seed), best.transform(corpus)[:, order])
 
 
-def _told_apart(topics: Floats, seed: int) -> Floats:
-    """Topics that are all alike, as those of documents that are, a little apart: otherwise no update could part them."""
+def told_apart(topics: Floats, seed: int) -> Floats:
+    """Rows that are all alike, as topics of documents that are, a little apart: otherwise no update could part them."""
     if len(topics) < 2 or not np.allclose(topics, topics[0], rtol=1e-6, atol=0):
         return topics
     return as_shares(topics * generator(seed, Stream.START).gamma(100.0, 0.01, topics.shape))

@@ -34,6 +34,7 @@ from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.topics.base import as_tokens, read_documents
 from natgrad.topics.first import First, as_shares
+from natgrad.topics.known import as_classes, is_missing
 from natgrad.topics.queries import FixedTopics
 from natgrad.validation import require
 
@@ -53,7 +54,7 @@ class SupervisedLDA(FixedTopics):
     ----------
     n_topics : int
     response : "gaussian" or "bernoulli"
-        What y is: numbers, standardised inside, or 0 and 1.
+        What y is: numbers, standardised inside, or two classes: 0 and 1, or any two names or whole numbers.
     doc_prior, topic_prior : float
         α and β, the concentrations of a document's shares and of a topic's words.
     coefficient_prior : float
@@ -65,6 +66,7 @@ class SupervisedLDA(FixedTopics):
     topics_ : array [K, V], E[φ]
     coefficients_ : array [K], E[η] in units of y (of the logit, for yes and no): the response of a document with this topic alone
     noise_ : float, the standard deviation of y about its prediction; "gaussian" alone
+    classes_ : array [2], no and yes; "bernoulli" alone. The second in order is yes
     network_, fit_ : the declaration and its fit
     elbo_, trace_, stop_, vocabulary_ : as of `natgrad.LDA`
 
@@ -92,7 +94,7 @@ class SupervisedLDA(FixedTopics):
         ----------
         X : documents, as `natgrad.LDA.fit` takes them, with whole counts; or a stream, an iterator of pairs (documents, y)
         y : array [D]
-            NaN where a response is not known: its document tells of the topics alone.
+            NaN, or None, where a response is not known: its document tells of the topics alone.
         vocabulary : the V words, optional
         checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
@@ -112,11 +114,14 @@ class SupervisedLDA(FixedTopics):
         return self._learn(X, y, vocabulary, {}, anew=False)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The expected response of documents [D]; with ``return_std`` also its standard deviation. Yes and no are 1 and 0."""
+        """The expected response of documents [D]; with ``return_std`` also its standard deviation, where yes and no are 1 and 0.
+
+        Of two classes, the likelier one.
+        """
         mean, variance = self._predictor(X)
         if self.response == "bernoulli":
             chance = _chance(mean, variance)
-            label = (chance > 0.5).astype(np.float64)
+            label = self.classes_[(chance > 0.5).astype(np.int64)]
             return (label, np.sqrt(chance * (1.0 - chance))) if return_std else label
         return (mean, np.sqrt(variance + self.noise_**2)) if return_std else mean
 
@@ -124,14 +129,19 @@ class SupervisedLDA(FixedTopics):
         lambda model: model.response == "bernoulli", 'is for response="bernoulli"; numbers are predicted by predict'
     )
     def predict_proba(self, X: Any) -> Floats:
-        """The probabilities of no and yes [D, 2]."""
+        """The probabilities of no and yes, as `classes_` has them [D, 2]."""
         chance = _chance(*self._predictor(X))
         return np.stack([1.0 - chance, chance], axis=1)
 
     # -- what the base asks --
 
     def _side(self, known: Any, n_documents: int, anew: bool) -> Floats:
-        values = self._responses(known, n_documents)
+        self.classes_: npt.NDArray[Any]
+        if self.response == "bernoulli":
+            values, self.classes_ = as_classes(known, n_documents, None if anew else self.classes_)
+        else:
+            values = self._responses(known, n_documents)
+            self.__dict__.pop("classes_", None)  # of an earlier fit
         if np.isnan(values).all():
             raise ValueError(
                 "y: no response is known; without any, LDA is the model. Later documents without any come together with others"
@@ -140,17 +150,21 @@ class SupervisedLDA(FixedTopics):
             self.scale_: Floats = np.array(self._scale(values))
         return values
 
-    def _responses(self, y: Any, n_documents: int) -> Floats:
+    @staticmethod
+    def _responses(y: Any, n_documents: int) -> Floats:
+        given = np.asarray(y, dtype=object)
         try:
-            values = np.asarray(y, dtype=np.float64)
+            values = np.array([np.nan if is_missing(v) else v for v in given.ravel().tolist()], dtype=np.float64)
         except (TypeError, ValueError):
-            raise TypeError(f"y must be numbers, one for each document, got {type(y).__name__}") from None
-        if values.shape != (n_documents,):
-            raise ValueError(f"y must have one number for each of {n_documents} documents, got shape {values.shape}")
-        known = ~np.isnan(values)
+            place, value = next(
+                (p, v) for p, v in enumerate(given.ravel().tolist()) if isinstance(v, str) or np.ndim(v)
+            )
+            raise TypeError(
+                f'y must be numbers, got y[{place}] = {value!r}; two classes are for response="bernoulli"'
+            ) from None
+        if given.shape != (n_documents,):
+            raise ValueError(f"y must have one number for each of {n_documents} documents, got shape {given.shape}")
         require(~np.isinf(values), values, "y", "finite, or NaN where it is not known")
-        if self.response == "bernoulli":
-            require(~known | (values == 0) | (values == 1), values, "y", '0 or 1 with response="bernoulli"')
         return values
 
     def _scale(self, y: Floats) -> tuple[float, float]:
@@ -159,8 +173,11 @@ class SupervisedLDA(FixedTopics):
         spread = float(np.nanstd(y))
         return float(np.nanmean(y)), spread if spread > 0 else 1.0
 
+    def _not_in_older_files(self) -> dict[str, Any]:
+        return {"classes_": np.array([0.0, 1.0])} if self.response == "bernoulli" else {}
+
     def _network(self, corpus: Corpus, side: Floats) -> Network:
-        words, there = as_tokens(corpus)
+        words, there = as_tokens(corpus, self.n_topics)
         lengths = there.sum(1, keepdims=True)
         centre, spread = self.scale_
         known = ~np.isnan(side) & (lengths[:, 0] > 0)
@@ -236,6 +253,7 @@ class SupervisedLDA(FixedTopics):
             "coefficient_covariance_": "real [topic, topic]",
             "noise_": "nonnegative",
             "scale_": "real [two]",
+            "classes_?": "ids [classes]",
         }
 
     @classmethod
