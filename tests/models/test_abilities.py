@@ -87,15 +87,13 @@ OFTEN = {
     ("`partial_fit`", "ordinal"),
     ("`fit` to a stream", "Mixture(Poisson())"),
     ("`update`", 'StudentT("tied")'),
-    ("`forget`", "likes alone"),
+    ("`forget`", 'noise_per="user"'),
     ("`executor=`", "several tracks"),
     ("`save`, `load`", "Autoregressive(2, dof=4)"),
     ("`report`", "durations=NegativeBinomial"),
     ("command line", "CategoricalHMM of labels"),
     ("`draws`", 'GaussianMixture("auto")'),
-    ("`linear_response`", 'topology="left-to-right"'),
     ("`calibrate`", 'StudentT("tied")'),
-    ("`calibrate`", 'GaussianMixture("auto")'),
     ("`calibrate`", "Mixture(Gaussian())"),
     ("`calibrate`", "Autoregressive()"),
     ("`calibrate`", "inputs"),
@@ -160,6 +158,7 @@ def test_simulated_states_last_as_their_durations_say(durations: object) -> None
             assert stays.max() > 1
 
 
+@pytest.mark.slow
 def test_what_is_certain_has_any_rank() -> None:
     """With two states that last, where one leads to is known: ranks of what cannot differ must not count as misses."""
     X = np.repeat([0.0, 12.0] * 4, 7)[:, None] + np.random.default_rng(0).normal(size=(56, 1))

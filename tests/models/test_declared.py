@@ -71,7 +71,7 @@ def blobs(rng: np.random.Generator) -> tuple[Any, Any]:
     return states, np.column_stack([3.0 * states, -2.0 * states]) + rng.normal(size=(48, 2))
 
 
-@pytest.mark.parametrize("kind", ["full", "diag"])
+@pytest.mark.parametrize("kind", [pytest.param("full", marks=pytest.mark.slow), "diag"])
 @pytest.mark.parametrize("chain", [True, False], ids=["chain", "mixture"])
 def test_chains_and_mixtures_are_their_networks(kind: str, chain: bool, rng: np.random.Generator) -> None:
     """Means and precisions of a state, or component, are one factor."""
@@ -116,6 +116,7 @@ def pairs(rng: np.random.Generator) -> tuple[Any, Any, Any]:
     return users, items, (rng.normal(size=(6, 2)) @ rng.normal(size=(2, 5)))[users, items]
 
 
+@pytest.mark.slow
 def test_likes_are_the_declared_network(rng: np.random.Generator) -> None:
     users, items, taste = pairs(rng)
     likes = (taste + 0.3 * rng.normal(size=len(users)) > 0) * 1.0
