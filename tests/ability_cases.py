@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 import natgrad as ng
-from natgrad import covariance as cov
 from natgrad.models import hmm
 
 Table = Mapping[str, Any]
@@ -358,7 +357,6 @@ PROCESSES = {
     "ordinal classes": _likelihood("ordinal", "stars", ng.SparseGPClassifier),
     "StateSpaceGP": _along(),
     'StateSpaceGP("auto")': _along("--kernel", "auto", kernel="auto"),
-    "StateSpaceGP of a sum": _along(kernel=cov.Matern32(1.0, 2.0) + cov.Matern12(0.5, 0.3)),
 }
 
 CASES: dict[str, dict[str, Case]] = {

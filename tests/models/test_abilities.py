@@ -20,6 +20,7 @@ from natgrad.models import hmm
 PAGE = Path(__file__).parents[2] / "docs" / "abilities.md"
 ONE_OUTPUT = tuple(name for name in CASES["Gaussian processes"] if "outputs" not in name)
 OTHER_RATINGS = ("likes and dislikes", "likes alone", "likes, n_negatives=2", "likes, features", "ordinal", "poisson")
+ALONG = ("StateSpaceGP", 'StateSpaceGP("auto")')
 IN_CONTEXT = ("times", "contexts", "times and contexts")
 WHOLE_ROWS = (
     'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())", "Autoregressive()",
@@ -36,7 +37,11 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Ratings", ("likes alone",), "leave executor= out"),
         ("Gaussian processes", None, "unexpected keyword argument 'executor'"),
     ],
-    "`fit` to a stream": [("Topics", ('finish="gibbs"',), "leave it out for a stream")],
+    "`partial_fit`": [("Gaussian processes", ALONG, "has no attribute 'partial_fit'")],
+    "`fit` to a stream": [
+        ("Gaussian processes", ALONG, "missing 1 required positional argument: 'y'"),
+        ("Topics", ('finish="gibbs"',), "leave it out for a stream"),
+    ],
     "command line": [("Ratings", ("features", "likes, features"), "No such option")],
     "`draws`": [
         ("Topics", None, 'LDA(finish="gibbs") ends a fit with sweeps'),
@@ -117,7 +122,9 @@ def test_ability(family: str, option: str, ability: str, tmp_path: Path) -> None
     if words is None:
         ABILITIES[ability](case, tmp_path)
     else:
-        with pytest.raises((TypeError, ValueError, AssertionError, NotConverged), match=re.escape(words)):
+        with pytest.raises(
+            (AttributeError, TypeError, ValueError, AssertionError, NotConverged), match=re.escape(words)
+        ):
             ABILITIES[ability](case, tmp_path)
 
 

@@ -245,6 +245,10 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
             y = np.array(list(names))[y.astype(np.int64)] if names else y
         else:
             X, y = validated(self, X, y, dtype=(np.float64, np.float32), reset=reset)
+        if y.dtype.kind == "O" and (gone := [row for row, name in enumerate(y.tolist()) if name is None]):
+            raise ValueError(
+                f"y[{gone[0]}] is None: a row must have a class; leave out rows with NaN, None or no class"
+            )
         if reset:
             if y.dtype.kind not in "biU":  # what these hold are classes
                 from sklearn.utils.multiclass import check_classification_targets
