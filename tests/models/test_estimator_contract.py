@@ -25,6 +25,7 @@ import natgrad as ng
 from natgrad.models import hmm
 
 # Small settings: the checks fit some fifty times.
+SHORT = {"n_states": 2, "n_init": 1, "max_passes": 2, "n_jobs": 1}
 ESTIMATORS = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_passes=2, n_jobs=1),
     "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_passes=2, n_jobs=1),
@@ -33,7 +34,29 @@ ESTIMATORS = {
     "HMM of mixtures": lambda: ng.HMM(2, emissions=hmm.Mixture(hmm.Gaussian("diag")), n_init=1, max_passes=2, n_jobs=1),
     "HMM of regressions": lambda: ng.HMM(2, emissions=hmm.Autoregressive(), n_init=1, max_passes=2, n_jobs=1),
     "HMM of durations": lambda: ng.HMM(2, durations=hmm.NegativeBinomial(), n_init=1, max_passes=2, n_jobs=1),
+    **{
+        f"GaussianHMM of {what}": lambda own=own: ng.GaussianHMM(**{**SHORT, **own})
+        for what, own in {
+            "tied covariance": {"covariance": "tied"},
+            "spherical covariance": {"covariance": "spherical"},
+            "left to right": {"topology": "left-to-right"},
+            "a number that is found": {"n_states": "auto", "max_states": 3},
+        }.items()
+    },
+    **{
+        f"HMM of {what}": lambda own=own: ng.HMM(**{**SHORT, **own})
+        for what, own in {
+            "Student's t, diagonal": {"emissions": hmm.StudentT("diag")},
+            "Student's t, tied": {"emissions": hmm.StudentT("tied")},
+            "mixtures of Student's t": {"emissions": hmm.Mixture(hmm.StudentT("spherical"))},
+            "explicit durations": {"durations": hmm.Explicit(4)},
+            "heavy regressions": {"emissions": hmm.Autoregressive(2, dof=4.0)},
+        }.items()
+    },
     "GaussianMixture": lambda: ng.GaussianMixture(2, n_init=1, max_passes=2, n_jobs=1),
+    "GaussianMixture of a number that is found": lambda: ng.GaussianMixture(
+        "auto", max_components=3, n_init=1, max_passes=2, n_jobs=1
+    ),
     **{
         f"GaussianMixture of {kind}": lambda kind=kind: ng.GaussianMixture(
             2, covariance=kind, n_init=1, max_passes=2, n_jobs=1
@@ -53,6 +76,26 @@ ESTIMATORS = {
     "ContextFactorization of contexts": lambda: ng.recommenders.ContextFactorization(2, context=1, max_steps=3),
     "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=10, max_steps=8),
     "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8),
+    **{
+        f"SparseGPRegressor of {what}": lambda own=own: ng.SparseGPRegressor(
+            **{"n_inducing": 10, "max_steps": 8, **own}
+        )
+        for what, own in {
+            "Student's t": {"likelihood": "student_t"},
+            "noise that varies": {"likelihood": "heteroskedastic"},
+            "ranks": {"warp_inputs": "rank"},
+            "a kernel that is chosen": {"kernel": "auto"},
+            "a number that is found": {"n_inducing": "auto"},
+        }.items()
+    },
+    "SparseGPClassifier of a softmax": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8, likelihood="softmax"),
+    **{
+        f"MatrixFactorization of noise per {whose}": lambda whose=whose: ng.MatrixFactorization(
+            2, noise_per=whose, max_steps=5
+        )
+        for whose in ("user", "item", "both")
+    },
+    "MatrixFactorization of draws": lambda: ng.MatrixFactorization(2, finish="gibbs", finish_sweeps=3, max_steps=5),
     "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
         2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
     ),

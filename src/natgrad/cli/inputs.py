@@ -142,6 +142,17 @@ def _read_tracks(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     return Input((rows, lengths), (rows, lengths), None, words, kept, called)
 
 
+def _read_symbols(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    """Columns of whole numbers, or one of labels; an empty field is missing."""
+    found = _read_tracks(path, options, fitted)
+    rows, lengths = found.arguments
+    if rows.dtype.names is not None:
+        columns = [rows[name] for name in rows.dtype.names]
+        labels = len(columns) == 1 and columns[0].dtype.kind == "U"
+        rows = np.where(columns[0] == "", None, columns[0]) if labels else np.column_stack(columns)
+    return found._replace(arguments=(rows, lengths), raw=(rows, lengths))
+
+
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
     target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
@@ -224,10 +235,10 @@ MODELS = {
     ),
     "hmm-categorical": Model(
         "CategoricalHMM",
-        "Hidden states of series of symbols 0, 1, 2, …",
+        "Hidden states of series of symbols: 0, 1, 2, …, or labels.",
         "natgrad fit hmm-categorical series.csv -o symbols.natgrad --n-states 2 --columns symbol",
         _number_options,
-        _read_sequences,
+        _read_symbols,
     ),
     "hmm-poisson": Model(
         "PoissonHMM",

@@ -22,7 +22,8 @@ class RunState(NamedTuple):
 
     ``begun`` is the number of the step after which it began, ``unread`` counts the messages read since the exact bound was
     evaluated, ``first`` is the bound at the start, ``notes`` are what callbacks remember, ``stop`` is why the run ended: None
-    while it goes on, and ``phase`` the step after which its phase began. Everything else that the loop knows follows from these.
+    while it goes on, ``phase`` the step after which its phase began, ``entered`` whether that of the next step has begun,
+    which it has not where a limit was reached at the end of one. Everything else that the loop knows follows from these.
     """
 
     state: State
@@ -33,6 +34,7 @@ class RunState(NamedTuple):
     notes: tuple[Any, ...]
     stop: Stop | None
     phase: int | None = None
+    entered: bool = True
 
 
 class Checkpointer(AbstractContextManager[Any], Protocol):

@@ -216,8 +216,8 @@ class _Loop:
             return kept.state, kept.stop
         if stop := self.monitor.out_of_steps(kept.state):
             return kept.state, stop
-        if kept.stop is None:
-            return kept.state, None
+        if kept.stop is None or not kept.entered:
+            return (kept.state, None) if kept.entered else self._enter(phase, kept.state)
         moved = just_moved(self.monitor.trace, self.stepper.steps_per_pass, kept.state.t)
         stop, state = self._after(None, kept.state, moved)  # which the limit left out
         return state, stop
@@ -236,12 +236,12 @@ class _Loop:
         if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
             stop, state = self._overtaken(self.phase.rivals, stop, state)
         self.bar(self.monitor.trace)
-        if stop is None and self.phase.until is not None and state.t >= self.phase.until:
-            state, stop = self._enter(self.pull(state.t), state)
+        if (ended := self.phase.until is not None and state.t >= self.phase.until) and stop is None:
+            (state, stop), ended = self._enter(self.pull(state.t), state), False
         if self.checkpointer is not None:
             run, notes = self.monitor, callback_states(self.tell.callbacks)
             self.checkpointer.after(
-                RunState(state, run.trace, run.begun, run.unread, run.first, notes, stop, run.phase_begun)
+                RunState(state, run.trace, run.begun, run.unread, run.first, notes, stop, run.phase_begun, not ended)
             )
         return stop, state
 

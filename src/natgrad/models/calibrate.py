@@ -86,4 +86,9 @@ def _ranks(
     else:
         draws = model.draws(X, **{"n": 250, "chains": 2, "warmup": 100, "verbose": False, "starts": "q", **options})
         samples = {name: spaced_draws(draws[name].values, n_ranks) for name in truth}
-    return {name: (samples[name] < value).sum(0) for name, value in truth.items()}
+    return {name: _ranked(value, samples[name], rng) for name, value in truth.items()}
+
+
+def _ranked(value: Array, samples: Array, rng: np.random.Generator) -> Array:
+    """How many samples are smaller; of those that are equal any number, as of a transition that is certain."""
+    return np.asarray((samples < value).sum(0) + rng.integers(0, (samples == value).sum(0) + 1))

@@ -6,7 +6,7 @@ ordered classes: one function, and cutpoints;  y_n is the number of those below 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
@@ -21,6 +21,7 @@ from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Bernoulli
+from natgrad.models.gp.reading import numbered
 from natgrad.models.scikit import ClassifierMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
@@ -119,7 +120,7 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
-        """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
+        """Fit to rows [N, D] and classes [N], or an iterator of such pairs; in Parquet files the classes are numbers.
 
         ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
         """
@@ -238,10 +239,16 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     def _read(self, X: Any, y: Any, reset: bool, classes: Any = None) -> Rows:
         """±1 for the second class of two, or for each class; numbers of classes in an order."""
         if self._is_stream(X):
-            source = self._rows(X, y, reset)
+            names: dict[Any, int] = {}
+            source = self._rows(numbered(X, names) if isinstance(X, Iterator) else X, y, reset)
             X, y = source.inputs, np.array(source.outputs[:, 0])
+            y = np.array(list(names))[y.astype(np.int64)] if names else y
         else:
             X, y = validated(self, X, y, dtype=(np.float64, np.float32), reset=reset)
+        if y.dtype.kind == "O" and (gone := [row for row, name in enumerate(y.tolist()) if name is None]):
+            raise ValueError(
+                f"y[{gone[0]}] is None: a row must have a class; leave out rows with NaN, None or no class"
+            )
         if reset:
             if y.dtype.kind not in "biU":  # what these hold are classes
                 from sklearn.utils.multiclass import check_classification_targets

@@ -15,7 +15,7 @@ from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.scikit import check_is_fitted
 
-__all__ = ["GPReading"]
+__all__ = ["GPReading", "numbered"]
 
 Floats = npt.NDArray[np.float64]
 MOST_JOINT_ROWS = 5_000
@@ -65,3 +65,27 @@ class GPReading(GPFiles):
         if len(x) > MOST_JOINT_ROWS:
             raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
         return self._predictor.draws(x, n, rng)
+
+
+def numbered(chunks: Iterator[Any], names: dict[Any, int]) -> Iterator[Any]:
+    """Pairs (X, y) with numbers in place of classes that are words, as ``names`` notes them; other pairs as they are."""
+    for number, chunk in enumerate(chunks):
+        words = isinstance(chunk, (tuple, list)) and len(chunk) == 2 and _has_words(np.asarray(chunk[1]))
+        if number and words != bool(names):
+            raise ValueError(f"chunk {number} of the stream: y must be words in all chunks, or numbers in all")
+        if not words:
+            yield chunk
+            continue
+        x, y = chunk[0], np.asarray(chunk[1])
+        if (
+            bad := [place for place, name in enumerate(y.ravel().tolist()) if not isinstance(name, str)]
+        ) or y.ndim != 1:
+            raise ValueError(
+                f"chunk {number} of the stream: y must be a class for each row, words or numbers; "
+                + (f"y[{bad[0]}] = {y.ravel()[bad[0]]!r}" if bad else f"got the shape {y.shape}")
+            )
+        yield x, np.array([names.setdefault(name, len(names)) for name in y.tolist()], dtype=np.float64)
+
+
+def _has_words(y: npt.NDArray[Any]) -> bool:
+    return y.dtype.kind == "U" or (y.dtype.kind == "O" and any(isinstance(name, str) for name in y.ravel().tolist()))

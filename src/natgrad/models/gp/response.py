@@ -253,16 +253,19 @@ class _Collapsed:
         return np.concatenate(values)
 
     def _at(self, h: Floats) -> tuple[State, float]:
-        """The best q, and the bound."""
+        """The best q, and the bound; steps are halved where they would lower it, as whole ones from far away can."""
         problem, settings = self.problem, self._settings(h)
         state = self.state._replace(hyper={"settings": settings})
-        before = -np.inf
+        rho, value = 1.0, -np.inf if problem.conjugate else float(problem.bound(state))
         for _ in range(MOST_UPDATES):
-            swept = problem.sweep(state)
+            swept = problem.sweep(state, rho=rho)
+            gain, still = float(swept.bound) - value, STILL * max(1.0, abs(float(swept.bound)))
+            if gain < -still:
+                rho *= 0.5
+                continue
             state, value = swept.state, float(swept.bound)
-            if problem.conjugate or abs(value - before) < STILL * max(1.0, abs(value)):
+            if problem.conjugate or gain < rho * still:
                 break
-            before = value
         else:
             raise NotConverged(
                 "q(u) does not settle while hyper-parameters are held: linear response has no optimum to start from"

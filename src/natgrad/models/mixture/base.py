@@ -112,7 +112,7 @@ class Mixture(DensityMixin, RowEstimator, ABC):
     def _problem(self, model: Any, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
         from natgrad.models.mixture.problem import MixtureProblem
 
-        return MixtureProblem(model, x, weight, truncated=bool(self._finds_number), **options)
+        return MixtureProblem(model, x, weight, **{"truncated": bool(self._finds_number), **options})
 
     def _starts(self, problem: MixtureProblem) -> State | Starts:
         from natgrad.models.clusters import row_starts
@@ -155,7 +155,8 @@ class Mixture(DensityMixin, RowEstimator, ABC):
     # -- draws and calibration --
 
     def _draws_problem(self, X: Any, sample_weight: Any = None) -> MixtureProblem:
-        return self._problem(self._model_, *self._rows(X, sample_weight, False))
+        # Of the components that were found, which may all be drawn: none is left out as empty.
+        return self._problem(self._model_, *self._rows(X, sample_weight, False), truncated=False)
 
     def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Floats, Any]:
         problem = self._problem(self._model_, np.empty((0, self.n_features_in_)), None)
@@ -164,4 +165,5 @@ class Mixture(DensityMixin, RowEstimator, ABC):
         return truth, problem.emission.draw(as_means(problem, "components", truth), z, rng), z
 
     def _with_same_priors(self) -> dict[str, Any]:
-        return {"_prepared": lambda x, weight: self._model_}
+        # Also where it was found.
+        return {"_prepared": lambda x, weight: self._model_, "n_components": self.n_components_}

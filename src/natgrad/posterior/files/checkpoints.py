@@ -55,7 +55,7 @@ CONTENT = {
     "about": _about,
     "run": record(
         RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple,
-        phase="none | whole in [0, 1e12]",
+        phase="none | whole in [0, 1e12]", entered="flag",
         stop=either("none", Stop),
     ),
 }  # fmt: skip

@@ -1,0 +1,375 @@
+"""What ready models can do, a function for each ability: an option in, nothing out where it does it; an error where not."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ability_cases import LENGTHS, Case
+from cli.calls import call
+from inference.executors.test_threads import Elsewhere
+from sklearn.base import clone
+
+import natgrad as ng
+from natgrad.errors import NotAtMaximum
+from natgrad.inference.trace import Reason
+
+Ability = Callable[[Case, Path], None]
+
+
+def answers(model: Any, case: Case, data: tuple[Any, ...] | None = None) -> list[Any]:
+    """What a model says of the data of its fit."""
+    data = case.data if data is None else data
+    if isinstance(model, ng.LDA):
+        return [model.transform(data[0])]
+    if isinstance(model, ng.GaussianMixture):
+        return [model.predict_proba(data[0]), model.score_samples(data[0])]
+    if isinstance(model, ng.MatrixFactorization):
+        return [*model.predict(data[0], return_std=True), model.recommend("u0", 3, exclude_seen=False).items]
+    if isinstance(model, ng.recommenders.ContextFactorization):
+        return list(model.predict(*data[0].T, True, **case.named))
+    if isinstance(model, ng.SparseGPClassifier):
+        return [model.predict_proba(data[0])]
+    if isinstance(model, (ng.SparseGPRegressor, ng.StateSpaceGP)):
+        return list(model.predict(data[0], return_std=True))
+    X, _, lengths = data
+    return [model.predict_proba(X, lengths), model.score(X, lengths), model.predict(X, lengths)]
+
+
+def same(one: list[Any], other: list[Any]) -> None:
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# -- settings and repeats --
+
+
+def settings(case: Case, _: Path) -> None:
+    model = case.made()
+    params = model.get_params()
+    assert {name: getattr(model, name) for name in params} == params
+    changed = type(model)().set_params(**params)
+    assert changed.get_params() == params
+    assert repr(clone(model).get_params()) == repr(params)  # methods are copied
+    assert type(model).__name__ in repr(case.fitted())
+
+
+def pickled(case: Case, _: Path) -> None:
+    model = case.fitted()
+    again = pickle.loads(pickle.dumps(model))
+    same(answers(model, case), answers(again, case))
+
+
+def repeated(case: Case, _: Path) -> None:
+    before = copy.deepcopy((case.data, dict(case.named)))
+    one, other = case.fitted(), case.fitted()
+    same(answers(one, case), answers(other, case))
+    np.testing.assert_array_equal(one.trace_["elbo"], other.trace_["elbo"])
+    assert pickle.dumps((case.data, dict(case.named))) == pickle.dumps(before)
+
+
+def threads(case: Case, _: Path) -> None:
+    same(answers(case.fitted(n_jobs=1), case), answers(case.fitted(n_jobs=2), case))
+
+
+# -- runs --
+
+
+def checkpointed(case: Case, folder: Path) -> None:
+    whole = case.fitted(**{case.limit: 6})
+    case.fitted({"checkpoint": folder / "c", "every": 1}, **{case.limit: 3})
+    resumed = case.fitted({"checkpoint": folder / "c", "resume": True}, **{case.limit: 6})
+    same(answers(whole, case), answers(resumed, case))
+    assert len(resumed.trace_) == len(whole.trace_)
+
+
+class Killed(Exception):
+    """What ends a run without a word to it."""
+
+
+def killed(case: Case, folder: Path) -> None:
+    def kill(progress: Any) -> None:
+        if progress.t == 3:
+            raise Killed
+
+    whole = case.fitted(**{case.limit: 6})
+    try:
+        case.fitted({"checkpoint": folder / "c", "every": 1, "callbacks": [kill]}, **{case.limit: 6})
+    except Killed:
+        pass
+    else:
+        assert len(whole.trace_) < 3, "the callback was not called at step 3"
+    resumed = case.fitted({"checkpoint": folder / "c", "resume": True}, **{case.limit: 6})
+    same(answers(whole, case), answers(resumed, case))
+
+
+def limited(case: Case, _: Path) -> None:
+    short = case.fitted(max_seconds=1e-9, **{case.limit: 1000})
+    assert short.stop_.reason is Reason.SECONDS or short.stop_.converged, short.stop_
+    assert len(short.trace_) <= 1, len(short.trace_)
+    seen: list[int] = []
+
+    def stop(progress: Any) -> bool:
+        seen.append(progress.t)
+        progress.model()
+        return len(seen) == 2
+
+    stopped = case.fitted({"callbacks": [stop]}, **{case.limit: 1000})
+    assert len(seen) == len(stopped.trace_) <= 2, (len(seen), len(stopped.trace_))
+
+
+def on_a_cluster(case: Case, _: Path) -> None:
+    there = Elsewhere()
+    # Of declared networks what is cut otherwise is added up otherwise.
+    cut = {"chunk_rows": 50} if case.kind is ng.recommenders.ContextFactorization else {}
+    same(answers(case.fitted(**cut), case), answers(case.fitted(**cut, executor=there), case))
+    assert there.calls, "nothing was sent"
+
+
+# -- data that come and go --
+
+
+def in_parts(case: Case, _: Path) -> None:
+    model = case.made()
+    names = {name: value for name, value in case.named.items() if name in ("time", "context")}
+    extra = {"classes": np.unique(case.data[1])} if isinstance(model, ng.SparseGPClassifier) else {}
+    first = case.data[:1] if len(case.data) == 3 else case.data
+    model.partial_fit(*first, **names, **extra)
+    model.partial_fit(*case.more, **{name: value[: len(case.more[0])] for name, value in names.items()})
+    answers(model, case)
+
+
+def as_stream(case: Case, _: Path) -> None:
+    first = case.data[:1] if len(case.data) == 3 else case.data
+    pieces = [part[0] if len(part) == 1 else part for part in (first, case.more)]
+    if case.kind is ng.recommenders.ContextFactorization:
+        pieces = [frame_of(case, "pandas")]
+        answers(case.made(**named_settings(case)).fit(iter(pieces)), case)
+        return
+    answers(case.made().fit(iter(pieces), **case.named), case)
+
+
+def updated(case: Case, _: Path) -> None:
+    model = case.fitted()
+    names = {name: value for name, value in case.named.items() if name in ("time", "context")}
+    model.update(*case.more, **{name: value[: len(case.more[0])] for name, value in names.items()})
+    assert all(np.isfinite(np.asarray(part, dtype=float)).all() for part in answers(model, case)[:2])
+
+
+def forgetful(case: Case, _: Path) -> None:
+    model = case.fitted()
+    model.forget([0])
+    answers(model, case)
+
+
+def weighted(case: Case, _: Path) -> None:
+    twice = case.made().fit(*case.data, **case.named, sample_weight=np.full(len(case.data[0]), 2.0))
+    assert np.isfinite(twice.elbo_)
+
+
+# -- files and pages --
+
+
+def in_files(case: Case, folder: Path) -> None:
+    model = case.fitted()
+    model.save(folder / "m")
+    again = ng.load(folder / "m")
+    same(answers(model, case), answers(again, case))
+    assert again.stop_ == model.stop_
+
+
+def shown(case: Case, folder: Path) -> None:
+    model = case.fitted()
+    data = case.data[0] if len(case.data) == 1 else case.data if len(case.data) == 2 else (case.data[0], LENGTHS)
+    page = model.report(folder / "p.html", data=data).read_text()
+    assert type(model).__name__ in page
+    assert case.fitted().report(folder / "q.html").exists()
+
+
+def commanded(case: Case, folder: Path) -> None:
+    table = dict(case.table)
+    if "--sequence" in case.command:
+        table["run"] = np.repeat(["a", "b"], LENGTHS)
+    if case.command[0] == "lda":
+        table = {"text": [" ".join(np.repeat(list(table), row)) for row in case.data[0]]}
+    path = written(table, folder / "d.csv")
+    fit = ["fit", case.command[0], path, "-o", folder / "m", *case.command[1:], f"--{case.limit.replace('_', '-')}", 4]
+    result = call(*fit, "--tol", 0)
+    assert result.exit_code == 0, result.output
+    model = ng.load(folder / "m")
+    if case.command[0] != "lda" and "auto" not in case.settings.values():
+        np.testing.assert_allclose(model.elbo_, case.fitted(**unsaid(case)).elbo_, rtol=1e-9)
+    asking = "decode" if "--sequence" in case.command else "transform" if case.command[0] == "lda" else "predict"
+    asked = call(asking, folder / "m", path, "-o", folder / "out.csv")
+    assert asked.exit_code == 0, asked.output
+
+
+def unsaid(case: Case) -> dict[str, Any]:
+    """Settings that the command line was not told, as they are by default."""
+    usual = case.kind().get_params()
+    names = ("n_init", "batch_size", "warp_inputs")
+    said = {word[2:].replace("-", "_") for word in case.command if word.startswith("--")}
+    return {name: usual[name] for name in names if name in usual and name not in said}
+
+
+def written(table: Any, path: Path) -> Path:
+    rows = zip(*table.values(), strict=True)
+    lines = [
+        ",".join(table),
+        *(",".join(repr(float(v)) if isinstance(v, float) else str(v) for v in row) for row in rows),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# -- uncertainty --
+
+
+def with_draws(case: Case, _: Path) -> None:
+    model = case.fitted()
+    where = model.fit_ if isinstance(model, ng.recommenders.ContextFactorization) else model
+    data = () if where is not model else case.data
+    data = (data[0],) if len(data) == 3 else data
+    named = {"lengths": LENGTHS} if len(case.data) == 3 else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of so few draws
+        drawn = where.draws(*data[:1], n=8, chains=2, warmup=2, starts="q", **named)
+    assert all(np.isfinite(drawn[name].mean()).all() for name in drawn)
+
+
+def responding(case: Case, _: Path) -> None:
+    model = case.fitted(**{case.limit: 40})
+    where = model.fit_ if isinstance(model, ng.recommenders.ContextFactorization) else model
+    data = () if where is not model or isinstance(case.data[0], ng.Ratings) else case.data
+    data = (data[0],) if len(data) == 3 else data
+    named = {"lengths": LENGTHS} if len(case.data) == 3 else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fits that have not converged
+        with contextlib.suppress(NotAtMaximum):  # so few data do not determine everything, and it says so
+            response = where.linear_response(*data, **named)
+            name = next(iter(response))
+            assert np.isfinite(response[name].std()).all()
+
+
+def calibrated(case: Case, _: Path) -> None:
+    model = case.fitted()
+    assert set(model.posterior_) == set(model.calibrate(2, size=20).coverage(0.9))
+
+
+# -- tables and what is missing --
+
+
+def frame_of(case: Case, library: str) -> Any:
+    columns = {name: np.asarray(column) for name, column in case.table.items()}
+    return importlib.import_module(library).DataFrame(columns)
+
+
+def by_name(library: str) -> Ability:
+    def ability(case: Case, _: Path) -> None:
+        frame, model = frame_of(case, library), case.made(**named_settings(case))
+        known = case.fitted()
+        if case.command[0] in ("mf", "context"):
+            model.fit(frame, **features_of(case))
+            np.testing.assert_allclose(model.elbo_, known.elbo_, rtol=1e-9)
+            return
+        y = [name for name in case.table if name.startswith("target")]
+        names = [name for name in case.table if name not in y]
+        target = [frame[y[0]] if len(y) == 1 else frame[y]] if y else []
+        last = [None, LENGTHS] if len(case.data) == 3 else []
+        model.fit(frame[names], *target, *last)
+        if (
+            case.data[0].dtype.kind == "f"
+        ):  # as the table has them in memory: what is added up otherwise rounds otherwise
+            known = case.made().fit(np.asfortranarray(case.data[0]), *case.data[1:])
+        np.testing.assert_allclose(model.elbo_, known.elbo_, rtol=1e-9)
+        here = answers(model, case, (frame[names], *target, *last))
+        turned = (frame[names[::-1]], *target, *last)
+        if len(names) == 1 or isinstance(model, ng.LDA) or isinstance(case.settings.get("emissions"), dict):
+            same(here, answers(model, case, turned))
+            return
+        # Never read by place in silence.
+        with pytest.raises(
+            ValueError, match=r"columns are read by their places|Feature names must be in the same order"
+        ):
+            answers(model, case, turned)
+
+    return ability
+
+
+def named_settings(case: Case) -> dict[str, Any]:
+    """Settings that name columns by number, by their names in the table."""
+    names = list(case.table)
+    if isinstance(emissions := case.settings.get("emissions"), dict):
+        return {"emissions": {names[key]: kind for key, kind in emissions.items()}}
+    if case.settings.get("inputs") is not None:
+        return {"inputs": "regime"}
+    return {role: role for role in ("time", "context") if role in case.named}
+
+
+def features_of(case: Case) -> dict[str, Any]:
+    return {name: value for name, value in case.named.items() if name not in ("time", "context")}
+
+
+def with_room(part: Any) -> Any:
+    """A copy that can hold NaN."""
+    values = np.asarray(part)
+    return values.astype(float) if values.dtype.kind in "if" else values.copy()
+
+
+def with_gaps(case: Case, _: Path) -> None:
+    """One entry is missing."""
+    if isinstance(case.data[0], ng.Ratings):
+        table = np.full((20, 12), np.nan)
+        ratings = case.data[0]
+        table[ratings.users, ratings.items] = ratings.values
+        named = {name: np.asarray([*value.values()]) for name, value in case.named.items()}
+        model = case.made().fit(table, **named)
+        assert np.isfinite(model.predict(table)).all()
+        return
+    data = [part if part is None or part is LENGTHS else with_room(part) for part in case.data]
+    if len(data) == 2 and data[1].dtype.kind == "U":
+        data[1] = data[1].astype(object)
+        data[1][3] = None
+    elif len(data) == 2:
+        (data[1] if data[1].ndim == 1 else data[1][:, 0])[3] = np.nan
+    elif data[0].ndim == 1:
+        data[0] = data[0].astype(object)
+        data[0][3] = None
+    else:
+        data[0][3, 0] = np.nan
+    model = case.made().fit(*data, **case.named)
+    assert np.isfinite(model.elbo_)
+
+
+ABILITIES: dict[str, Ability] = {
+    "clone, `get_params`, `set_params`": settings,
+    "pickle": pickled,
+    "same seed, same fit": repeated,
+    "`n_jobs`": threads,
+    "checkpoint, resume": checkpointed,
+    "resume after a crash": killed,
+    "`max_seconds`, callbacks": limited,
+    "`partial_fit`": in_parts,
+    "`fit` to a stream": as_stream,
+    "`update`": updated,
+    "`forget`": forgetful,
+    "`executor=`": on_a_cluster,
+    "`save`, `load`": in_files,
+    "`report`": shown,
+    "command line": commanded,
+    "`draws`": with_draws,
+    "`linear_response`": responding,
+    "`calibrate`": calibrated,
+    "`sample_weight`": weighted,
+    "pandas": by_name("pandas"),
+    "Polars": by_name("polars"),
+    "missing entries": with_gaps,
+}

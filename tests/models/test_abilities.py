@@ -1,0 +1,183 @@
+"""What each option of the ready models can do: every cell of the tables in `docs/abilities.md` is tried, or refused in words.
+
+The options are in `ability_cases.py`, what is tried of them in `abilities.py`; topic models that are declared networks have a
+table of their own (`topics/test_abilities.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from abilities import ABILITIES, answers, same
+from ability_cases import CASES, CHAINS, MIXTURES, RATINGS
+
+from natgrad.errors import NotConverged
+from natgrad.models import hmm
+
+PAGE = Path(__file__).parents[2] / "docs" / "abilities.md"
+ONE_OUTPUT = tuple(name for name in CASES["Gaussian processes"] if "outputs" not in name)
+OTHER_RATINGS = ("likes and dislikes", "likes alone", "likes, n_negatives=2", "likes, features", "ordinal", "poisson")
+ALONG = ("StateSpaceGP", 'StateSpaceGP("auto")')
+IN_CONTEXT = ("times", "contexts", "times and contexts")
+WHOLE_ROWS = (
+    'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())", "Autoregressive()",
+    "Autoregressive(2, dof=4)", "durations=NegativeBinomial", "durations=Explicit", "inputs", 'topology="left-to-right"',
+    'GaussianHMM("auto")', 'HMM("auto") of StudentT', "subchains", "batches of sequences",
+)  # fmt: skip
+# What is refused, of which options, and the words that say why, or what to do instead; None is every option of a family.
+REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
+    "`n_jobs`": [
+        ("Ratings", IN_CONTEXT, "unexpected keyword argument 'n_jobs'"),
+        ("Gaussian processes", None, "unexpected keyword argument 'n_jobs'"),
+    ],
+    "`executor=`": [
+        ("Ratings", ("likes alone",), "leave executor= out"),
+        ("Gaussian processes", None, "unexpected keyword argument 'executor'"),
+    ],
+    "`partial_fit`": [("Gaussian processes", ALONG, "has no attribute 'partial_fit'")],
+    "`fit` to a stream": [
+        ("Gaussian processes", ALONG, "missing 1 required positional argument: 'y'"),
+        ("Topics", ('finish="gibbs"',), "leave it out for a stream"),
+    ],
+    "command line": [("Ratings", ("features", "likes, features"), "No such option")],
+    "`draws`": [
+        ("Topics", None, 'LDA(finish="gibbs") ends a fit with sweeps'),
+        ("Ratings", tuple(name for name in RATINGS if name not in IN_CONTEXT), 'fit with finish="gibbs"'),
+        ("Gaussian processes", None, "sample(X, n) draws functions"),
+    ],
+    "`linear_response`": [
+        ("Topics", ('finish="gibbs"',), 'fit with local="vb" and finish=None'),
+        ("Ratings", OTHER_RATINGS, "declare the model as a network"),
+        ("Gaussian processes", ("softmax",), "does not settle while hyper-parameters are held"),
+    ],
+    "`calibrate`": [
+        ("Hidden Markov models", tuple(name for name in CHAINS if "Mixture" in name), "can change places"),
+        ("Hidden Markov models", tuple(name for name in CHAINS if "Autoreg" in name), "are given and not drawn"),
+        ("Hidden Markov models", ("inputs",), "inputs= are known and not drawn"),
+        *((family, None, "declare the model as a network") for family in ("Topics", "Ratings", "Gaussian processes")),
+    ],
+    "`sample_weight`": [
+        *((family, None, "sample_weight") for family in CASES if family != "Mixtures"),
+    ],
+    "missing entries": [
+        ("Hidden Markov models", WHOLE_ROWS, 'covariance="diag" takes single entries'),
+        ("Mixtures", tuple(name for name in MIXTURES if "diag" not in name and "sph" not in name), 'covariance="diag"'),
+        ("Topics", None, "give raw counts"),
+        ("Ratings", IN_CONTEXT, "leave out what was not rated"),
+        ("Gaussian processes", ONE_OUTPUT, "leave out rows with NaN"),
+    ],
+}
+
+
+def refusal(family: str, option: str, ability: str) -> str | None:
+    """The words with which a cell is refused; None where it works."""
+    for where, options, words in REFUSED.get(ability, []):
+        if where == family and (options is None or option in options):
+            return words
+    return None
+
+
+# The gate tries each ability once, and what was once wrong; `-m slow` every cell.
+OFTEN = {
+    ("clone, `get_params`, `set_params`", "several tracks"),
+    ("pickle", "Mixture(Gaussian())"),
+    ("same seed, same fit", "durations=Explicit"),
+    ("`n_jobs`", "Autoregressive()"),
+    ("checkpoint, resume", "likes, n_negatives=2"),
+    ("resume after a crash", "inputs"),
+    ("`max_seconds`, callbacks", 'noise_per="both"'),
+    ("`partial_fit`", "ordinal"),
+    ("`fit` to a stream", "Mixture(Poisson())"),
+    ("`update`", 'StudentT("tied")'),
+    ("`forget`", 'noise_per="user"'),
+    ("`executor=`", "several tracks"),
+    ("`save`, `load`", "Autoregressive(2, dof=4)"),
+    ("`report`", "durations=NegativeBinomial"),
+    ("command line", "CategoricalHMM of labels"),
+    ("`draws`", 'GaussianMixture("auto")'),
+    ("`calibrate`", 'StudentT("tied")'),
+    ("`calibrate`", "Mixture(Gaussian())"),
+    ("`calibrate`", "Autoregressive()"),
+    ("`calibrate`", "inputs"),
+    ("`sample_weight`", "PoissonHMM"),
+    ("pandas", "several tracks"),
+    ("Polars", "CategoricalHMM of labels"),
+    ("missing entries", 'StudentT("spherical")'),
+}
+CELLS = [
+    pytest.param(family, option, ability, marks=[] if (ability, option) in OFTEN else [pytest.mark.slow])
+    for family, cases in CASES.items()
+    for option in cases
+    for ability in ABILITIES
+]
+
+
+@pytest.mark.parametrize(("family", "option", "ability"), CELLS)
+def test_ability(family: str, option: str, ability: str, tmp_path: Path) -> None:
+    words = refusal(family, option, ability)
+    case = CASES[family][option]
+    if words is None:
+        ABILITIES[ability](case, tmp_path)
+    else:
+        with pytest.raises(
+            (AttributeError, TypeError, ValueError, AssertionError, NotConverged), match=re.escape(words)
+        ):
+            ABILITIES[ability](case, tmp_path)
+
+
+def table_of(family: str) -> str:
+    """The table of a family: a row for each option, a column for each ability that some options have and others not."""
+    cases = CASES[family]
+    cells = {(option, name): refusal(family, option, name) is None for option in cases for name in ABILITIES}
+    differing = [name for name in ABILITIES if len({cells[option, name] for option in cases}) == 2]
+    all_have = [name for name in ABILITIES if all(cells[option, name] for option in cases)]
+    lines = [f"All of them: {'; '.join(all_have)}."]
+    if none_have := [name for name in ABILITIES if not any(cells[option, name] for option in cases)]:
+        lines += ["", f"None of them: {'; '.join(none_have)}."]
+    if differing:
+        lines += ["", "| option | " + " | ".join(differing) + " |", "|---|" + "---|" * len(differing)]
+        for option in cases:
+            row = ("yes" if cells[option, name] else "no" for name in differing)
+            lines.append(f"| `{option}` | " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_the_table_of_the_docs_is_this_one(family: str) -> None:
+    assert f"## {family}\n\n{table_of(family)}\n" in PAGE.read_text(encoding="utf-8"), table_of(family)
+
+
+@pytest.mark.parametrize("durations", [hmm.NegativeBinomial(3), hmm.Explicit(5)])
+def test_simulated_states_last_as_their_durations_say(durations: object) -> None:
+    """They were those of a chain that leaves every state at once, and calibrate() judged intervals by them."""
+    X = np.repeat([0.0, 12.0] * 4, 7)[:, None] + np.random.default_rng(0).normal(size=(56, 1))
+    model = hmm.HMM(2, durations=durations, n_init=1, max_passes=3, verbose=False).fit(X)
+    for seed in range(5):
+        states = model._simulated(200, np.random.default_rng(seed))[2]
+        stays = np.diff(np.flatnonzero(np.diff(states, prepend=-1, append=-1)))[:-1]
+        if isinstance(durations, hmm.NegativeBinomial):
+            assert stays.min() >= 3
+        else:
+            assert stays.max() <= 5
+            assert stays.max() > 1
+
+
+@pytest.mark.slow
+def test_what_is_certain_has_any_rank() -> None:
+    """With two states that last, where one leads to is known: ranks of what cannot differ must not count as misses."""
+    X = np.repeat([0.0, 12.0] * 4, 7)[:, None] + np.random.default_rng(0).normal(size=(56, 1))
+    model = hmm.HMM(2, durations=hmm.NegativeBinomial(2), n_init=1, max_passes=5, verbose=False).fit(X)
+    assert model.calibrate(20, size=40).coverage(0.9)["transition"] > 0.6
+
+
+def test_a_run_that_ended_with_a_phase_enters_the_next_one_when_it_goes_on(tmp_path: Path) -> None:
+    """Dislikes are drawn anew every three steps: what was remembered of the last draw was kept."""
+    case = RATINGS["likes, n_negatives=2"]
+    whole = case.fitted(max_steps=8)
+    for steps in (2, 3, 6):
+        case.fitted({"checkpoint": tmp_path / str(steps)}, max_steps=steps)
+        resumed = case.fitted({"checkpoint": tmp_path / str(steps), "resume": True}, max_steps=8)
+        same(answers(whole, case), answers(resumed, case))
