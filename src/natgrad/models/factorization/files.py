@@ -71,6 +71,16 @@ TASTES = {
     "degrees": "positive [bin]",
     "activity": "positive [bin]",
 }
+# Vectors of items of the weighted factorisation, and the items that each like speaks for.
+WEIGHTED = {
+    "vectors": "real [item_row, weighted]",
+    "squares": "nonnegative [weighted]",
+    "unit": "positive",
+    "n_items": "positive",
+    "confidence": "positive",
+    "noise": "positive",
+}
+NEIGHBOURS = {"items": "whole [item_row, neighbour] in [0, item)", "values": "nonnegative [item_row, neighbour]"}
 # What was taken from the data, by likelihood.
 LEARNED: dict[str, Any] = {
     "gaussian": {"offset": "real", "variance": "positive", "features?": FEATURES},
@@ -92,10 +102,17 @@ LEARNED: dict[str, Any] = {
             "common?": "nonnegative",
             "tastes?": "whole",
             "strength?": "nonnegative",
+            "factors?": "whole",
+            "confidence?": "nonnegative",
+            "penalty?": "nonnegative",
+            "near?": "nonnegative",
+            "near_power?": "nonnegative",
         },
         "n_users?": "natural",
         "basis?": "none | real [item_row, rank]",
         "tastes?": either("none", TASTES),
+        "weighted?": either("none", WEIGHTED),
+        "neighbours?": either("none", NEIGHBOURS),
         "features?": FEATURES,
     },
 }
@@ -311,7 +328,13 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
         refuse("learned", f"has a basis of another rank than {learned['ridge']['rank']}")
     if "ridge" in learned and learned["ridge"]["mix"] > 1:
         refuse("learned", f"mixes {learned['ridge']['mix']} parts of one")
+    if "ridge" in learned and learned["ridge"].get("near", 0) > 1:
+        refuse("learned", f"has {learned['ridge']['near']} parts of neighbours of one")
     _check_tastes(learned)
+    for name, number in (("weighted", "factors"), ("neighbours", "near")):
+        wanted = (learned.get("ridge") or {}).get(number, 0)
+        if (learned.get(name) is None) != (wanted == 0):
+            refuse("learned", f"has {'no ' if learned.get(name) is None else ''}{name!r}, and {wanted} of {number!r}")
     if "items" in learned:
         sizes["precision"] = len(learned["items"]) + int(bool(learned["ridge"]["bias"]))
     for row, most in (("user_row", "user"), ("item_row", "item")):

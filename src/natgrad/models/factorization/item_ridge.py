@@ -7,16 +7,15 @@ The prior rate of the item model (`natgrad.models.factorization.items`) is diago
 ``share`` is what dropping likes at random would add (Steck, 2020). Users weigh n_i^−evenness, n_i: their likes. Scores are
 divided by d_j^power, which ranks popular items lower if positive. There may be a bias, an item that everybody likes.
 
-Beside it stands one of two. Either tastes in so many dimensions and of some strength
-(`natgrad.models.factorization.item_tastes`), or a Gaussian factorisation of all pairs, noise of the variance d_j^(2 flatness),
+Beside it stands one of two, of which ``mix`` parts are taken: tastes in so many dimensions and of some strength
+(`natgrad.models.factorization.item_tastes`), or a weighted factorisation with so many ``factors``, a ``confidence`` in likes and
+a ``penalty`` (`natgrad.models.factorization.item_weighted`). ``near`` parts of all are those of the neighbours of likes, of items
+as popular as ``near_power`` says (`natgrad.models.factorization.item_neighbours`). ``common`` parts of an item's popularity, d_j
+over all users, are added: what a user of whom little is known will like.
 
-    x_ij ~ N(u_i · v_j, d_j^(2 flatness) σ²)
-
-As σ falls its fit is the best one of its ``rank``, and costs the likes: with D = diag(d^flatness) and V the leading right
-singular vectors of X D⁻¹, found by subspace iteration, the fitted row of a user is x D⁻¹ V Vᵀ D. Directions are shrunk as the
-loadings of probabilistic PCA are (Tipping and Bishop, 1999), which makes the rank matter less. Without dimensions it is the mean
-of each item. Of the scores, ``mix`` parts are this and 1 − mix the regression on the other items. ``common`` parts of an item's
-popularity, d_j over all users, are added: what a user of whom little is known will like.
+Files of earlier versions have, in the place of these factors, a Gaussian factorisation of all pairs of some ``rank``, noise of
+the variance d_j^(2 flatness): with D = diag(d^flatness) and V the shrunk leading right singular vectors of X D⁻¹, the fitted row
+of a user is x D⁻¹ V Vᵀ D.
 """
 
 from __future__ import annotations
@@ -31,12 +30,10 @@ from natgrad.kernels.factorization.items import liked_together, sum_weights
 
 __all__ = [
     "ItemRidge",
-    "Leading",
     "LowRank",
     "count_together",
     "inverse_and_log_det",
     "item_weights",
-    "leading",
     "low_rank",
     "most_liked",
     "popular_scale",
@@ -49,11 +46,6 @@ Floats = npt.NDArray[np.float64]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Float32s = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
-# Of the subspace iteration: dimensions beyond those asked for, the least there are in all, and rounds. Singular values of likes
-# fall slowly: with eight more than 24 dimensions NDCG was 0.2575, with a hundred more 0.2594.
-BEYOND, LEAST, ROUNDS = 8, 136, 4
-# Of a Gram matrix in single precision, below which its smallest eigenvalue is mostly rounding.
-LEAST_SQUARE = 1e-4
 
 
 class ItemRidge(NamedTuple):
@@ -70,6 +62,11 @@ class ItemRidge(NamedTuple):
     common: float = 0.0
     tastes: int = 0
     strength: float = 0.0
+    factors: int = 0
+    confidence: float = 0.0
+    penalty: float = 0.0
+    near: float = 0.0
+    near_power: float = 0.0
 
     def rate(self, likes_of: Floats) -> Floats:
         """The diagonal of the prior rate, for items with so many likes; a bias is shrunk as little as one like can."""
@@ -125,47 +122,6 @@ def most_liked(likes: Likes, n: int) -> npt.NDArray[np.int64]:
     """The n most popular items, in their own order."""
     likes_of = np.bincount(likes.indices, minlength=likes.shape[1])
     return np.sort(np.argsort(-likes_of, kind="stable")[:n])
-
-
-class Leading(NamedTuple):
-    """The leading right singular vectors [items, n] of likes that were divided by d^flatness, and their singular values [n]."""
-
-    vectors: Float32s
-    values: Float32s
-
-    def basis(self, rank: int) -> Float32s:
-        """V √(shrinkage), so that V shrinkage Vᵀ fits: s becomes √(s² − σ²), σ the first that is left out."""
-        rank = min(rank, len(self.values))
-        left_out = float(self.values[rank]) if rank < len(self.values) else 0.0
-        kept = 1.0 - (left_out / np.maximum(self.values[:rank], 1e-30)) ** 2
-        return np.ascontiguousarray(self.vectors[:, :rank] * np.maximum(kept, 0.0) ** 0.25, dtype=np.float32)
-
-
-def leading(likes: Likes, rank: int, flatness: float, rng: np.random.Generator) -> Leading:
-    """As many directions as asked for, and one more where there is one."""
-    likes_of = np.bincount(likes.indices, minlength=likes.shape[1]).astype(np.float64)
-    scaled = likes.astype(np.float32)
-    scaled.data *= popular_scale(likes_of, flatness)[likes.indices]
-    rank = min(rank + 1, *likes.shape)
-    turned = scaled.T.tocsr()
-    wide = min(max(rank + BEYOND, LEAST), *likes.shape)
-    basis = rng.standard_normal((likes.shape[1], wide), dtype=np.float32)
-    for _ in range(ROUNDS):
-        basis = _orthonormal(turned @ (scaled @ basis))
-    told = scaled @ basis
-    squares, turn = np.linalg.eigh(told.T @ told)
-    values = np.sqrt(np.maximum(squares[::-1], 0.0))
-    return Leading((basis @ turn[:, ::-1])[:, :rank], values[:rank])
-
-
-def _orthonormal(table: Float32s) -> Float32s:
-    """A basis of the columns: the Gram matrix's, a third of the time of QR, unless columns are all but dependent."""
-    columns = table / np.maximum(np.sqrt(np.einsum("ij,ij->j", table, table)), 1e-30)
-    squares, axes = np.linalg.eigh((columns.T @ columns).astype(np.float64))
-    if squares[0] < LEAST_SQUARE * squares[-1]:
-        return np.asarray(np.linalg.qr(table)[0])
-    basis = columns @ (axes / np.sqrt(squares)).astype(np.float32)
-    return np.asarray(basis)
 
 
 class LowRank(NamedTuple):

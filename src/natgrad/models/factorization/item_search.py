@@ -1,11 +1,13 @@
 """Likes in; the numbers of an `ItemRidge` that rank a held-out part of them best, out.
 
 A fifth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG, and each of
-the numbers is moved while that rises: those of tastes, then, in the mixture of both, those of the regression on other items, what
-part of the scores is which, and how much popularity is taken off. What the regression needs alone is not what it needs beside
-tastes, which have the strong directions already: it is shrunk more there. Where there are many items the regression is that of
-the most popular. A factorisation of all pairs is tried in the place of tastes. Popularity is what ranks unless what was found
-ranks held-out likes better, and tastes make them more probable, by more than chance, user by user.
+the numbers is moved while that rises: those of tastes and of a weighted factorisation, then, in the mixture of the better one
+with the regression on other items, those of the regression, what part of the scores is which, and how much popularity is taken
+off. What the regression needs alone is not what it needs beside factors, which have the strong directions already: it is shrunk
+more there. Where there are many items the regression is that of the most popular, and the neighbours of likes are tried beside
+it.
+Popularity is what ranks unless what was found ranks held-out likes better, and tastes make them more probable, by more than
+chance, user by user.
 """
 
 from __future__ import annotations
@@ -18,22 +20,20 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.kernels.factorization.top_items import top_items
+from natgrad.models.factorization.item_neighbours import found_neighbours
 from natgrad.models.factorization.item_ridge import (
     ItemRidge,
-    Leading,
-    LowRank,
     count_together,
-    leading,
-    low_rank,
     popular_scale,
     user_weights,
     weights_of,
 )
 from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
+from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
 from natgrad.models.factorization.metrics import ndcg_of_users
 from natgrad.random import Stream, generator
 
-__all__ = ["learned_ridge"]
+__all__ = ["MOST_REGRESSED", "learned_ridge"]
 
 Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
@@ -43,16 +43,24 @@ Judged = tuple[float, ItemRidge]
 HELD_OUT, RANKED = 0.2, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items that are ranked; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 4000, 12_000_000
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, 12_000_000
 # What is tried, in order.
 SIZES, STRENGTHS = (4, 8, 16, 32, 64), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
-RANKS, FLATNESS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128), (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+FACTORS, CONFIDENCES = (8, 16, 32, 64, 128), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+PENALTIES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8)
 RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
 SHARES, EVEN = (0.0, 0.3, 1.0), 0.5
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+NEAR_POWERS, PARTS = (0.25, 0.5), (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+FIRST_TASTES: dict[str, Any] = {"tastes": 8, "strength": 0.7}
+FIRST_WEIGHTED: dict[str, Any] = {"factors": 32, "confidence": 4.0, "penalty": 0.4}
+BEHIND = 0.85
+# Tables of scores that are kept; items beyond which some are too rare for the regression.
+REMEMBERED, MOST_REGRESSED = 3, 5000
+OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty")
 # What popularity is taken off or added only where it helps by this part: less is chance.
 CLEARLY = 1e-3
 # Popularity alone, in all but the last digits: what items say of one another orders those that are equally popular, and
@@ -69,16 +77,31 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     if likes.nnz < LEAST or min(likes.shape) < 8:
         return ItemRidge()
     judge = _Judge(likes, seed)
-    ranked = _climbed(judge, judge(ItemRidge(mix=1.0, tastes=8, strength=0.7)), "tastes", SIZES, CLEARLY)
-    ranked = _climbed(judge, ranked, "strength", STRENGTHS)
-    best = max(ranked, _mixed(judge, ranked))
+    tastes, weighted = (judge(ItemRidge(mix=1.0, **first)) for first in (FIRST_TASTES, FIRST_WEIGHTED))
+    # What is far behind at first will not be ahead: its numbers are left.
+    if tastes[0] > BEHIND * weighted[0]:
+        tastes = _climbed(judge, tastes, "tastes", SIZES, CLEARLY)
+        tastes = _climbed(judge, tastes, "strength", STRENGTHS)
+    if weighted[0] > BEHIND * tastes[0]:
+        for name, ladder in (("confidence", CONFIDENCES), ("penalty", PENALTIES), ("factors", FACTORS)):
+            weighted = _climbed(judge, weighted, name, ladder, CLEARLY)
+    alone = sorted([tastes, weighted])
+    best = max(*alone, _mixed(judge, alone[1], alone[0]))
     best = _climbed(judge, _clearly(best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
     if best[1].tastes:
         best = _climbed(judge, best, "strength", STRENGTHS)
     best = _clearly(best, _climbed(judge, best, "common", COMMON))
-    nothing: dict[str, Any] = {"tastes": 0, "strength": 0.0, "rank": 0, "flatness": 0.0, "power": 0.0, "common": 0.0}
-    popular = judge(best[1]._replace(mix=ALMOST_ALL, **nothing))
-    return best[1] if judge.is_surely_better(best[1], popular[1], ranked[1]) else popular[1]
+    best = _beside_neighbours(judge, best)
+    popular = judge(ItemRidge(*best[1][:4], mix=ALMOST_ALL))
+    return best[1] if judge.is_surely_better(best[1], popular[1], tastes[1]) else popular[1]
+
+
+def _beside_neighbours(judge: _Judge, best: Judged) -> Judged:
+    """With a part of the neighbours of likes, where items are too many for the regression."""
+    if not judge.has_rare:
+        return best
+    tried = max(judge(best[1]._replace(near=0.5, near_power=power)) for power in NEAR_POWERS)
+    return _clearly(best, _climbed(judge, tried, "near", PARTS))
 
 
 def _clearly(best: Judged, tried: Judged) -> Judged:
@@ -86,10 +109,10 @@ def _clearly(best: Judged, tried: Judged) -> Judged:
     return tried if tried[0] > best[0] * (1.0 + CLEARLY) else best
 
 
-def _mixed(judge: _Judge, alone: Judged) -> Judged:
-    """The best mixture of both, from the best tastes; the first that was found, if that is behind tastes alone."""
-    best = max(judge(alone[1]._replace(mix=0.5)), judge(alone[1]._replace(mix=0.85)))
-    best = _climbed(judge, best, "ridge", RIDGES)
+def _mixed(judge: _Judge, alone: Judged, other: Judged) -> Judged:
+    """The best mixture of both, from the best factors; the first that was found, if that is behind factors alone."""
+    best = max(judge(alone[1]._replace(mix=mix)) for mix in (0.1, 0.5, 0.85))
+    best = _climbed(judge, best, "ridge", RIDGES, 0.3 * CLEARLY)
     best = _climbed(judge, best, "mix", MIXES[:-1])
     if best[0] < alone[0]:
         return best
@@ -99,18 +122,9 @@ def _mixed(judge: _Judge, alone: Judged) -> Judged:
     best = max(best, judge(best[1]._replace(bias=True)))
     for up in (BETWEEN, 1.0 / BETWEEN):
         best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
-    return _factorised(judge, best)
-
-
-def _factorised(judge: _Judge, mixed: Judged) -> Judged:
-    """The best factorisation of all pairs in the place of tastes, if it is better beside the regression."""
-    plain = mixed[1]._replace(tastes=0, strength=0.0, rank=16, flatness=0.3)
-    best = max(judge(plain), judge(plain._replace(mix=0.5)))
-    if best[0] <= mixed[0]:
-        return mixed
-    for name, ladder in (("mix", MIXES), ("rank", RANKS), ("flatness", FLATNESS), ("rank", RANKS), ("ridge", RIDGES)):
-        best = _climbed(judge, best, name, ladder)
-    return best
+    # The other factors in the place of these: beside the regression they may be the better ones.
+    swapped = best[1]._replace(**{name: getattr(other[1], name) for name in OF_FACTORS})
+    return _climbed(judge, max(best, judge(swapped), judge(swapped._replace(mix=0.5))), "mix", MIXES[:-1])
 
 
 def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float], least: float = 0.0) -> Judged:
@@ -151,11 +165,12 @@ class _Judge:
         self.seen, self.wanted = self.kept[users].astype(np.float32), wanted[users]
         self.shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
         self.table = self.seen[:, : self.size].toarray()
+        self.has_rare = likes.shape[1] > MOST_REGRESSED
         self._known: dict[ItemRidge, Judged] = {}
         self._users_of: dict[ItemRidge, Floats] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
         self._tastes: dict[int, Tastes] = {}
-        self._bases: dict[float, Leading] = {}
+        self._of_factors: dict[ItemRidge, Float32s] = {}
         self._last: dict[str, tuple[ItemRidge, Float32s]] = {}
 
     def __call__(self, ridge: ItemRidge) -> Judged:
@@ -166,6 +181,9 @@ class _Judge:
                 both = scores[:, : self.size]
                 both *= np.float32(ridge.mix)
                 both += np.float32(1.0 - ridge.mix) * self._regression(ridge)
+            if ridge.near:
+                scores *= np.float32(1.0 - ridge.near)
+                scores += np.float32(ridge.near) * self._neighbours(ridge)
             if ridge.common:
                 scores += (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32)
             if ridge.power:
@@ -198,25 +216,34 @@ class _Judge:
         return self._last["regression"][1]
 
     def _expected(self, ridge: ItemRidge) -> Float32s:
-        """Scores from tastes or a factorisation; the last are kept."""
-        if not ridge.tastes and not ridge.rank:  # what is popular, for everybody
+        """Scores from tastes or a factorisation; the last few are kept."""
+        if not ridge.tastes and not ridge.factors:  # what is popular, for everybody
             shares = (self.likes_of / self.kept.shape[0]).astype(np.float32)
             return np.broadcast_to(shares, (self.seen.shape[0], len(shares)))
-        own = ItemRidge(tastes=ridge.tastes, strength=ridge.strength, rank=ridge.rank, flatness=ridge.flatness)
-        if self._last.get("factors", (None,))[0] != own:
-            start, liked = self.seen.indptr.astype(np.int64), self.seen.indices
-            self._last["factors"] = own, self._factors(own).expected_of_new(start, liked)
-        return self._last["factors"][1]
+        own = ItemRidge(**{name: getattr(ridge, name) for name in OF_FACTORS})
+        if (scores := self._of_factors.pop(own, None)) is None:
+            scores = self._factors(own).expected_of_new(self.seen.indptr.astype(np.int64), self.seen.indices)
+        self._of_factors[own] = scores  # behind the others: the first has not been asked for longest
+        if len(self._of_factors) > REMEMBERED:
+            del self._of_factors[next(iter(self._of_factors))]
+        return scores
 
-    def _factors(self, own: ItemRidge) -> Tastes | LowRank:
+    def _factors(self, own: ItemRidge) -> Tastes | Weighted:
         rng = generator(self.seed, Stream.NEGATIVES, 1)
         if own.tastes:
             if own.tastes not in self._tastes:
                 self._tastes[own.tastes] = fitted_tastes(self.kept, own.tastes, rng)
             return replace(self._tastes[own.tastes], strength=own.strength)
-        if own.flatness not in self._bases:
-            self._bases[own.flatness] = leading(self.kept, max(RANKS), own.flatness, rng)
-        return low_rank(self._bases[own.flatness].basis(own.rank), self.likes_of, own.flatness)
+        return fitted_vectors(self.kept, own.factors, own.confidence, own.penalty, rng)
+
+    def _neighbours(self, ridge: ItemRidge) -> Float32s:
+        """Scores from the neighbours of likes; the last are kept."""
+        own = ItemRidge(near_power=ridge.near_power)
+        if self._last.get("neighbours", (None,))[0] != own:
+            found = found_neighbours(self.kept, own.near_power)
+            scores = found.expected(self.seen.indptr.astype(np.int64), self.seen.indices)
+            self._last["neighbours"] = own, scores
+        return self._last["neighbours"][1]
 
     def _explained(self, ridge: ItemRidge) -> Floats:
         """How much more probable faint tastes make each user's held-out likes among those not seen, on a logarithmic scale."""

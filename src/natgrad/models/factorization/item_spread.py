@@ -6,8 +6,8 @@ without j, over Λ_jj, and E[1/Λ_jj] = 1/(V_jj (ν − 2)). With s_ij the score
     Var s_ij = (q_i / V_jj − s_ij²) / (ν − 2),   q_i = x_iᵀ V x_i = Σ_j x_ij V_jj (1 − s_ij)
 
 exactly: a number for each user and one for each item. Items that are too rare for the regression are as sure as one of which
-nothing is known but its own likes. The variance of tastes beside it is that of each user's taste, to first order, and is added; a
-factorisation beside it is taken as known.
+nothing is known but its own likes. The variance of tastes or of a weighted factorisation beside it is that of each user's vector,
+to first order, and is added; neighbours, and the factorisation of older files, are taken as known.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from natgrad import special
 from natgrad.inference.problem import State
 from natgrad.models.factorization.item_tastes import Tastes
+from natgrad.models.factorization.item_weighted import Weighted
 from natgrad.models.factorization.items import ItemLikes, ItemPredictor
 
 __all__ = ["item_deviations", "unsure_scores"]
@@ -33,10 +34,15 @@ def unsure_scores(
     kind: ItemLikes, state: State, predictor: ItemPredictor, users: Ints, quantile: float | None, seed: int | None
 ) -> Callable[[slice], Float32s]:
     """Scores of all items for a run of the users: at a quantile, or each drawn by itself."""
-    if kind.ridge.mix >= 1.0 and not isinstance(predictor.factors, Tastes):
+    if kind.ridge.mix >= 1.0 and not isinstance(predictor.factors, Tastes | Weighted):
         raise TypeError(
             "quantile= and draw=: what was learned from these likes ranks by a factorisation alone, which keeps no uncertainty; "
             "n_negatives=4 has Gaussian factors"
+        )
+    if kind.ridge.near >= 1.0:
+        raise TypeError(
+            "quantile= and draw=: what was learned from these likes ranks by the neighbours of likes alone, which keep no "
+            "uncertainty; n_negatives=4 has Gaussian factors"
         )
     rng = np.random.default_rng(seed)
 
@@ -53,12 +59,12 @@ def item_deviations(kind: ItemLikes, state: State, predictor: ItemPredictor, use
     """Standard deviations of what is expected of every item [users, items]; of items that a user likes they mean nothing."""
     rows = [predictor.liked[predictor.start[user] : predictor.start[user + 1]] for user in users]
     of_tastes = np.zeros((len(users), len(predictor.part)))
-    if isinstance(predictor.factors, Tastes):
+    if isinstance(predictor.factors, Tastes | Weighted):
         start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         of_tastes += predictor.part * predictor.factors.deviations(
             start, np.concatenate([*rows, np.empty(0, np.int32)])
         )
-    places, own = predictor.places, 1.0 - kind.ridge.mix
+    places, own = predictor.places, (1.0 - kind.ridge.mix) * (1.0 - kind.ridge.near)
     if not own:
         return of_tastes
     mean = np.asarray(state.mu["items"][0])

@@ -7,9 +7,10 @@ The posterior is a Wishart, exact after one step, and costs the likes, not users
     E[x_ij | x_i without j] = Σ_k x_ik B_kj,   B_kj = −Λ_kj / Λ_jj
 
 which at E[Λ] is the ridge regression of each item on all others: EASE (Steck, 2019) is its special case of a constant rate.
-Scores mix it with tastes around popularity (`natgrad.models.factorization.item_tastes`), which also rank the items that are too
-many for a matrix. How weights are shrunk and what is mixed is learned from held-out likes
-(`natgrad.models.factorization.item_search`).
+Scores mix it with a weighted factorisation (`natgrad.models.factorization.item_weighted`) or with tastes around popularity
+(`natgrad.models.factorization.item_tastes`), which also rank the items that are too many for a matrix, and with the neighbours of
+likes (`natgrad.models.factorization.item_neighbours`), the regression to first order. How weights are shrunk and what is mixed is
+learned from held-out likes (`natgrad.models.factorization.item_search`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,22 +33,23 @@ from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.trace import Reason, Stop
-from natgrad.kernels.factorization.items import sum_weights
+from natgrad.models.factorization.item_neighbours import Neighbours, found_neighbours
+from natgrad.models.factorization.item_predictor import ItemPredictor
 from natgrad.models.factorization.item_ridge import (
     ItemRidge,
     LowRank,
     count_together,
     inverse_and_log_det,
     item_weights,
-    leading,
     low_rank,
     most_liked,
     popular_scale,
     user_weights,
     with_bias,
 )
-from natgrad.models.factorization.item_search import learned_ridge
+from natgrad.models.factorization.item_search import MOST_REGRESSED, learned_ridge
 from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
+from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
 from natgrad.models.factorization.likelihoods import RatingSettings
 from natgrad.random import Stream, generator
 
@@ -56,14 +58,11 @@ __all__ = ["ItemLikes", "ItemPredictor", "ItemsProblem"]
 Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
-Pair = tuple[Floats, Floats]
 WISHART = Wishart()
 LOG_2, LOG_2PI = float(np.log(2.0)), float(np.log(2.0 * np.pi))
 # Matrices of items take this many squared doubles, and their inverse about a microsecond for each like, less where the mixture
 # has less use for it: the rest, rarer ones, are ranked by the factorisation alone.
-MOST_ITEMS, FEWEST_ITEMS, INVERSE = 5000, 500, 3e4
-# Probabilities stay this far from 0 and 1: a regression can leave the interval.
-EDGE = 1e-6
+MOST_ITEMS, FEWEST_ITEMS, INVERSE = MOST_REGRESSED, 500, 3e4
 
 
 def likes_matrix(ratings: Ratings) -> Any:
@@ -177,116 +176,6 @@ def _log_normalizer(dof: float, size: int, log_det: float) -> float:
     return 0.5 * dof * (size * LOG_2 - log_det) + float(scipy.special.multigammaln(0.5 * dof, size))
 
 
-class ItemPredictor(NamedTuple):
-    """Scores of all items for each user: ``liked`` by row, weights between items, and what ranks them.
-
-    ``places`` are the items of the regression among all; ``weights`` and ``bias`` are 1 − mix parts of it. Of what ``factors``
-    expect, or of popularity where there are none, ``part`` [items] is taken. ``scale`` is d_j^−power, ``popular`` what is
-    expected of somebody of whom nothing is known, of which ``common`` parts are added to what ranks.
-    """
-
-    start: Ints
-    liked: npt.NDArray[np.int32]
-    weights: Float32s
-    bias: Float32s
-    places: Ints
-    factors: Tastes | LowRank | None
-    part: Float32s
-    scale: Float32s
-    popular: Float32s
-    common: float
-
-    def scores(self, users: Ints) -> Float32s:
-        """What orders the items of some users: [users, items], larger is better."""
-        raw = self.expected(users)
-        if self.common:
-            raw += np.float32(self.common) * self.popular
-        raw *= self.scale
-        return raw
-
-    def scores_for(self, liked: Ints) -> Float32s:
-        """The same for somebody who likes these items: [1, items]."""
-        liked = np.unique(liked)  # an item that is named twice is one like
-        return self._replace(start=np.array([0, len(liked)]), liked=liked.astype(np.int32)).scores(np.array([0]))
-
-    def parts(self, row: int, item: int) -> tuple[Ints, Float32s]:
-        """The items that a user likes, and what each adds to the score of an item."""
-        liked = self.liked[self.start[row] : self.start[row + 1]].astype(np.int64)
-        added = np.zeros(len(liked)) if self.factors is None else self.factors.parts(liked, item) * self.part[item]
-        added += self._weights_of(item, 1)[liked]
-        return liked, (added * self.scale[item]).astype(np.float32)
-
-    def expected(self, users: Ints) -> Float32s:
-        """E[x_ij] of all items, given the other likes of each of some users."""
-        counts = np.diff(self.start)[users]
-        start = np.concatenate([[0], np.cumsum(counts)])
-        near = np.repeat(self.start[users] - start[:-1], counts) + np.arange(start[-1])
-        items = self.liked[near]
-        known = None if self.factors is None else self.factors.expected(start, items)
-        out = np.tile(self.popular, (len(users), 1)) if known is None else known
-        out *= self.part
-        if len(self.weights):
-            out[:, self.places] += self._regressed(start, items)
-        out[counts == 0] = self.popular
-        return out
-
-    def _regressed(self, start: Ints, items: npt.NDArray[np.int32]) -> Float32s:
-        """Σ_k x_ik B_kj of the items of the regression."""
-        column = np.full(len(self.part), -1, dtype=np.int32)
-        column[self.places] = np.arange(len(self.places), dtype=np.int32)
-        inside = column[items]
-        known = inside >= 0
-        edges = np.concatenate([[0], np.cumsum(known)])[start]
-        out = np.empty((len(start) - 1, len(self.places)), dtype=np.float32)
-        sum_weights(out, edges, inside[known], self.weights, self.bias)
-        return out
-
-    def _weights_of(self, item: int, axis: int) -> Floats:
-        """Of the regression: weights of one item in the scores of all (axis 0), or of all in its score (1)."""
-        found = np.zeros(len(self.part))
-        where = np.flatnonzero(self.places == item)
-        if len(where) and len(self.weights):
-            found[self.places] = self.weights.take(where[0], axis)
-        return found
-
-    def pairs(self, rows: Ints, columns: Ints) -> Pair:
-        """The probability of a like among all pairs, and p (1 − p)."""
-        users, inverse = np.unique(rows, return_inverse=True)
-        chance = np.zeros(len(rows))
-        known = (columns < len(self.part)) & (rows < len(self.start) - 1)
-        for some in np.array_split(np.arange(len(users)), -(-len(users) // 2000)):
-            here = known & (inverse >= some[0]) & (inverse <= some[-1])
-            able = users[some][users[some] < len(self.start) - 1]
-            if here.any():
-                chance[here] = self.expected(able)[inverse[here] - some[0], columns[here]]
-        stranger = (columns < len(self.part)) & (rows >= len(self.start) - 1)
-        chance[stranger] = self.popular[columns[stranger]]
-        chance = np.clip(chance, EDGE, 1.0 - EDGE)
-        return chance, chance * (1.0 - chance)
-
-    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
-        """Of a like or none: both ends, where neither has the mass."""
-        chance = self.pairs(rows, columns)[0]
-        tail = 0.5 * (1.0 - mass)
-        return np.where(1.0 - chance < tail, 1.0, 0.0), np.where(chance >= tail, 1.0, 0.0)
-
-    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
-        """Of p or 1 − p, the logarithm."""
-        chance = self.pairs(rows, columns)[0]
-        return np.log(np.where(values > 0.5, chance, 1.0 - chance))
-
-    def likeness(self, item: int) -> Floats:
-        """Weights from one item to every other, both ways on average."""
-        there, back = self._weights_of(item, 0), self._weights_of(item, 1)
-        if self.factors is not None:
-            left, right = self.factors.linear(self.popular)
-            there += (right @ left[item]) * self.part
-            back += (left @ right[item]) * self.part[item]
-        likeness = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj) where nothing is mixed
-        likeness[item] = -np.inf
-        return likeness
-
-
 @final
 class ItemLikes:
     """Likes alone, each pair that is not stored a dislike."""
@@ -300,7 +189,7 @@ class ItemLikes:
         if learned is None:
             likes = likes_matrix(ratings)
             ridge = learned_ridge(likes, seed)
-            able = (INVERSE * likes.nnz * (1.0 - ridge.mix)) ** (1.0 / 3.0)
+            able = (INVERSE * likes.nnz * (1.0 - ridge.mix) * (1.0 - ridge.near)) ** (1.0 / 3.0)
             most = np.clip(able, min(FEWEST_ITEMS, MOST_ITEMS), MOST_ITEMS)
             learned = {
                 "one_class": True,
@@ -309,8 +198,10 @@ class ItemLikes:
                 "popularity": np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5),
                 "items": most_liked(likes, int(most)),
                 "ridge": ridge._asdict(),
-                "basis": _basis(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
+                "basis": None,
                 "tastes": _tastes(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
+                "weighted": _weighted(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
+                "neighbours": _neighbours(likes, ridge),
             }
         self.learned, self.offset = dict(learned), 0.0
         self.ridge = ItemRidge(**learned["ridge"])
@@ -349,7 +240,7 @@ class ItemLikes:
         self._last = None
         mean, places = state.mu["items"][0], np.asarray(self.learned["items"])
         if self._known is None or self._known[0] is not mean:
-            size, own = len(places), np.float32(1.0 - self.ridge.mix)
+            size, own = len(places), np.float32((1.0 - self.ridge.mix) * (1.0 - self.ridge.near))
             weights = item_weights(mean) * own if own else np.zeros((0, 0), np.float32)
             bias = weights[size, :size] if self.ridge.bias and own else np.zeros(size, np.float32)
             self._known = mean, (np.ascontiguousarray(weights[:size, :size]), bias.copy())
@@ -358,15 +249,27 @@ class ItemLikes:
         likes_of = np.append(likes_of, np.zeros(new))
         part = np.ones(ratings.n_items, np.float32)
         part[places] = self.ridge.mix
+        part *= np.float32(1.0 - self.ridge.near)
         # Of the users of the fit: those who are folded in alone say nothing of how popular items are.
         popular = (likes_of / self.learned.get("n_users", max(ratings.n_users, 1))).astype(np.float32)
         likes, scale = likes_matrix(ratings), popular_scale(likes_of, self.ridge.power)
         rows = likes.indptr.astype(np.int64), likes.indices.astype(np.int32)
         factors, common = self._factors(likes_of), self.ridge.common
-        return ItemPredictor(*rows, *self._known[1], places, factors, part, scale, popular, common)
+        near = self._neighbours(len(likes_of)), self.ridge.near
+        return ItemPredictor(*rows, *self._known[1], places, factors, part, scale, popular, common, *near)
 
-    def _factors(self, likes_of: Floats) -> Tastes | LowRank | None:
+    def _neighbours(self, n_items: int) -> Neighbours | None:
+        """Those of the fit; items that came after it have none."""
+        if (known := self.learned.get("neighbours")) is None:
+            return None
+        found = Neighbours(*(np.asarray(known[name]) for name in Neighbours._fields))
+        return found.with_new(n_items - len(found.items))
+
+    def _factors(self, likes_of: Floats) -> Tastes | Weighted | LowRank | None:
         """What stands beside the regression; items that came after the fit have no taste."""
+        if (known := self.learned.get("weighted")) is not None:
+            found = Weighted(**known | {name: np.asarray(known[name]) for name in ("vectors", "squares")})
+            return found.with_new(len(likes_of) - len(found.vectors))
         if (tastes := self.learned.get("tastes")) is not None:
             if self._tastes is None:
                 known = {name: np.asarray(value) for name, value in tastes.items()}
@@ -382,12 +285,19 @@ class ItemLikes:
         return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
 
 
-def _basis(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> Float32s | None:
-    return leading(likes, ridge.rank, ridge.flatness, rng).basis(ridge.rank) if ridge.rank else None
-
-
 def _tastes(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[str, Any] | None:
     if not ridge.tastes:
         return None
     found = fitted_tastes(likes, ridge.tastes, rng)
     return {field.name: getattr(found, field.name) for field in fields(found) if field.name != "strength"}
+
+
+def _weighted(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[str, Any] | None:
+    if not ridge.factors:
+        return None
+    found = fitted_vectors(likes, ridge.factors, ridge.confidence, ridge.penalty, rng, with_noise=True)
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
+def _neighbours(likes: Any, ridge: ItemRidge) -> dict[str, Any] | None:
+    return found_neighbours(likes, ridge.near_power)._asdict() if ridge.near else None

@@ -349,7 +349,7 @@ class RecommendMixin(ExportMixin):
         from natgrad.kernels.factorization.top_items import top_items
 
         n_rows = self.ratings_.n_users if rows is None else len(rows)
-        scores_of = self._scorer(rows) if scorer is None else scorer
+        scores_of = self._scorer(rows, exclude_seen) if scorer is None else scorer
         seen_start, seen = self._seen(rows) if exclude_seen else (np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
         best = np.empty((n_rows, n), dtype=np.int64), np.empty((n_rows, n), dtype=np.float32)
         batch = max(1, BATCH_SCORES // self.ratings_.n_items)
@@ -361,12 +361,12 @@ class RecommendMixin(ExportMixin):
             top_items(scores, first, seen_start, seen, exclude_seen, best[0][some], best[1][some])
         return best
 
-    def _scorer(self, rows: Ints | None) -> Callable[[slice], npt.NDArray[np.float32]]:
-        """Scores of all items for a run of the users in ``rows``."""
+    def _scorer(self, rows: Ints | None, new: bool) -> Callable[[slice], npt.NDArray[np.float32]]:
+        """Scores of all items for a run of the users in ``rows``, or of those that are ``new`` to them."""
         if not self._kind.sides:
             predictor = self._of_all_pairs("recommend")
             users = np.arange(self.ratings_.n_users) if rows is None else rows
-            return lambda some: predictor.scores(users[some])
+            return lambda some: predictor.scores(users[some], new)
         left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
         mine, turned = left if rows is None else left[rows], np.ascontiguousarray(right.T)
         return lambda some: mine[some] @ turned
