@@ -24,6 +24,7 @@ OTHER = {
     "kernels/lda/documents.py",  # expected counts of a document, extrapolated
     "kernels/lda/plain.py",  # the same for little data
     "models/clusters.py",  # messages scaled up to longer data
+    "models/gp/local.py",  # a part of the noise above the least
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words
     "network/draws/scales.py",  # a precision at a multiple of a value

@@ -13,7 +13,7 @@ __all__ = ["plain_text"]
 
 _WITHIN_WORDS = "b em i s small strong sub sup u wbr"
 _OTHERS = """
-a abbr acronym address area article aside audio base bdi bdo big blockquote body br button canvas caption center cite code col
+a abbr acronym address area article aside audio base bdi bdo big blockquote body br button canvas caption cite code col
 colgroup data datalist dd del details dfn dialog div dl dt embed fieldset figcaption figure font footer form frame frameset h1 h2
 h3 h4 h5 h6 head header hgroup hr html iframe img input ins kbd label legend li link main map mark menu meta meter nav noframes
 noscript object ol optgroup option output p param picture pre progress q rp rt ruby samp script search section select slot source
@@ -21,7 +21,7 @@ span strike style summary svg table tbody td template textarea tfoot th thead ti
 """
 _TAG = r"</?(?:{})(?:\s[^<>]*=[^<>]*)?\s*/?>"
 _INLINE = re.compile(_TAG.format("|".join(_WITHIN_WORDS.split())), re.IGNORECASE)
-_TAGS = re.compile(_TAG.format("|".join(_OTHERS.split())) + r"|<!doctype[^<>]*>", re.IGNORECASE)
+_TAGS = re.compile(_TAG.format("|".join([*_OTHERS.split(), "center"])) + r"|<!doctype[^<>]*>", re.IGNORECASE)
 # What stands between these is no text.
 _ELEMENTS = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")

@@ -325,5 +325,5 @@ def test_texts_in_any_container_are_cut_into_the_same_words() -> None:
 
 @pytest.mark.parametrize("gap", [None, float("nan"), 3])
 def test_a_document_that_is_no_text_among_texts_is_named(gap) -> None:
-    with pytest.raises(TypeError, match=r"X\[1\] is .*, and other documents are texts: give '' for one without words"):
+    with pytest.raises(TypeError, match=r"X\[1\] is .*, and no text: .*give '' for .* without words"):
         ng.LDA(2).fit(["apple pear", gap, "plum"])

@@ -28,7 +28,7 @@ from natgrad.models.gp.neighbours import (
     slopes,
     weights,
 )
-from natgrad.models.gp.settings import Settings, compiled
+from natgrad.models.gp.settings import Settings, adam_direction, compiled
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -48,7 +48,7 @@ SETTLING = 64
 # Searches for the first kind of kernel, for each rougher one, and at the end with a third of the rate: 24 at most.
 FIRST, ROUGHER, LAST = 8, 4, 4
 # Of Adam; its memory of squares is short, because so are the runs.
-RATE, SLOPES, SQUARES = 0.05, 0.9, 0.99
+RATE, SQUARES = 0.05, (0.99, 0.01)
 # Parts of the length scales and of the noise that a sparse process has found, where settling may start as well.
 FINER = ((0.6, 0.3), (0.35, 0.1))
 # Nats a row that a rougher kernel must gain.
@@ -226,9 +226,7 @@ def _moved(
             except FloatingPointError:  # too far: what it came from stands
                 return _averaged(local, seen)
             uphill = np.concatenate([*(np.ravel(part) for part in found.theta), [found.noise * (noise - LEAST)]])
-            count = search * STEPS + step + 1
-            mu, nu = SLOPES * mu + (1.0 - SLOPES) * uphill, SQUARES * nu + (1.0 - SQUARES) * uphill**2
-            direction = mu / (1.0 - SLOPES**count) / (np.sqrt(nu / (1.0 - SQUARES**count)) + 1e-8)
+            mu, nu, direction = adam_direction(search * STEPS + step + 1, mu, nu, uphill, SQUARES)
             at = np.where(moves, at + rate * direction, at)
             seen.append(at)
     return _averaged(local, seen)

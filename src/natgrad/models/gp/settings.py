@@ -25,6 +25,7 @@ __all__ = [
     "Learned",
     "Matrices",
     "Settings",
+    "adam_direction",
     "compiled",
     "flat",
     "leaves_of",
@@ -76,15 +77,25 @@ class Gradient(NamedTuple):
     psi: Floats
 
 
+def adam_direction(
+    count: int, mu: Floats, nu: Floats, slope: Floats, second: tuple[float, float] = (0.999, 0.001)
+) -> tuple[Floats, Floats, Floats]:
+    """Running means of slopes and of their squares, and the step of ``optax.scale_by_adam``.
+
+    In NumPy, since for small arrays a call of optax costs more. ``second``: how much of the squares is kept, and is new.
+    """
+    mu, nu = 0.9 * mu + 0.1 * slope, second[0] * nu + second[1] * slope**2
+    return mu, nu, mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - second[0] ** count)) + 1e-8)
+
+
 def adam_step(learned: Learned, rate: float, settings: Settings, uphill: Settings) -> Settings:
-    """The step of ``optax.scale_by_adam`` with its usual constants, in NumPy: for small arrays a call of it costs more."""
+    """A step of Adam with its usual constants."""
     slope = flat(uphill)
     if not np.isfinite(slope).all():
         return settings
     adam = settings.adam
     count = int(adam.count) + 1
-    mu, nu = 0.9 * flat(adam.mu) + 0.1 * slope, 0.999 * flat(adam.nu) + 0.001 * slope**2
-    step = mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - 0.999**count)) + 1e-8)
+    mu, nu, step = adam_direction(count, flat(adam.mu), flat(adam.nu), slope)
     moved = shaped(flat(settings) + rate * step, settings)
     return Settings(
         moved.theta if learned.kernel else settings.theta,
