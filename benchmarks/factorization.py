@@ -251,6 +251,31 @@ def one_class(options):
     return found
 
 
+def likes_of_files(options):
+    """Likes alone of the user: ``--file likes.tsv``, a user and an item in each line; the row is called as the file is."""
+    found = json.loads(RESULTS.read_text()).get("files", {}) if RESULTS.exists() else {}
+    warm_up()
+    for path in map(Path, options.file):
+        pairs = np.unique(np.loadtxt(path, dtype=str, usecols=(0, 1)), axis=0)
+        users, items = (np.unique(column, return_inverse=True)[1] for column in pairs.T)
+        shape = int(users.max()) + 1, int(items.max()) + 1
+        feasible = [
+            name for name in likes.EVERYBODY if name != "BPR" and (name != "EASE" or shape[1] <= likes.MOST_ITEMS)
+        ]
+        rows = likes.compared(
+            users,
+            items,
+            shape,
+            None,
+            lambda *what, **more: ask_peer(options, "implicit", *what, **more),
+            feasible if options.only is None else options.only.split(","),
+        )
+        kept = found.get(path.stem, {}).get("rows", {})
+        found[path.stem] = {"shape": shape, "likes": len(pairs), "rows": kept | rows}
+        print(path.stem, json.dumps(rows, indent=1), file=sys.stderr)
+    return found
+
+
 def family(options):
     """Likes alone where some users have a taste: sets on which nothing was chosen."""
     found = []
@@ -298,7 +323,7 @@ def chunks(options):
 
 PARTS = {
     "small": small, "quality": quality, "growth": growth,
-    "memory": memory, "recommend": recommending, "likes": one_class, "family": family, "chunks": chunks,
+    "memory": memory, "recommend": recommending, "likes": one_class, "files": likes_of_files, "family": family, "chunks": chunks,
 }  # fmt: skip
 
 
@@ -307,6 +332,7 @@ def main():
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
     parser.add_argument("--peer", help="one peer of the part; of likes, one set")
     parser.add_argument("--only", help="of likes, who is measured, as ALS,EASE; the other rows are kept")
+    parser.add_argument("--file", nargs="*", default=(), help="of files: likes, a user and an item in each line")
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -106,7 +106,7 @@ def test_neighbours_average_over_likes():
     table = groups() * 1.0
     found = found_neighbours(scipy.sparse.csr_matrix(table), 0.5)
     assert found.items.shape == (25, min(KEPT, 25))
-    dense = found.table().toarray()
+    dense = found.table.toarray()
     assert (np.diagonal(dense) == 0.0).all()
     np.testing.assert_allclose(found.expected(*rows_of(table)), table @ dense / table.sum(1)[:, None], rtol=1e-5)
     for item in (0, 13):

@@ -12,7 +12,9 @@ The score of an item is the mean over the likes of a user.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +33,9 @@ Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 KEPT, EVENNESS, RIDGE = 150, 0.5, 3.0
 
 
-class Neighbours(NamedTuple):
+@final
+@dataclass(frozen=True)
+class Neighbours:
     """Of each item: ``items`` [items, kept], and what a like of it says of them, ``values``; 0 where there are no more."""
 
     items: npt.NDArray[np.int32]
@@ -42,10 +46,11 @@ class Neighbours(NamedTuple):
         n_likes = np.diff(start)
         share = np.repeat((1.0 / np.maximum(n_likes, 1)).astype(np.float32), n_likes)
         rows = scipy.sparse.csr_matrix((share, liked, start), shape=(len(n_likes), len(self.items)))
-        return np.asarray((rows @ self.table()).toarray())
+        return np.asarray((rows @ self.table).toarray())
 
+    @cached_property
     def table(self) -> Any:
-        """The same as a sparse matrix [items, items]."""
+        """The same as a sparse matrix [items, items]; made once, since users are ranked some at a time."""
         known = self.values > 0.0
         start = np.concatenate([[0], np.cumsum(known.sum(1))])
         return scipy.sparse.csr_matrix((self.values[known], self.items[known], start), shape=(len(known), len(known)))
@@ -78,6 +83,6 @@ def found_neighbours(likes: Likes, power: float) -> Neighbours:
     likes_of = np.maximum(np.diff(by_item.indptr), 1.0)
     target = (likes_of / likes_of.mean()) ** -power
     out = Neighbours(*(np.empty((n_items, min(KEPT, n_items)), kind) for kind in (np.int32, np.float32)))
-    nearest_items(*out, by_item.indptr, by_item.indices, likes.indptr, likes.indices, weight, target)
+    nearest_items(out.items, out.values, by_item.indptr, by_item.indices, likes.indptr, likes.indices, weight, target)
     np.divide(out.values, (own + RIDGE * own.mean())[:, None], out=out.values, casting="unsafe")
     return out

@@ -262,7 +262,7 @@ class ItemLikes:
         """Those of the fit; items that came after it have none."""
         if (known := self.learned.get("neighbours")) is None:
             return None
-        found = Neighbours(*(np.asarray(known[name]) for name in Neighbours._fields))
+        found = Neighbours(np.asarray(known["items"]), np.asarray(known["values"]))
         return found.with_new(n_items - len(found.items))
 
     def _factors(self, likes_of: Floats) -> Tastes | Weighted | LowRank | None:
@@ -300,4 +300,7 @@ def _weighted(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[st
 
 
 def _neighbours(likes: Any, ridge: ItemRidge) -> dict[str, Any] | None:
-    return found_neighbours(likes, ridge.near_power)._asdict() if ridge.near else None
+    if not ridge.near:
+        return None
+    found = found_neighbours(likes, ridge.near_power)
+    return {"items": found.items, "values": found.values}
