@@ -86,8 +86,12 @@ class GPFinishing(GPStarting):
         ]
 
     def _searches(self, problem: GPProblem) -> int:
-        """How often neighbours may be sought while kernel and noise settle; unasked, for no more than the fit has cost."""
-        part = 1.0 if self.finish == "neighbours" else min(1.0, problem.n_inducing / AS_COSTLY)
+        """How often neighbours may be sought while kernel and noise settle; unasked, for no more than the fit has cost.
+
+        A sum of kernels costs as many as it has parts, of two parameters each, once for each of many small matrices.
+        """
+        part = min(1.0, problem.n_inducing / AS_COSTLY * 2.0 / len(problem.kernel.theta))
+        part = 1.0 if self.finish == "neighbours" else part
         return max(1, int(part * whole_number(self.max_steps, "max_steps")) // STEPS_A_SEARCH)
 
     def _local(self, problem: GPProblem, state: State, until: float) -> tuple[Local, float, float]:
