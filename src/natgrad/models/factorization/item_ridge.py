@@ -7,15 +7,12 @@ The prior rate of the item model (`natgrad.models.factorization.items`) is diago
 ``share`` is what dropping likes at random would add (Steck, 2020). Users weigh n_i^−evenness, n_i: their likes. Scores are
 divided by d_j^power, which ranks popular items lower if positive. There may be a bias, an item that everybody likes.
 
-Beside it stands one of two, of which ``mix`` parts are taken: tastes in so many dimensions and of some strength
-(`natgrad.models.factorization.item_tastes`), or a weighted factorisation with so many ``factors``, a ``confidence`` in likes and
-a ``penalty`` (`natgrad.models.factorization.item_weighted`). ``near`` parts of all are those of the neighbours of likes, of items
-as popular as ``near_power`` says (`natgrad.models.factorization.item_neighbours`). ``common`` parts of an item's popularity, d_j
-over all users, are added: what a user of whom little is known will like.
-
-Files of earlier versions have, in the place of these factors, a Gaussian factorisation of all pairs of some ``rank``, noise of
-the variance d_j^(2 flatness): with D = diag(d^flatness) and V the shrunk leading right singular vectors of X D⁻¹, the fitted row
-of a user is x D⁻¹ V Vᵀ D.
+Beside it stands one of three, of which ``mix`` parts are taken: tastes in so many dimensions and of some strength
+(`natgrad.models.factorization.item_tastes`), a weighted factorisation with so many ``factors``, a ``confidence`` in likes and a
+``penalty`` (`natgrad.models.factorization.item_weighted`), or one of some ``rank`` without weights, whose noise grows with
+popularity by the power ``flatness`` (`natgrad.models.factorization.item_leading`). ``near`` parts of all are those of the
+neighbours of likes, of items as popular as ``near_power`` says (`natgrad.models.factorization.item_neighbours`). ``common`` parts
+of an item's popularity, d_j over all users, are added: what a user of whom little is known will like.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A fifth of the likes of every user is held out, as many users as fit into a tabl
 the numbers is moved while that rises: those of tastes and of a weighted factorisation, then, in the mixture of the better one
 with the regression on other items, those of the regression, what part of the scores is which, and how much popularity is taken
 off. What the regression needs alone is not what it needs beside factors, which have the strong directions already: it is shrunk
-more there. Where there are many items the regression is that of the most popular, and the neighbours of likes are tried beside
-it.
+more there. A factorisation without weights is tried in the place of the better one, where the regression has all items. Where
+it has not, since they are many, the neighbours of likes are tried beside it.
 Popularity is what ranks unless what was found ranks held-out likes better, and tastes make them more probable, by more than
 chance, user by user.
 """
@@ -20,10 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.kernels.factorization.top_items import top_items
+from natgrad.models.factorization.item_leading import Leading, leading
 from natgrad.models.factorization.item_neighbours import found_neighbours
 from natgrad.models.factorization.item_ridge import (
     ItemRidge,
+    LowRank,
     count_together,
+    low_rank,
     popular_scale,
     user_weights,
     weights_of,
@@ -47,6 +50,7 @@ INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, 12_000_000
 # What is tried, in order.
 SIZES, STRENGTHS = (4, 8, 16, 32, 64), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
 FACTORS, CONFIDENCES = (8, 16, 32, 64, 128), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+RANKS, FLATNESS = (4, 8, 16, 32, 64, 96, 128), (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 PENALTIES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8)
 RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
@@ -60,7 +64,9 @@ FIRST_WEIGHTED: dict[str, Any] = {"factors": 32, "confidence": 4.0, "penalty": 0
 BEHIND = 0.85
 # Tables of scores that are kept; items beyond which some are too rare for the regression.
 REMEMBERED, MOST_REGRESSED = 3, 5000
-OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty")
+OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty", "rank", "flatness")
+# A factorisation without weights that is this near to the best at first is looked at further.
+NEARLY = 0.985
 # What popularity is taken off or added only where it helps by this part: less is chance.
 CLEARLY = 1e-3
 # Popularity alone, in all but the last digits: what items say of one another orders those that are equally popular, and
@@ -124,7 +130,19 @@ def _mixed(judge: _Judge, alone: Judged, other: Judged) -> Judged:
         best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
     # The other factors in the place of these: beside the regression they may be the better ones.
     swapped = best[1]._replace(**{name: getattr(other[1], name) for name in OF_FACTORS})
-    return _climbed(judge, max(best, judge(swapped), judge(swapped._replace(mix=0.5))), "mix", MIXES[:-1])
+    best = _climbed(judge, max(best, judge(swapped), judge(swapped._replace(mix=0.5))), "mix", MIXES[:-1])
+    return best if judge.has_rare else max(best, _unweighted(judge, best))
+
+
+def _unweighted(judge: _Judge, mixed: Judged) -> Judged:
+    """A factorisation without weights in the place of other factors."""
+    own: dict[str, Any] = dict.fromkeys(OF_FACTORS, 0) | {"rank": 32, "flatness": 0.3}
+    plain = mixed[1]._replace(**own)
+    best = max(judge(plain._replace(mix=mix)) for mix in (0.2, 0.5))
+    if best[0] > NEARLY * mixed[0]:
+        for name, ladder in (("rank", RANKS), ("mix", MIXES), ("flatness", FLATNESS), ("ridge", RIDGES)):
+            best = _climbed(judge, best, name, ladder)
+    return best
 
 
 def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float], least: float = 0.0) -> Judged:
@@ -170,6 +188,7 @@ class _Judge:
         self._users_of: dict[ItemRidge, Floats] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
         self._tastes: dict[int, Tastes] = {}
+        self._bases: dict[float, Leading] = {}
         self._of_factors: dict[ItemRidge, Float32s] = {}
         self._last: dict[str, tuple[ItemRidge, Float32s]] = {}
 
@@ -217,7 +236,7 @@ class _Judge:
 
     def _expected(self, ridge: ItemRidge) -> Float32s:
         """Scores from tastes or a factorisation; the last few are kept."""
-        if not ridge.tastes and not ridge.factors:  # what is popular, for everybody
+        if not (ridge.tastes or ridge.factors or ridge.rank):  # what is popular, for everybody
             shares = (self.likes_of / self.kept.shape[0]).astype(np.float32)
             return np.broadcast_to(shares, (self.seen.shape[0], len(shares)))
         own = ItemRidge(**{name: getattr(ridge, name) for name in OF_FACTORS})
@@ -228,8 +247,12 @@ class _Judge:
             del self._of_factors[next(iter(self._of_factors))]
         return scores
 
-    def _factors(self, own: ItemRidge) -> Tastes | Weighted:
+    def _factors(self, own: ItemRidge) -> Tastes | Weighted | LowRank:
         rng = generator(self.seed, Stream.NEGATIVES, 1)
+        if own.rank:
+            if own.flatness not in self._bases:
+                self._bases[own.flatness] = leading(self.kept, max(RANKS), own.flatness, rng)
+            return low_rank(self._bases[own.flatness].basis(own.rank), self.likes_of, own.flatness)
         if own.tastes:
             if own.tastes not in self._tastes:
                 self._tastes[own.tastes] = fitted_tastes(self.kept, own.tastes, rng)

@@ -33,6 +33,7 @@ from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.trace import Reason, Stop
+from natgrad.models.factorization.item_leading import leading
 from natgrad.models.factorization.item_neighbours import Neighbours, found_neighbours
 from natgrad.models.factorization.item_predictor import ItemPredictor
 from natgrad.models.factorization.item_ridge import (
@@ -198,7 +199,7 @@ class ItemLikes:
                 "popularity": np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5),
                 "items": most_liked(likes, int(most)),
                 "ridge": ridge._asdict(),
-                "basis": None,
+                "basis": _basis(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
                 "tastes": _tastes(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
                 "weighted": _weighted(likes, ridge, generator(seed, Stream.NEGATIVES, 1)),
                 "neighbours": _neighbours(likes, ridge),
@@ -283,6 +284,10 @@ class ItemLikes:
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""
         return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
+
+
+def _basis(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> Float32s | None:
+    return leading(likes, ridge.rank, ridge.flatness, rng).basis(ridge.rank) if ridge.rank else None
 
 
 def _tastes(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[str, Any] | None:
