@@ -99,7 +99,19 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     best = _clearly(best, _climbed(judge, best, "common", COMMON))
     best = _beside_neighbours(judge, best)
     popular = judge(ItemRidge(*best[1][:4], mix=ALMOST_ALL))
-    return best[1] if judge.is_surely_better(best[1], popular[1], tastes[1]) else popular[1]
+    if not judge.is_surely_better(best[1], popular[1], tastes[1]):
+        return popular[1]
+    return best[1] if judge.has_rare else _of_all_likes(best[1])
+
+
+def _of_all_likes(ridge: ItemRidge) -> ItemRidge:
+    """With more of the regression beside weighted factors: it gains more than they do from likes that are no longer held out.
+
+    One step of the ladder; on splits of films by others NDCG rose by up to .0035 and fell by up to .0013.
+    """
+    if not ridge.factors or ridge.mix not in MIXES[1:-1]:
+        return ridge
+    return ridge._replace(mix=MIXES[MIXES.index(ridge.mix) - 1])
 
 
 def _beside_neighbours(judge: _Judge, best: Judged) -> Judged:
