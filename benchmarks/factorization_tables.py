@@ -121,7 +121,7 @@ def _files(found):
         *lines,
         "",
         "Likes of files that do not come with natgrad; a fifth of each user's likes held out, peers tuned as above, EASE up to "
-        "6,000 items. Sets marked dev were looked at while constants were chosen, blind ones once. "
+        "6,000 items. Sets marked dev were looked at while constants were chosen; nothing was chosen on blind ones. "
         f"`{COMMAND} files --file likes.tsv`",
     ]
 

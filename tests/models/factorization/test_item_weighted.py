@@ -11,6 +11,7 @@ from natgrad.kernels.factorization.weighted import solve_weighted
 from natgrad.models.factorization import item_search, item_spread, item_weighted, items
 from natgrad.models.factorization.item_neighbours import KEPT, found_neighbours
 from natgrad.models.factorization.item_ridge import ItemRidge
+from natgrad.models.factorization.item_search import _of_all_likes
 from natgrad.models.factorization.item_weighted import fitted_vectors
 
 CHOSEN = ItemRidge(2.0, 0.3, mix=0.7, factors=4, confidence=5.0, penalty=0.2, near=0.3, near_power=0.25)
@@ -185,3 +186,11 @@ def test_files_without_a_part_are_refused(monkeypatch, tmp_path, broken):
     model._kind.learned[broken] = None
     with pytest.raises(ValueError, match=broken):
         model.save(tmp_path / "likes.natgrad")
+
+
+def test_with_all_likes_the_regression_has_one_step_more_beside_weighted_factors_alone():
+    weighted = ItemRidge(mix=0.85, factors=32, confidence=4.0, penalty=0.4)
+    assert _of_all_likes(weighted) == weighted._replace(mix=0.7)
+    assert _of_all_likes(weighted._replace(mix=0.1)).mix == 0.0
+    for other in (weighted._replace(mix=1.0), weighted._replace(mix=0.0), ItemRidge(mix=0.85, tastes=8, strength=0.7)):
+        assert _of_all_likes(other) == other
