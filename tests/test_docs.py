@@ -5,7 +5,6 @@ import contextlib
 import importlib.util
 import io
 import re
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -253,8 +252,8 @@ def walks_of_the_page() -> dict[str, list[str]]:
     return found
 
 
-def test_walks_of_the_architecture_page_are_real() -> None:
-    sys.path.insert(0, str(ROOT / "tools"))
+def test_walks_of_the_architecture_page_are_real(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
     hops = import_module("hops")
     fits, names = hops.fits(), {"model": "HMM", "process": "GP", "lda": "LDA"}
     walks = walks_of_the_page()
