@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from natgrad._programs import compiled
 from natgrad.covariance import (
     RBF,
     Categories,
@@ -58,8 +59,8 @@ def test_matrix_is_the_definition_pair_by_pair(kernel, definition, rng):
     np.testing.assert_allclose(square, kernel(x, x), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(np.diag(square), kernel.diagonal(kernel.theta, x), rtol=1e-13)
     with jax.enable_x64(True):
-        compiled = jax.jit(lambda t, x, z: (kernel.matrix(t, x), kernel.matrix(t, x, z), kernel.diagonal(t, x)))
-        for one, two in zip(compiled(kernel.theta, x, z), (square, wanted, np.diag(square)), strict=True):
+        program = compiled(lambda t, x, z: (kernel.matrix(t, x), kernel.matrix(t, x, z), kernel.diagonal(t, x)))
+        for one, two in zip(program(kernel.theta, x, z), (square, wanted, np.diag(square)), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)
     assert np.linalg.eigvalsh(square).min() > -1e-12 * np.abs(square).max()
     assert covariance_from_data(kernel.to_data()) == kernel
@@ -88,7 +89,7 @@ def test_closed_forms_are_their_twins_in_jax(kernel, rng):
     slopes = square + square.T, rng.normal(size=(7, 4)), rng.normal(size=7)
     mine = direct_of(kernel).pulled(found, *slopes)
 
-    @jax.jit
+    @compiled  # kept on disk: compiling is nearly all of what this test takes
     def twin(theta, z, x, slopes):
         def matrices(theta, z):
             return kernel.matrix(theta, z), kernel.matrix(theta, x, z), kernel.diagonal(theta, x)

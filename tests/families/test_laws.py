@@ -258,7 +258,7 @@ def test_fisher_is_the_covariance_of_the_statistics(case: Case, rng: Rng) -> Non
     np.testing.assert_allclose(fisher, np.swapaxes(fisher, -1, -2), rtol=1e-9, atol=1e-9)
     eigenvalues = np.linalg.eigvalsh(fisher)
     assert np.all(eigenvalues > -1e-9 * eigenvalues.max())
-    n = 40_000
+    n = 10_000
     phi = case.family.stats_of(case.family.sample(lam, rng, n), case.size)
     flat = np.concatenate([s.reshape((n, 2, -1)) for s in phi], axis=-1)
     flat = flat - flat.mean(0)

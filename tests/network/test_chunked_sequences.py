@@ -80,8 +80,18 @@ def test_chunks_that_are_not_held_give_the_same_bits(monkeypatch: pytest.MonkeyP
         assert fit.trace["elbo"].tolist() == chunked(make(), 9, ng.VB(), max_steps=2).trace["elbo"].tolist()
 
 
-@pytest.mark.parametrize("method", [ng.Children(5), ng.GlobalBatch(11), ng.Children(2, option="b")], ids=str)
-@pytest.mark.parametrize("make", [sequences, smoothed])
+@pytest.mark.parametrize(
+    ("make", "method"),
+    [
+        (sequences, ng.Children(5)),
+        (sequences, ng.GlobalBatch(11)),
+        (smoothed, ng.Children(2, option="b")),
+        pytest.param(sequences, ng.Children(2, option="b"), marks=pytest.mark.slow),
+        pytest.param(smoothed, ng.Children(5), marks=pytest.mark.slow),
+        pytest.param(smoothed, ng.GlobalBatch(11), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_single_steps_of_chains_are_drawn(make: Any, method: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Each with its whole sequence: whatever the size of chunks, and wherever their rows are."""
     case = make()

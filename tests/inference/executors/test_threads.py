@@ -407,7 +407,7 @@ def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     found = []
     for executor in (None, Elsewhere()):
-        model = ng.LDA(3, batch_size=30, executor=executor).partial_fit(first)
+        model = ng.LDA(3, batch_size=30, max_passes=5, executor=executor).partial_fit(first)
         found.append(model.fit(ng.data.open_source(tmp_path / "cells.h5ad"), vocabulary=[f"w{n}" for n in range(30)]))
     np.testing.assert_array_equal(found[0].components_, found[1].components_)
 

@@ -280,7 +280,7 @@ def test_tables_of_pairs_are_likes_and_can_be_predicted():
 def test_unknown_users_and_items_are_predicted_from_the_prior(caplog):
     """A typing mistake is told by the log, a wrong type of id by an error, and the strict may ask for errors."""
     ratings = ng.data.Ratings(["ann", "bob", "ann", "cho", "bob"], ["x", "x", "y", "y", "z"], [5, 3, 4, 2, 1])
-    model = ng.MatrixFactorization(2).fit(ratings)
+    model = ng.MatrixFactorization(2, max_steps=20).fit(ratings)
     with caplog.at_level("INFO", "natgrad"):
         mean, std = model.predict(["ann", "zoe", "ann"], ["x", "x", "new"], return_std=True)
     assert "1 users and 1 items are not among those fitted" in caplog.text
@@ -297,6 +297,6 @@ def test_unknown_users_and_items_are_predicted_from_the_prior(caplog):
             call(["zoe"], ["x"], unknown="ignore")
         with pytest.raises(ValueError, match=r"'zoe' is not among|'new' is not among"):
             call(["zoe"], ["new"])  # another catalogue
-    numbers = ng.MatrixFactorization(2).fit(ng.data.Ratings([42, 43, 42], [1, 1, 2], [1.0, 2.0, 3.0]))
+    numbers = ng.MatrixFactorization(2, max_steps=2).fit(ng.data.Ratings([42, 43, 42], [1, 1, 2], [1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match="The text '42' is not the int 42, which is: pass 42"):
         numbers.predict(["42"], [1])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marking import some_rows_slow
 from reference.lda import draw_documents
 
 import natgrad as ng
@@ -20,9 +21,21 @@ def problem(topics="vb", learn=BOTH, **options):
     return LDAProblem(as_corpus(X), np.full(4, 0.4), 0.1, Local(topics, tol=1e-5, limit=30), learn=learn, **options)
 
 
-@pytest.mark.parametrize("topics", ["vb", "map"])
-@pytest.mark.parametrize("learn", [BOTH, frozenset({"doc"}), frozenset({"topic"})], ids=lambda s: "+".join(sorted(s)))
-@pytest.mark.parametrize("size", [60, 7])
+@pytest.mark.parametrize(
+    ("topics", "learn", "size"),
+    some_rows_slow(
+        [(topics, learn, size) for topics in ("vb", "map") for learn in (BOTH, {"doc"}, {"topic"}) for size in (60, 7)],
+        # Every two choices together.
+        [
+            ("vb", BOTH, 7),
+            ("map", BOTH, 60),
+            ("vb", {"doc"}, 60),
+            ("map", {"doc"}, 7),
+            ("vb", {"topic"}, 60),
+            ("map", {"topic"}, 7),
+        ],
+    ),
+)
 def test_bound_never_falls_and_is_the_bound(topics, learn, size):
     ours = problem(topics, learn, batch_size=size)
     n_batches = -(-60 // size)
@@ -90,8 +103,17 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"method": ng.VB()}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    some_rows_slow(
+        [(name, options) for name in HOSTILE for options in ({}, {"local": "map"}, {"method": ng.VB()})],
+        [
+            *((name, {}) for name in HOSTILE),
+            (next(iter(HOSTILE)), {"local": "map"}),
+            (next(reversed(HOSTILE)), {"method": ng.VB()}),
+        ],
+    ),
+)
 def test_priors_do_not_run_away_on_hostile_data(name, options):
     model = ng.LDA(6, learn_priors=True, max_passes=30, **options).fit(HOSTILE[name])
     assert (model.doc_prior_ >= RANGE[0]).all()
