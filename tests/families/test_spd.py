@@ -100,10 +100,8 @@ def test_fitted_values_of_an_ill_conditioned_regression_keep_their_digits(n, con
     p = np.eye(3) + scaled[:, None, None] * x[:, :, None] * x[:, None, :]
     eta = (scaled * 5.0)[:, None] * x
     with jax.enable_x64(True):
-        compiled = np.asarray(
-            families.MultivariateNormal().expected_stats((jax.numpy.asarray(eta), jax.numpy.asarray(-0.5 * p)))[0]
-        )
-    for mean in (families.MultivariateNormal().expected_stats((eta, -0.5 * p))[0], compiled):
+        in_jax = compiled(families.MultivariateNormal().expected_stats)((eta, -0.5 * p))[0]
+    for mean in (families.MultivariateNormal().expected_stats((eta, -0.5 * p))[0], np.asarray(in_jax)):
         np.testing.assert_allclose((x * mean).sum(-1), 5.0 * condition / (1.0 + condition), rtol=1e-7)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marking import some_rows_slow
 
 from natgrad.kernels.state_space.smoother import smooth_paths
 
@@ -30,7 +31,13 @@ def smoothed(h, diagonal, beside):
     return [part[0] for part in (*out, logdet, quadratic)]
 
 
-@pytest.mark.parametrize(("size", "scale", "gap"), [(1, 1.0, True), (3, 1e3, True), (5, 1.0, False), (6, 1e2, True)])
+@pytest.mark.parametrize(
+    ("size", "scale", "gap"),
+    some_rows_slow(
+        [(1, 1.0, True), (3, 1e3, True), (5, 1.0, False), (6, 1e2, True)],
+        [(1, 1.0, True), (3, 1e3, True), (5, 1.0, False)],
+    ),
+)
 def test_what_has_settled_is_what_would_be_computed(size, scale, gap):
     h, diagonal, beside = long_chain(size, 400, scale, size, gap)
     settled = smoothed(h, diagonal, beside)

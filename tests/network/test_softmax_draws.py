@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from marking import some_slow
 from scipy.special import logsumexp
 
 import natgrad as ng
@@ -30,7 +31,7 @@ def compare(draws, mean, covariance, errors=5.0):
 
 
 @pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")  # 40 short chains: their errors are in the test
-@pytest.mark.parametrize("rows", ["all", "missing", "weights", "parts"])
+@pytest.mark.parametrize("rows", some_slow(["all", "missing", "weights", "parts"], ["missing", "parts"]))
 def test_three_scores(rows):
     """Rows of which some are missing, or count several times, or 2.5 times and not at all."""
     means = np.array([0.3, -0.2, 0.1])
