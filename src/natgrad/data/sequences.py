@@ -30,6 +30,7 @@ __all__ = [
     "columns_and_lengths",
     "is_stream",
     "lengths_of",
+    "read_only",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -37,6 +38,13 @@ Array = npt.NDArray[Any]
 # Rows that are looked at together when all are checked, so that no temporary array is as long as the data.
 ROWS = 1_000_000
 PARQUET = (".parquet", ".pq")
+
+
+def read_only(part: Array) -> Array:
+    """A view that cannot be written to: kernels are compiled once for what is in memory and what is mapped from a file."""
+    view = np.asarray(part).view()
+    view.flags.writeable = False
+    return view
 
 
 @dataclass(frozen=True)
@@ -55,11 +63,8 @@ class Sequences:
     base: float = 0.0
 
     def __post_init__(self) -> None:
-        # Read-only views, so that kernels are compiled once for what is in memory and what is mapped from a file.
         for name in ("codes", "values", "labels"):
-            view = np.asarray(getattr(self, name)).view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @property
     def n_times(self) -> int:

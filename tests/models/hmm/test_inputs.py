@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,9 @@ import pytest
 from scipy.special import logsumexp
 
 import natgrad as ng
+from natgrad.kernels.hmm import plain
 from natgrad.models import hmm
+from natgrad.models.hmm import forward_backward
 
 N_STATES, N_INPUTS = 2, 3
 
@@ -236,3 +239,19 @@ def test_a_real_valued_input_is_a_network_of_logistic_transitions(rng) -> None:
         np.testing.assert_allclose(found["move"].mean()[state, 0], alone["w"].mean(), atol=1e-6)
         bounds.append(alone.elbo)
     assert found.elbo == pytest.approx(sum(bounds) + n * np.log(0.5), abs=1e-6)
+
+
+def test_kernels_are_compiled_for_one_form_of_the_arrays_that_they_read(rng) -> None:
+    """Where arrays can be written to in one case and not in another, what takes ten seconds is compiled twice."""
+    X = np.column_stack([rng.normal(size=40), np.zeros(40)])
+    options = {"emissions": {0: hmm.Gaussian()}, "n_init": 1, "max_passes": 1, "seed": 0}
+    forms = set()
+    for settings in ({}, {"inputs": 1}, {"durations": hmm.Explicit(3)}, {"n_states": "auto", "max_states": 3}):
+        with mock.patch.object(forward_backward, "_plain_windows", side_effect=plain.run_windows) as run:
+            hmm.HMM(**{"n_states": 2, **options, **settings}).fit(X if "inputs" in settings else X[:, :1])
+        for call in run.call_args_list:
+            arrays = [part for part in call.args if isinstance(part, np.ndarray)]
+            forms.add(
+                tuple((part.dtype.str, part.ndim, part.flags.writeable, part.flags.c_contiguous) for part in arrays)
+            )
+    assert len(forms) == 1

@@ -40,7 +40,8 @@ class InputChain:
         first, steps = np.exp(mu["initial"][0]), np.exp(mu["transition"][0])
         wide = np.broadcast_to(steps.transpose(1, 2, 0)[:, None], (self.n_states, self.size, self.n_states, self.size))
         n = len(self.states)
-        return np.repeat(first, self.size), np.ascontiguousarray(wide.reshape(n, n))
+        # A copy: of one input it would be a view that cannot be written to, for which kernels would be compiled anew.
+        return np.repeat(first, self.size), wide.reshape(n, n).copy()
 
     def messages(self, heads: Floats, pairs: Floats) -> dict[str, Stats]:
         """What expected counts of the chain tell π and A."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.sequences import read_only
 from natgrad.kernels.hmm.emissions import LANES
 from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
 from natgrad.models.hmm.track_counts import TrackWeights, copied, pieces
@@ -48,10 +49,8 @@ class Segment(NamedTuple):
 
     def weights(self, sent: Weights) -> Weights:
         """The weights of a model over these times."""
-        seen = [np.asarray(part).view() for part in self]
-        for view in seen:  # as kernels are compiled for
-            view.flags.writeable = False
-        return sent._replace(codes=seen[0], values=seen[1], labels=seen[2])
+        codes, values, labels = (read_only(part) for part in self)
+        return sent._replace(codes=codes, values=values, labels=labels)
 
 
 class SubchainBatch(NamedTuple):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.sequences import read_only
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.models.hmm.forward_backward import Counts, Weights
 from natgrad.models.hmm.tracks import Moments, Tracks, Weighed, sum_of
@@ -65,12 +66,12 @@ class TrackWeights(NamedTuple):
             invalid="ignore"
         ):  # of a time that no state can explain: the caller sees that log Z is not finite
             likelihood = np.exp(table - np.where(np.isfinite(peak), peak, 0.0)[:, None])
-        codes = np.arange(len(table), dtype=np.int32)
-        codes.flags.writeable = False
+        codes = read_only(np.arange(len(table), dtype=np.int32))
         none = np.zeros((len(self.initial), 0))
         return Weights(
-            self.initial, self.transition, TABLE, codes, table, likelihood, peak, np.zeros((0, 0)), none, labels, True
-        )
+            self.initial, self.transition, TABLE, codes, table, likelihood, peak, np.zeros((0, 0)), none,
+            read_only(labels), True,
+        )  # fmt: skip
 
     def told(self, at: list[Weighed], counts: Counts) -> Counts:
         """Counts whose sums are q of the chain's states at all times [T, S], with what these tell the emissions instead."""
