@@ -222,6 +222,10 @@ def compile_half(half: int) -> None:
             model.fit(counts).transform(counts)
             model.infer(counts[0])
             model.linear_response(counts)
+            state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
+            state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
+            item_weighted.test_rows_are_the_solutions_of_their_equations(rng)
+            item_weighted.test_the_nearest_items_are_those_most_often_liked_together(rng)
             return
         fits_of_sequences()
         draws_of_networks()
@@ -229,6 +233,8 @@ def compile_half(half: int) -> None:
         for settings in ({"buffer": "grow"}, {"buffer": None}):
             subchains = {"method": ng.SVI({"subchain": 3}), "subchain_length": 16, "max_passes": 1, "n_init": 1}
             ng.GaussianHMM(2, **subchains, **settings, **quiet).fit(series).predict(series)
+        by_table = {"n_states": 2, "emissions": {0: ng.models.hmm.Gaussian()}, "n_init": 1, "max_passes": 2, **quiet}
+        ng.models.hmm.HMM(**by_table).fit(series).predict(series)
 
 
 if __name__ == "__main__":

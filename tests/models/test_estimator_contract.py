@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sparse
+from marking import some_slow
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -144,7 +145,9 @@ def made_of(kind: str, rng: np.random.Generator) -> list[np.ndarray]:
     return out
 
 
-@pytest.mark.parametrize("kind", ["GaussianHMM", "PoissonHMM", "CategoricalHMM"])
+@pytest.mark.parametrize(
+    "kind", some_slow(["GaussianHMM", "PoissonHMM", "CategoricalHMM"], ["GaussianHMM", "CategoricalHMM"])
+)
 def test_whole_sequences_may_come_in_any_order_and_in_part(kind, rng) -> None:
     sequences, order = made_of(kind, rng), rng.permutation(6)
     shuffled = [sequences[k] for k in order]

@@ -332,7 +332,7 @@ def test_auto_takes_neighbours_where_they_gain_and_the_sparse_process_elsewhere(
 
 def test_auto_leaves_alone_what_neighbours_are_not_for(waves):
     x, y = waves
-    auto = {"n_inducing": 5, "max_steps": 10, "tol": 0, "finish": "auto"}
+    auto = {"n_inducing": 5, "max_steps": 3, "tol": 0, "finish": "auto"}
     many = np.tile(x, (5, 1))
     for rows, targets, more in (
         (x, y, {}),  # too few to tell
