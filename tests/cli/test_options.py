@@ -5,6 +5,7 @@ import shlex
 import pandas
 import pytest
 from cli.calls import all_commands, call, one_line, right
+from loops import compiled_loops  # noqa: F401 - for all tests here
 
 import natgrad as ng
 from natgrad import demo

@@ -5,6 +5,7 @@ from pathlib import Path
 import networks
 import numpy as np
 import pytest
+from loops import compiled_loops  # noqa: F401 - for all tests here
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
