@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loops import compiled_loops  # noqa: F401 - for all tests here
 
 import natgrad as ng
 from natgrad.errors import NotConverged

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from loops import compiled_loops  # noqa: F401 - for all tests here
 
 import natgrad as ng
 
