@@ -178,13 +178,13 @@ def checkpointer_of(
         if "every" in keep:
             raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
         return None
-    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), None if table is None else table())
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), table)
 
 
-def refuse_checkpoint(keep: CheckpointOptions) -> None:
-    """A stream cannot be read again from where a run stopped."""
+def refuse_checkpoint(keep: CheckpointOptions, model: str) -> None:
+    """Parts of a stream that are runs of their own have no run that could go on."""
     if checkpointer_of(keep, dict) is not None:
         raise ValueError(
-            "checkpoint= is not for streams, which cannot be read again: call partial_fit chunk by chunk, and save the model "
-            "in between"
+            f"checkpoint= is not for streams of {model}, each part of which is a fit of its own: call partial_fit part by part, "
+            "and save the model in between"
         )

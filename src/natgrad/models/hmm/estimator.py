@@ -22,7 +22,7 @@ from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.streams import Chunk
+from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
@@ -276,11 +276,13 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         """Parts of an iterator, one after the other, each a step."""
         from natgrad.models.hmm.problem import SequenceProblem
 
-        models, started = list["HMMModel"](), list["State"]()
+        models, started, resumed = list["HMMModel"](), list["State"](), list[dict[str, Any]]()
 
         def chunk(part: Any) -> Chunk:
             columns, lengths = self._columns(part, None, None, fresh=not models)
-            if not models and (self._finds_number or moves is not None):
+            if not models and resumed:
+                models.append(self._with_number(self._model(columns), resumed[0]["components"]))
+            elif not models and (self._finds_number or moves is not None):
                 first = self._found_in(moves, columns, lengths=lengths)
                 models.append(first._model_)
                 started.append(first._state)
@@ -300,7 +302,11 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         def start(problem: SequenceProblem) -> State | Starts:
             return started[0] if started else self._starts(problem)
 
-        state, phases = self._run_stream(lambda: parts, chunk, start, lambda: models[-1], options=options)
+        kept = Kept(lambda: {"components": models[-1].n_states}, resumed.append)
+        state, phases = self._run_stream(
+            lambda: parts, chunk, start, lambda: models[-1], options=options, kept=kept,
+            table=lambda problem: run_table(problem.model),
+        )  # fmt: skip
         self._publish(models[-1], state)
         self.n_times_seen_, self.elbo_, self._data = phases.seen, phases.elbo, None
 
