@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.data.corpus import as_corpus
 
 RNG = np.random.default_rng(0)
 CENTRES = np.array([[0.0, 0.0], [8.0, 8.0], [-9.0, 6.0], [10.0, -7.0]])
@@ -93,10 +94,10 @@ CASES: dict[str, Case] = {
 
 
 class Texts:
-    """A source of lists of texts, of which later ones bring words."""
+    """A source of named counts, of which later ones bring words."""
 
     def chunks(self) -> Iterator[Any]:
-        yield from TEXTS
+        yield from (as_corpus(part) for part in TEXTS)
 
 
 class Killed(Exception):
