@@ -241,7 +241,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     def _optimise(
         self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None, moves: Any = None
     ) -> None:
-        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of
+        from natgrad.models.hmm.plan import EXACT_PASSES, SAMPLED_PASSES, passes_of, plan_of
 
         plan = plan_of(self, data, model)
         problem = plan.problem
@@ -251,8 +251,11 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             bound_every="never" if sampled else None, moves=self._moves(problem, moves),
         )  # fmt: skip
         # Of subchains a pass is as many times as the data have, without the buffers.
-        given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
-        limits = self._limits(problem.data.n_times, "raise max_passes", **given)
+        given: dict[str, Any] = {"max_passes": passes_of(self, EXACT_PASSES)}
+        if plan.steps is not None:
+            given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
+        advice = "raise max_passes" if self.max_steps is None else "raise max_steps and max_passes"
+        limits = self._limits(problem.data.n_times, advice, **given)
         result = self._run(
             phase,
             self._starts(problem) if state is None else state,
@@ -261,7 +264,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             options=options,
             table=lambda: run_table(problem.model),
         )
-        if sampled and result.stop.reason is Reason.STEPS:
+        if plan.steps is not None and result.stop.reason is Reason.STEPS:
             read = len(result.trace) / plan.steps * passes_of(self, SAMPLED_PASSES)
             self.stop_ = Stop(
                 Reason.PASSES, f"subchains have read {read:g} times the data in {len(result.trace)} steps"
