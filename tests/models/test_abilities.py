@@ -30,19 +30,17 @@ WHOLE_ROWS = (
 # What is refused, of which options, and the words that say why, or what to do instead; None is every option of a family.
 REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
     "`n_jobs`": [
-        ("Ratings", IN_CONTEXT, "unexpected keyword argument 'n_jobs'"),
-        ("Gaussian processes", None, "unexpected keyword argument 'n_jobs'"),
+        (family, options, "argument 'n_jobs': the threads of its fit are not chosen. Leave it out")
+        for family, options in (("Ratings", IN_CONTEXT), ("Gaussian processes", None))
     ],
     "`executor=`": [
         ("Ratings", ("likes alone",), "leave executor= out"),
-        ("Gaussian processes", None, "unexpected keyword argument 'executor'"),
+        ("Gaussian processes", None, "argument 'executor': this process computes its fit. Leave it out"),
     ],
-    "`partial_fit`": [("Gaussian processes", ALONG, "has no attribute 'partial_fit'")],
+    "`partial_fit`": [("Gaussian processes", ALONG, "update(X, y) takes more rows")],
     "`fit` to a stream": [
-        ("Gaussian processes", ALONG, "missing 1 required positional argument: 'y'"),
         ("Topics", ('finish="gibbs"',), "leave it out for a stream"),
     ],
-    "command line": [("Ratings", ("features", "likes, features"), "No such option")],
     "`draws`": [
         ("Topics", None, 'LDA(finish="gibbs") ends a fit with sweeps'),
         ("Ratings", tuple(name for name in RATINGS if name not in IN_CONTEXT), 'fit with finish="gibbs"'),
@@ -60,7 +58,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         *((family, None, "declare the model as a network") for family in ("Topics", "Ratings", "Gaussian processes")),
     ],
     "`sample_weight`": [
-        *((family, None, "sample_weight") for family in CASES if family != "Mixtures"),
+        *((family, None, "'sample_weight': here every row counts once") for family in CASES if family != "Mixtures"),
     ],
     "missing entries": [
         ("Hidden Markov models", WHOLE_ROWS, 'covariance="diag" takes single entries'),
@@ -97,6 +95,10 @@ OFTEN = {
     ("`save`, `load`", "Autoregressive(2, dof=4)"),
     ("`report`", "durations=NegativeBinomial"),
     ("command line", "CategoricalHMM of labels"),
+    ("command line", "features"),
+    ("`n_jobs`", "StateSpaceGP"),
+    ("`partial_fit`", "StateSpaceGP"),
+    ("`fit` to a stream", "StateSpaceGP"),
     ("`draws`", 'GaussianMixture("auto")'),
     ("`calibrate`", 'StudentT("tied")'),
     ("`calibrate`", "Mixture(Gaussian())"),
