@@ -46,7 +46,10 @@ class GPReading(GPFiles):
 
         if self._is_stream(X):
             return open_rows(X, y, checked)
-        return rows_of_arrays(*checked(X, y))
+        arrays = checked(X, y)
+        if not isinstance(X, np.memmap):  # a file stays one; elsewhere the same numbers are added up in the same order
+            arrays = np.ascontiguousarray(arrays[0]), np.ascontiguousarray(arrays[1])
+        return rows_of_arrays(*arrays)
 
     def _latent(self, X: Any) -> tuple[Floats, Floats]:
         """Means and variances of f, in standardised units."""
