@@ -7,7 +7,9 @@ table of their own (`topics/test_abilities.py`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +51,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
     "`linear_response`": [
         ("Topics", ('finish="gibbs"',), 'fit with local="vb" and finish=None'),
         ("Ratings", OTHER_RATINGS, "declare the model as a network"),
-        ("Gaussian processes", ("softmax",), "does not settle while hyper-parameters are held"),
+        ("Gaussian processes", ("softmax",), "hold it (learn_kernel=False), or ask a probit model"),
     ],
     "`calibrate`": [
         ("Hidden Markov models", tuple(name for name in CHAINS if "Mixture" in name), "can change places"),
@@ -183,3 +185,27 @@ def test_a_run_that_ended_with_a_phase_enters_the_next_one_when_it_goes_on(tmp_p
         case.fitted({"checkpoint": tmp_path / str(steps)}, max_steps=steps)
         resumed = case.fitted({"checkpoint": tmp_path / str(steps), "resume": True}, max_steps=8)
         same(answers(whole, case), answers(resumed, case))
+
+
+ON_WORKERS = [
+    pytest.param(family, option, id=option)
+    for family, cases in CASES.items()
+    for option in cases
+    if refusal(family, option, "`executor=`") is None
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as made:
+        yield made
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Dask's own
+@pytest.mark.parametrize(("family", "option"), ON_WORKERS)
+def test_workers_in_processes_of_their_own_give_the_same_bits(family: str, option: str, cluster: Any) -> None:
+    case = CASES[family][option]
+    cut = {"chunk_rows": 50} if family == "Ratings" and option in IN_CONTEXT else {}
+    same(answers(case.fitted(**cut), case), answers(case.fitted(**cut, executor=cluster), case))

@@ -277,3 +277,12 @@ def test_a_stream_of_pairs_is_a_fit_to_all_of_them():
         with pytest.raises((TypeError, ValueError), match=words):
             ng.StateSpaceGP().fit(iter(stream))
     assert not hasattr(whole, "partial_fit")
+
+
+def test_noise_that_the_data_do_not_determine_is_warned_of():
+    """Its interval was (0, inf) without a word."""
+    t = np.linspace(0, 10, 100)
+    model = ng.StateSpaceGP(verbose=False).fit(t, np.sin(t))
+    with pytest.warns(ng.errors.PoorApproximation, match="do not determine 'noise'.*learn_noise=False"):
+        response = model.linear_response()
+    assert response["noise"].interval()[1] == np.inf

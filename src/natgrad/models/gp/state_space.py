@@ -26,7 +26,7 @@ from natgrad.models.gp.chain_problem import ChainProblem, Chains, chains_of, ker
 from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
 from natgrad.models.gp.likelihoods import is_function
 from natgrad.models.gp.reading import as_times, check_one, joined_pairs
-from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse
+from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse, warn_of_undetermined
 from natgrad.models.scikit import OnlyWhere, RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
@@ -42,6 +42,7 @@ STEPS = 20
 # Logarithms whose exponentials are numbers.
 LOG = "in [-200, 200]"
 ADVICE = "raise max_steps, or call continue_fit()"
+NOISE_FREE = {NOISE: ". Where y has no noise, give noise_variance= and learn_noise=False"}
 KINDS = (Matern32, Matern52, Matern12)
 
 
@@ -202,6 +203,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
         sd, names = np.sqrt(np.diagonal(covariance)), [*self.kernel_.names, NOISE]
         learned = [name for name, moving in zip(names, moves, strict=True) if moving]
         factors = {name: HyperFactor(name, np.asarray(h[names.index(name)]), sd[k]) for k, name in enumerate(learned)}
+        warn_of_undetermined(factors, NOISE_FREE)
         return HyperResponse(factors, covariance, 0.0, {name: slice(k, k + 1) for k, name in enumerate(learned)})
 
     _draws_advice = "sample(X, n) draws functions exactly, and linear_response().sample() hyper-parameters"
