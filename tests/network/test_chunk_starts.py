@@ -27,7 +27,10 @@ def declared(*leaves: str) -> ng.Network:
     return ng.Network(*observed)
 
 
-@pytest.mark.parametrize("leaves", ["x", "n", "xn"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("leaves", [pytest.param("x", marks=SLOW), pytest.param("n", marks=SLOW), "xn"])
 def test_a_mixture_in_chunks_needs_no_start(leaves: str) -> None:
     """It was a SymmetricStart, where the same declaration is fitted in memory."""
     whole = declared(*leaves).fit(TABLE, verbose=False)
@@ -35,7 +38,9 @@ def test_a_mixture_in_chunks_needs_no_start(leaves: str) -> None:
     np.testing.assert_allclose(chunks.elbo, whole.elbo, rtol=1e-5)
 
 
-@pytest.mark.parametrize("init", ["kmeans", {"z": "kmeans"}, "random"])
+@pytest.mark.parametrize(
+    "init", ["kmeans", pytest.param({"z": "kmeans"}, marks=SLOW), pytest.param("random", marks=SLOW)]
+)
 def test_what_is_hidden_in_rows_may_be_clustered_or_drawn(init: Any) -> None:
     fit = declared("n").fit(TABLE, chunk_rows=30, init=init, verbose=False)
     assert fit.elbo > declared("n").fit(TABLE, verbose=False).elbo - 1.0
