@@ -42,6 +42,13 @@ ELSEWHERE = (
 )
 
 
+# Settings that some models have, and what to do where one has not.
+IN_THIS_PROCESS = {
+    "n_jobs": "the threads of its fit are not chosen. Leave it out; several fits in processes of their own use several cores",
+    "executor": "this process computes its fit. Leave it out; rows beyond memory can be those of a file or a stream",
+}
+
+
 def says_new_names(callable_: T) -> T:
     """Have a function, or a class when it is made, say the new name of an argument that is called by its old one.
 
@@ -75,6 +82,8 @@ def refuse_old_names(called: str, given: Collection[str], known: Collection[str]
             raise TypeError(f"{called}() has no argument {old!r} since version 0.2: write {RENAMED[old]}=")
         if old in ELSEWHERE and "max_steps" in known:
             raise TypeError(f"{called}() has no argument {old!r}: write max_steps=")
+        if old in IN_THIS_PROCESS and old not in known:
+            raise TypeError(f"{called}() got an unexpected keyword argument {old!r}: {IN_THIS_PROCESS[old]}")
 
 
 class OldName:

@@ -156,3 +156,31 @@ def test_asked_twice_it_ends_at_once(workspace):
     with watching(impatient):
         assert one_line(call(*WORDS, "-o", "m"), 130) == "Error: interrupted, and nothing was written"
     assert not (workspace / "m").exists()
+
+
+def test_what_is_known_of_users_is_read_from_a_file_and_named_anew(workspace):
+    rng = np.random.default_rng(0)
+    rows = [f"u{u},i{i},{rng.normal():.3f}" for u in range(8) for i in range(6) if (u + i) % 3]
+    (workspace / "r.csv").write_text("\n".join(["user,item,value", *rows]) + "\n")
+    (workspace / "u.csv").write_text("\n".join(["who,age", *(f"u{u},{u % 3}" for u in range(9))]) + "\n")
+    words = ("fit", "mf", "r.csv", "--n-factors", 2, "--tol", 0, "--user-features", "u.csv")
+    right(*words, "--max-steps", 6, "-o", "whole")
+    right(*words, "--max-steps", 3, "-o", "half", "--checkpoint", "kept")
+    forged = json.loads((workspace / "kept" / "call.json").read_text())
+    assert "user_features" not in forged["options"]  # a folder names no file
+    again = ("resume", "kept", "r.csv", "-o", "again")
+    assert "the data are not those" in refused(*again)
+    right(*again, "--user-features", "u.csv")
+    model = ng.load("whole")
+    assert len(model.ratings_.user_ids) == 9  # one who is known and has not rated
+    known = ng.MatrixFactorization(2, tol=0, max_steps=6, verbose=False).fit(
+        ng.data.read_ratings("r.csv"), user_features={f"u{u}": [u % 3] for u in range(9)}
+    )
+    np.testing.assert_array_equal(model.user_factors_, known.user_factors_)
+    (workspace / "v.csv").write_text("who,age\nx,1\n")
+    said = refused("fit", "mf", "r.csv", "-o", "n", "--user-features", "v.csv")
+    assert "--user-features v.csv: no id of its first column 'who' ('x', …)" in said
+    (workspace / "v.csv").write_text("who,age\nu1,1\nu1,2\n")
+    assert "'u1' is there 2 times" in refused("fit", "mf", "r.csv", "-o", "n", "--user-features", "v.csv")
+    (workspace / "v.csv").write_text("who\nu1\n")
+    assert "has one column" in refused("fit", "mf", "r.csv", "-o", "n", "--item-features", "v.csv")

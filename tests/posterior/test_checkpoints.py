@@ -169,8 +169,8 @@ def test_wrong_settings_are_explained(tmp_path, rng):
         ng.LDA(2).fit(counts, resume=True)
     with pytest.raises(ValueError, match="every=5 needs checkpoint="):
         ng.LDA(2).fit(counts, every=5)
-    with pytest.raises(ValueError, match="not for streams"):
-        ng.LDA(2).fit(iter([counts]), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="not for streams of CorrelatedTopics"):
+        ng.topics.CorrelatedTopics(2).fit(iter([counts]), checkpoint=tmp_path)
     with pytest.raises(TypeError, match="unexpected keyword argument 'checkpoints'"):
         ng.LDA(2).fit(counts, checkpoints=tmp_path)
     ng.LDA(2, max_passes=2).fit(counts, checkpoint=tmp_path / "new" / "folder", every="0.5min", resume=True)

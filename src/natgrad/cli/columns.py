@@ -14,7 +14,8 @@ __all__ = ["Input", "as_numbers_or_texts", "encoding_option", "remembered", "tar
 class Input(NamedTuple):
     """What a file holds: the arguments of ``fit`` and ``score``, what a page shows, names of the rows, and a description.
 
-    ``columns`` says which of its columns was what, for the model to remember. ``sequences`` are the names of series.
+    ``columns`` says which of its columns was what, for the model to remember. ``sequences`` are the names of series, ``named``
+    arguments of ``fit`` with names.
     """
 
     arguments: tuple[Any, ...]
@@ -23,6 +24,7 @@ class Input(NamedTuple):
     words: str
     columns: dict[str, Any] = {}  # noqa: RUF012  (never written to)
     sequences: list[str] | None = None
+    named: dict[str, Any] = {}  # noqa: RUF012  (never written to)
 
 
 def remembered(fitted: Any, options: dict[str, Any], there: Sequence[str] | None = None) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def fit_command(name: str, model: Model) -> click.Command:
                 keep: dict[str, Any] = {"resume": resume}
                 if checkpoint is not None:
                     keep |= {"checkpoint": checkpoint, "every": int(every) if every.isdigit() else every}
-                fitted.fit(*source.arguments, callbacks=callbacks, **keep)
+                fitted.fit(*source.arguments, callbacks=callbacks, **source.named, **keep)
             fitted.columns_ = whole.columns or None
             fitted.save(output, overwrite=force)
             if page is not None:
@@ -137,7 +137,8 @@ def _kept(
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    digest = data_digest(source.arguments)
+    beside = [part for known in source.named.values() for part in (list(known), list(known.values()))]
+    digest = data_digest((*source.arguments, *beside))
     earlier = known_call(folder) if going_on else None
     if earlier is not None and earlier[2] != digest:
         raise UserError(

@@ -54,7 +54,9 @@ def _split(source: Input, fraction: float, seed: int) -> tuple[Input, tuple[Any,
         out = held_out_rows(len(first), fraction, rng, "rows")
         fitted, held = (tuple(part[chosen] for part in source.arguments) for chosen in (~out, out))
     words = f"{source.words}; {_sized(held)} held out"
-    return Input(fitted, fitted[0] if isinstance(first, Ratings) else fitted, source.names, words), held
+    return Input(
+        fitted, fitted[0] if isinstance(first, Ratings) else fitted, source.names, words, named=source.named
+    ), held
 
 
 def _are_lengths(source: Input) -> bool:

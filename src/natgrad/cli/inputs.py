@@ -21,7 +21,7 @@ from natgrad.cli.documents import (
     read_texts,
     reader_with,
 )
-from natgrad.cli.ratings import context_options, rating_options, read_context, read_rated
+from natgrad.cli.ratings import context_options, factor_options, rating_options, read_context, read_rated
 from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
 from natgrad.data.io.tables import read_table
 from natgrad.models.registry import model_class
@@ -216,7 +216,7 @@ MODELS = {
         "MatrixFactorization",
         "Factors of users and items from ratings: lines of user, item, rating, Parquet, or .npz.",
         "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise-precision 2",
-        rating_options,
+        factor_options,
         read_rated,
     ),
     "context": Model(

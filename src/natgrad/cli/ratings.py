@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,19 @@ import numpy as np
 
 from natgrad.cli.columns import Input, encoding_option, remembered
 from natgrad.data.ids import as_ids
-from natgrad.data.io.numbers import column_names
+from natgrad.data.io.numbers import column_names, read_numbers
 from natgrad.data.io.ratings import read_ratings
-from natgrad.data.io.tables import kind_of_table
+from natgrad.data.io.tables import kind_of_table, read_table
 from natgrad.data.ratings import Ratings
 from natgrad.report.format import count
 
-__all__ = ["context_options", "ids_like", "pairs_at", "rating_options", "read_context", "read_rated"]
+__all__ = [
+    "context_options", "factor_options", "feature_options", "ids_like", "pairs_at", "rating_options", "read_context",
+    "read_rated",
+]  # fmt: skip
 
 ROLES = ("user", "item", "value")
+SIDES = ("user", "item")
 
 
 def rating_options() -> list[click.Option]:
@@ -29,6 +34,17 @@ def rating_options() -> list[click.Option]:
         click.Option(["--value"], help="The column of ratings, if its name does not say so."),
         encoding_option(),
     ]
+
+
+def feature_options() -> list[click.Option]:
+    """Files of what is known of users and items."""
+    words = "A table of what is known of {}s: their ids in its first column, numbers in the others."
+    return [click.Option([f"--{side}-features"], metavar="FILE", help=words.format(side)) for side in SIDES]
+
+
+def factor_options() -> list[click.Option]:
+    """Which columns are what, and what is known besides."""
+    return [*rating_options(), *feature_options()]
 
 
 def context_options() -> list[click.Option]:
@@ -51,7 +67,33 @@ def read_rated(path: Path, options: dict[str, Any], fitted: Any) -> Input:
         known, own = fitted.ratings_, (ratings.user_ids, ratings.item_ids)
         users, items = (ids_like(*both) for both in zip((known.user_ids, known.item_ids), own, strict=True))
         ratings = Ratings.numbered(ratings.users, ratings.items, ratings.values, users, items)
-    return Input((ratings,), ratings, None, repr(ratings), columns)
+    known_of = {"user": ratings.user_ids, "item": ratings.item_ids}
+    named = {
+        f"{side}_features": _read_features(str(file), known_of[side], side)
+        for side in SIDES
+        if (file := options.get(f"{side}_features")) is not None
+    }
+    return Input((ratings,), ratings, None, repr(ratings), columns, named=named)
+
+
+def _read_features(path: str, ids: Any, side: str) -> dict[Any, Any]:
+    """Numbers by id, of a table whose first column has the ids."""
+    first, *others = column_names(path)
+    if not others:
+        raise ValueError(f"--{side}-features {path}: has one column; the first has ids, the others numbers")
+    table = read_table(path)
+    numbers = read_numbers(path, others, [first])
+    keys = ids_like(ids, table[first]).tolist()
+    if twice := [key for key, n in Counter(keys).items() if n > 1]:
+        raise ValueError(
+            f"--{side}-features {path}: {twice[0]!r} is there {keys.count(twice[0])} times, and once is enough"
+        )
+    if not set(keys) & set(ids.tolist()):
+        raise ValueError(
+            f"--{side}-features {path}: no id of its first column {first!r} ({keys[0]!r}, …) is that of a {side} who was rated "
+            f"({ids.tolist()[0]!r}, …)"
+        )
+    return dict(zip(keys, numbers.rows, strict=True))
 
 
 def read_context(path: Path, options: dict[str, Any], fitted: Any, *, rated: bool = True) -> Input:

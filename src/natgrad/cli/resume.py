@@ -135,6 +135,8 @@ def data_digest(arguments: tuple[Any, ...]) -> str:
 @click.option(
     "--vocabulary", type=click.Path(path_type=Path), help="A file with a word on each line, if the fit had one."
 )
+@click.option("--user-features", metavar="FILE", help="What is known of users, if the fit had it.")
+@click.option("--item-features", metavar="FILE", help="What is known of items, if the fit had it.")
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Also write the page of the model.")
 @click.option("--live", is_flag=True, help="Serve the page on this machine while the fit runs.")
 @click.option("--every", default="60s", show_default=True, help="Time (60s, 5min) or steps (100) between checkpoints.")
@@ -167,7 +169,7 @@ def resume(folder: Path, file: Path | None, output: Path | None, **options: Any)
     said = [str(file), "-o", str(output), "--checkpoint", str(folder), "--resume", "--every", options["every"]]
     for flag in ("force", "live", "as_json"):
         said += [f"--{flag.removeprefix('as_')}"] if options[flag] else []
-    for flag in ("vocabulary", "report", "executor", "n_jobs"):
+    for flag in ("vocabulary", "user_features", "item_features", "report", "executor", "n_jobs"):
         said += [] if options[flag] is None else [f"--{flag.replace('_', '-')}={options[flag]}"]
     click.echo(f"natgrad fit {name} {shlex.join([str(file), *settings])}", err=True)
     command.main([*said, *settings], prog_name=f"natgrad fit {name}", standalone_mode=False)

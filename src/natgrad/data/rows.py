@@ -47,7 +47,7 @@ class Scaling(NamedTuple):
             a = np.array(a)
             for warp in self.warps:
                 a[:, warp.column] = warp.apply(a[:, warp.column])
-        return np.asarray((a - self.mean) / self.sd)
+        return np.ascontiguousarray((a - self.mean) / self.sd)
 
     def undo(self, a: Floats) -> Floats:
         """The inverse of `apply`."""

@@ -24,6 +24,7 @@ from natgrad.inference.auto import Auto, Control, choose, largest_coupling
 from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, progress_bar
 from natgrad.inference.checkpoint import (
     Checkpointer,
+    PhaseSource,
     RunState,
     callback_states,
     restore_callback_states,
@@ -32,8 +33,9 @@ from natgrad.inference.checkpoint import (
 from natgrad.inference.executors.threads import Executor, Threads, opened, place_shards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
-from natgrad.inference.moves import Moves, records_of_start
+from natgrad.inference.moves import records_of_start
 from natgrad.inference.moving import Round, is_due, just_moved
+from natgrad.inference.phases import Phase, Phases
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
@@ -57,50 +59,6 @@ __all__ = [
     "run",
     "take_steps",
 ]
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of a run: what is optimised, and how.
-
-    Parameters
-    ----------
-    problem, method, step, order : as the steps are to be taken
-    until : int, optional
-        The step after which the next phase begins; such a phase does not settle. None: it lasts until a limit is reached.
-    stepper : Stepper, optional
-        In place of the one that follows from method and step.
-    enter : function, optional
-        The state of the phase before in, that of this one out.
-    bound_every : how often a sampled method evaluates the exact bound
-    why : str
-        What comes before the strategy in words.
-    optional : bool
-        Of a closing phase: whether it is left out when the time is up.
-    moves : Moves, optional
-        The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
-    rivals : Rivals, optional
-        Other starts, each followed to its end when the run has settled: it goes on from the highest.
-    probed : whether a run that has settled, or creeps, is probed for a saddle
-    """
-
-    problem: Problem
-    method: Method | None = None
-    step: Control = Auto()  # noqa: RUF009  (frozen)
-    order: tuple[str, ...] = ()
-    until: int | None = None
-    stepper: Stepper | None = None
-    enter: Callable[[State], State] | None = None
-    bound_every: BoundEvery = None
-    why: str = ""
-    optional: bool = False
-    moves: Moves | None = None
-    rivals: Rivals | None = None
-    probed: bool = True
-
-
-# The phase of the steps after a given one, or why there is none.
-Phases = Callable[[int], Phase | Stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +154,15 @@ class _Loop:
 
     def begin(self, start: State | Starts | Callable[[], State | Starts]) -> tuple[State, Stop | None]:
         """The state to go on from, and whether there is nothing to do."""
-        resumed = None if self.checkpointer is None else self.checkpointer.resumed_at
-        if resumed is None:
+        earlier = None if self.checkpointer is None else self.checkpointer.earlier
+        if earlier is None:
             state = start if isinstance(start, State) else self._made(start)
             self.monitor.begun = state.t
             if isinstance(phase := self.pull(state.t), Stop):
                 raise ValueError(f"there is nothing to run: {phase}")
             return self._enter(phase, state)
-        if isinstance(phase := self.pull(resumed), Stop):
-            raise ValueError(f"the earlier run cannot go on: {phase}")
-        kept = self._choose(phase, resumed)
+        phase, ended = self._pulled_again(earlier)
+        kept = self._choose(phase, earlier.state.t)
         assert kept is not None
         self.monitor.trace.take_over(kept.trace)
         self.monitor.trace.strategy = self.words
@@ -214,13 +171,25 @@ class _Loop:
         # More steps may be allowed now than when they ran out.
         if kept.stop is not None and kept.stop.reason not in (Reason.STEPS, Reason.PASSES):
             return kept.state, kept.stop
-        if stop := self.monitor.out_of_steps(kept.state):
+        if stop := ended or self.monitor.out_of_steps(kept.state):
             return kept.state, stop
         if kept.stop is None or not kept.entered:
             return (kept.state, None) if kept.entered else self._enter(phase, kept.state)
         moved = just_moved(self.monitor.trace, self.stepper.steps_per_pass, kept.state.t)
         stop, state = self._after(None, kept.state, moved)  # which the limit left out
         return state, stop
+
+    def _pulled_again(self, kept: RunState) -> tuple[Phase, Stop | None]:
+        """The phase in which an earlier run goes on; of a stream of which all was read the last one, and why it ends."""
+        source = self.pull
+        if isinstance(source, PhaseSource):
+            self.monitor.trace.take_over(kept.trace)
+            source.go_to(kept.source)
+        if not isinstance(phase := self.pull(kept.state.t), Stop):
+            return phase, None
+        if isinstance(source, PhaseSource):
+            return source.last, phase
+        raise ValueError(f"the earlier run cannot go on: {phase}")
 
     def step(self, state: State) -> tuple[Stop | None, State]:
         """One step, and what comes after it."""
@@ -237,12 +206,13 @@ class _Loop:
             stop, state = self._overtaken(self.phase.rivals, stop, state)
         self.bar(self.monitor.trace)
         if (ended := self.phase.until is not None and state.t >= self.phase.until) and stop is None:
-            (state, stop), ended = self._enter(self.pull(state.t), state), False
+            state, stop = self._enter(self.pull(state.t), state)
+            ended = stop is not None
         if self.checkpointer is not None:
             run, notes = self.monitor, callback_states(self.tell.callbacks)
-            self.checkpointer.after(
-                RunState(state, run.trace, run.begun, run.unread, run.first, notes, stop, run.phase_begun, not ended)
-            )
+            kept = RunState(state, run.trace, run.begun, run.unread, run.first, notes, stop, run.phase_begun, not ended)
+            source = self.pull.position(not ended) if isinstance(self.pull, PhaseSource) else None
+            self.checkpointer.after(kept._replace(source=source))
         return stop, state
 
     def close(self, closing: Sequence[Phase], state: State, stop: Stop) -> tuple[State, Stop]:
@@ -308,7 +278,8 @@ class _Loop:
         self.monitor.enter(phase.problem, phase.method, phase.step, self.stepper, phase.bound_every, t, last)
         if self.checkpointer is None:
             return None
-        return self.checkpointer.begin(run_fingerprint(phase.problem, self.seed, phase.order, self.words))
+        in_parts = isinstance(self.pull, PhaseSource)
+        return self.checkpointer.begin(run_fingerprint(phase.problem, self.seed, phase.order, self.words, in_parts))
 
     def _is_unseen(self, phase: Phase) -> bool:
         """Whether nobody looks at the states between steps, or at the clock."""

@@ -42,7 +42,7 @@ from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_st
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
-from natgrad.inference.streams import Chunk, StreamPhases
+from natgrad.inference.streams import Chunk, Kept, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.arriving import ArrivingMixin
 from natgrad.models.registry import MODELS, NETWORK_MODELS, NETWORK_RECORDS, RECORDS, model_class
@@ -55,7 +55,6 @@ from natgrad.posterior.fit_options import (
     FitOptions,
     checkpointer_of,
     estimator_at,
-    refuse_checkpoint,
     run_settings,
     split_options,
 )
@@ -142,17 +141,19 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
         max_passes: float = 1,
         n_groups: float | None = None,
         words: str = "rows",
+        kept: Kept = Kept(),  # noqa: B008  (frozen)
+        table: Callable[[Any], tuple[Any, Mapping[str, int]]] | None = None,
     ) -> tuple[State, StreamPhases]:
         """A run over chunks, each a step; ``start`` makes the first state from the problem of the first chunk."""
-        refuse_checkpoint(split_options(options)[1])
         trace = Trace()
         phases = StreamPhases(
             read, make, trace, step=self.step, rereadable=rereadable, max_passes=max_passes, tol=self.tol,
-            n_groups=n_groups, words=words,
+            n_groups=n_groups, words=words, kept=kept,
         )  # fmt: skip
         result = self._run(
-            phases, lambda: start(phases.first()), self._limits(max_passes=None), subject, options=options, trace=trace
-        )
+            phases, lambda: start(phases.first()), self._limits(max_passes=None), subject, options=options, trace=trace,
+            table=None if table is None else lambda: table(phases.problem),
+        )  # fmt: skip
         return result.state, phases
 
     def _step_once(self, problem: GroupProblem, start: Any, look: Look | None = None) -> Result:

@@ -24,7 +24,7 @@ from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.schema import check, either
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.streams import Chunk
+from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.posterior.export import Posterior, factors_of
@@ -141,6 +141,14 @@ class RowEstimator(_Fitted, Estimator, ABC):
         """The setting that asks for the number of components to be found, in words; empty if it is given."""
         return ""
 
+    def _number_in(self, model: Any) -> int:
+        """How many components priors are of."""
+        return 1
+
+    def _with_number(self, model: Any, number: int) -> Any:
+        """The priors of so many of the components that there is room for, which are exchangeable where they are found."""
+        return model
+
     def _moves(self, problem: Any, keep: str | None) -> Moves:
         """The components that move, for a model that has some."""
         raise ValueError(f"moves={keep!r}: {type(self).__name__} has no components that could move")
@@ -169,7 +177,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         moves : "keep", optional
             Leave poor optima by moves that keep the number of components: two are merged, or one deleted, and another is split,
             where that raises the exact bound. Of streams, in their first chunk.
-        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; a stream is given from its beginning to go on
         """
         stream = None if isinstance(X, (str, Path)) else as_stream(X)
         with self._threads():
@@ -251,10 +259,13 @@ class RowEstimator(_Fitted, Estimator, ABC):
             raise ValueError("a stream takes no sample_weight: give the weights of each chunk to partial_fit")
         models: list[Any] = []
         started: list[State] = []
+        resumed: list[dict[str, Any]] = []
 
         def chunk(part: Any) -> Chunk:
             x, weight = self._rows(part, None, not models)
-            if not models and (self._finds_number or moves is not None):
+            if not models and resumed:
+                models.append(self._with_number(self._prepared(x, weight), resumed[0]["components"]))
+            elif not models and (self._finds_number or moves is not None):
                 first = self._found_in(moves, x, sample_weight=weight)
                 models.append(first._model_)
                 started.append(first._state)
@@ -274,6 +285,8 @@ class RowEstimator(_Fitted, Estimator, ABC):
         state, phases = self._run_stream(
             stream.read, chunk, start, lambda: models[-1], options=options, rereadable=stream.rereadable,
             max_passes=np.inf if self.max_passes is None else self.max_passes, n_groups=stream.n_total,
+            kept=Kept(lambda: {"components": self._number_in(models[-1])}, resumed.append),
+            table=lambda problem: (group_state(problem), {}),
         )  # fmt: skip
         self._publish(models[-1], state)
         self.n_rows_seen_, self.elbo_, self._data = float(phases.seen), phases.elbo, None

@@ -42,6 +42,15 @@ T = TypeVar("T")
 FREE = ("max_steps", "max_passes", "max_seconds", "max_messages", "tol", "n_jobs", "executor", "verbose")
 
 
+# What to do about arguments that other libraries, or other models, have.
+ADVICE = {
+    "sample_weight": ": here every row counts once. Leave it out, and give what counts twice twice; GaussianMixture takes "
+    "weights, and the counts of LDA may be any numbers ≥ 0",
+    "n_jobs": ": it is a setting of the estimator, if there is one: get_params() has it",
+    "executor": ": it is a setting of the estimator, if there is one: get_params() has it",
+}
+
+
 class CheckpointOptions(TypedDict, total=False):
     """How a fit is kept, so that nothing is lost when it is stopped; arguments of every ``fit``.
 
@@ -170,7 +179,7 @@ def checkpointer_of(
     """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
     unknown = [name for name in keep if name not in CheckpointOptions.__annotations__]
     if unknown:
-        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}{ADVICE.get(unknown[0], '')}")
     folder, resume = keep.get("checkpoint"), keep.get("resume", False)
     if folder is None:
         if resume:
@@ -178,13 +187,13 @@ def checkpointer_of(
         if "every" in keep:
             raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
         return None
-    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), None if table is None else table())
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), table)
 
 
-def refuse_checkpoint(keep: CheckpointOptions) -> None:
-    """A stream cannot be read again from where a run stopped."""
+def refuse_checkpoint(keep: CheckpointOptions, model: str) -> None:
+    """Parts of a stream that are runs of their own have no run that could go on."""
     if checkpointer_of(keep, dict) is not None:
         raise ValueError(
-            "checkpoint= is not for streams, which cannot be read again: call partial_fit chunk by chunk, and save the model "
-            "in between"
+            f"checkpoint= is not for streams of {model}, each part of which is a fit of its own: call partial_fit part by part, "
+            "and save the model in between"
         )

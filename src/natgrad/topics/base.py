@@ -152,7 +152,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
             None if self.max_seconds is None else Since(self.max_seconds)
         )  # of the first topics and all parts, too
         if (parts := parts_of_stream(X, known, self._asks_for_side)) is not None:
-            refuse_checkpoint(split_options(keep)[1])
+            refuse_checkpoint(split_options(keep)[1], type(self).__name__)
             for part in parts:
                 with part.named():
                     first = anew and part.number == 0

@@ -32,6 +32,7 @@ from natgrad.network.language import (
 )
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.renamed import says_new_names
 from natgrad.topics.base import as_tokens, read_documents
 from natgrad.topics.first import First, as_shares
 from natgrad.topics.known import as_classes, is_missing
@@ -46,6 +47,7 @@ LEAST_VARIANCE = 0.01
 
 
 @final
+@says_new_names
 @dataclass(repr=False, eq=False)
 class SupervisedLDA(FixedTopics):
     """Topics of documents that also predict a response of each: a number, or yes and no.

@@ -255,3 +255,17 @@ def test_mistakes_get_a_sentence(mistake, error, text):
     with warnings.catch_warnings(), pytest.raises(error) as caught:
         mistake()
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("n_steps", [3, 60])
+def test_a_bias_without_data_stays_where_its_prior_is(n_steps: int) -> None:
+    """However many sweeps, rotations and extrapolations are made: nobody tells it anything."""
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(np.flatnonzero(rng.random(60) < 0.5), 6)
+    values = 3.0 + rng.normal(size=10)[users] + rng.normal(size=6)[items]
+    ratings = ng.Ratings.numbered(users, items, values, np.arange(12), np.arange(8))
+    model = ng.MatrixFactorization(2, max_steps=n_steps, tol=0, verbose=False).fit(ratings)
+    for (mean, sd), known in ((model.user_biases_, 10), (model.item_biases_, 6)):
+        np.testing.assert_array_equal(mean[known:], 0.0)
+        np.testing.assert_array_equal(sd[known:], sd[-1])
+        assert sd[-1] > sd[:known].max()

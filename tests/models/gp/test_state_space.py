@@ -261,3 +261,28 @@ def test_it_is_one_of_scikit_learns_with_one_column():
     y = np.sin(t[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(120)
     folds = KFold(3, shuffle=True, random_state=0)
     assert cross_val_score(make_pipeline(StandardScaler(), ng.StateSpaceGP()), t, y, cv=folds).min() > 0.95
+
+
+def test_a_stream_of_pairs_is_a_fit_to_all_of_them():
+    t, y = np.arange(60.0), np.sin(np.arange(60.0) / 5)
+    whole = ng.StateSpaceGP(max_steps=3, tol=0).fit(t, y)
+    parts = ng.StateSpaceGP(max_steps=3, tol=0).fit((t[n : n + 20], y[n : n + 20]) for n in (0, 20, 40))
+    np.testing.assert_array_equal(whole.predict(t), parts.predict(t))
+    for stream, words in (
+        ([t[:3]], "chunk 0 of the stream: expected a pair"),
+        ([(t[:3], y[:3]), (t[:3], y[:2])], r"chunk 1 of the stream: X has shape \(3,\)"),
+        ([], "the stream is empty"),
+        ([(t[:3], y[:3]), (np.zeros((3, 2)), y[:3])], "have 1, 2 columns"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            ng.StateSpaceGP().fit(iter(stream))
+    assert not hasattr(whole, "partial_fit")
+
+
+def test_noise_that_the_data_do_not_determine_is_warned_of():
+    """Its interval was (0, inf) without a word."""
+    t = np.linspace(0, 10, 100)
+    model = ng.StateSpaceGP(verbose=False).fit(t, np.sin(t))
+    with pytest.warns(ng.errors.PoorApproximation, match="do not determine 'noise'.*learn_noise=False"):
+        response = model.linear_response()
+    assert response["noise"].interval()[1] == np.inf

@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
 from natgrad.data.sequences import Sequences
+from natgrad.inference.trace import Reason
 from natgrad.models.hmm.plan import plan_of
 from natgrad.models.hmm.start import rows_at
 
@@ -396,3 +397,20 @@ def test_categories_of_one_sequence_say_nothing_of_the_next():
     one = rows_at(Sequences(codes, values, np.array([0, 2, 6])))
     other = rows_at(Sequences(codes[order], values, np.array([0, 4, 6])))
     np.testing.assert_allclose(one[order], other, rtol=0, atol=1e-13)
+
+
+def test_a_fit_that_has_made_its_passes_says_so():
+    """It said max_steps, which nobody had given."""
+    X = np.random.default_rng(0).normal(size=(60, 1))
+
+    def stop_of(**settings):
+        model = ng.GaussianHMM(2, n_init=1, tol=0, verbose=False, **settings).fit(X, None, [10] * 6)
+        return model.stop_, len(model.trace_)
+
+    stop, n = stop_of(max_passes=3)
+    assert (stop.reason, n) == (Reason.PASSES, 3)
+    assert "max_passes = 3" in stop.message
+    stop, n = stop_of(max_passes=3, method=ng.SVI({"sequence": 2}))
+    assert (stop.reason, n) == (Reason.PASSES, 9)
+    stop, n = stop_of(max_passes=3, max_steps=2)
+    assert (stop.reason, n) == (Reason.STEPS, 2)

@@ -70,8 +70,6 @@ def test_streams(kind, tmp_path) -> None:
         quick().fit(iter([X]), sample_weight=np.ones(900))
     with pytest.raises(ValueError, match="chunk 1 of the stream: X has 1 features"):
         quick().fit(iter([X[:50], X[50:, :1]]))
-    with pytest.raises(ValueError, match="checkpoint= is not for streams"):
-        quick().fit(iter([X]), checkpoint=tmp_path / "run")
 
 
 def test_many_rows_are_read_in_batches(monkeypatch) -> None:

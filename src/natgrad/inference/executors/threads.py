@@ -158,7 +158,7 @@ def place_shards(problem: Any, executor: Any, size: int = 1) -> Iterator[None]:
         shards = problem.shards(where.n_threads if problem.shards_by_row else size)
         if shards is None and not here:
             raise TypeError(
-                f"executor={executor!r}: a {type(problem).__name__} cannot be shared out; leave executor= out"
+                f"executor={executor!r}: what this model computes cannot be shared out; leave executor= out"
             )
         if shards is None or (here and len(shards) == 1):  # nothing to hand over
             yield

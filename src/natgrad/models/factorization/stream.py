@@ -30,7 +30,7 @@ from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.problem import FullRatingsProblem
 from natgrad.models.factorization.sweep import RatingSweep
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.fit_options import FitOptions, refuse_checkpoint, split_options
+from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
     from natgrad.models.factorization.estimator import MatrixFactorization
@@ -134,7 +134,6 @@ def fit_rating_stream(
     options: FitOptions,
 ) -> None:
     """Fit a model to a source of ratings."""
-    refuse_checkpoint(split_options(options)[1])
     if any(part is not None for part in features):
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
     if model.finish is not None:

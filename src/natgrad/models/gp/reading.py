@@ -1,4 +1,4 @@
-"""What a sparse Gaussian process reads: arrays, files and streams in; checked rows, and moments and draws of f at them, out."""
+"""What a Gaussian process reads: arrays, files and streams in; checked rows, and moments and draws of f at them, out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.scikit import check_is_fitted
 
-__all__ = ["GPReading", "numbered"]
+__all__ = ["GPReading", "as_times", "check_one", "joined_pairs", "numbered"]
 
 Floats = npt.NDArray[np.float64]
 MOST_JOINT_ROWS = 5_000
@@ -46,7 +46,10 @@ class GPReading(GPFiles):
 
         if self._is_stream(X):
             return open_rows(X, y, checked)
-        return rows_of_arrays(*checked(X, y))
+        arrays = checked(X, y)
+        if not isinstance(X, np.memmap):  # a file stays one; elsewhere the same numbers are added up in the same order
+            arrays = np.ascontiguousarray(arrays[0]), np.ascontiguousarray(arrays[1])
+        return rows_of_arrays(*arrays)
 
     def _latent(self, X: Any) -> tuple[Floats, Floats]:
         """Means and variances of f, in standardised units."""
@@ -85,6 +88,40 @@ def numbered(chunks: Iterator[Any], names: dict[Any, int]) -> Iterator[Any]:
                 + (f"y[{bad[0]}] = {y.ravel()[bad[0]]!r}" if bad else f"got the shape {y.shape}")
             )
         yield x, np.array([names.setdefault(name, len(names)) for name in y.tolist()], dtype=np.float64)
+
+
+def joined_pairs(chunks: Iterator[Any], y: Any = None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """All rows of an iterator of pairs (X, y), each as they come."""
+    if y is not None:
+        raise ValueError("y must be None where X is an iterator of pairs (X, y)")
+    inputs, outputs = [], []
+    for number, chunk in enumerate(chunks):
+        if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
+            raise TypeError(f"chunk {number} of the stream: expected a pair (X, y), got a {type(chunk).__name__}")
+        x, numbers = (np.asarray(part) for part in chunk)
+        if x.shape[:1] != numbers.shape[:1] or not x.ndim:
+            raise ValueError(f"chunk {number} of the stream: X has shape {x.shape} and y {numbers.shape}")
+        inputs.append(x.reshape(len(x), -1))
+        outputs.append(numbers)
+    if not inputs:
+        raise ValueError("X has no rows: the stream is empty")
+    if len(widths := {x.shape[1] for x in inputs}) > 1:
+        raise ValueError(f"chunks of the stream have {', '.join(map(str, sorted(widths)))} columns")
+    return np.concatenate(inputs), np.concatenate(outputs)
+
+
+def as_times(X: Any) -> Any:
+    """A list of times is a table of one column."""
+    return X if np.ndim(X) != 1 or isinstance(X, str) else np.asarray(X)[:, None]
+
+
+def check_one(x: npt.NDArray[Any]) -> None:
+    """Refuse inputs of several columns."""
+    if x.shape[1] != 1:
+        raise ValueError(
+            f"X has {x.shape[1]} columns, and a process along time takes one: give times [N] or [N, 1]. "
+            "SparseGPRegressor takes more"
+        )
 
 
 def _has_words(y: npt.NDArray[Any]) -> bool:

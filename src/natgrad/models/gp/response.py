@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import NotAtMaximum, NotConverged
+from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.families._family import tails
 from natgrad.inference.problem import GroupResult, State
 from natgrad.models.gp import algebra
@@ -29,7 +29,7 @@ from natgrad.random import sample_generator
 from natgrad.special import ndtri
 from natgrad.threads import ONE_BLAS_THREAD
 
-__all__ = ["HyperFactor", "HyperResponse", "hyper_response"]
+__all__ = ["HyperFactor", "HyperResponse", "hyper_response", "warn_of_undetermined"]
 
 Floats = npt.NDArray[np.float64]
 Quantity = str | Callable[[Mapping[str, Floats]], Any]
@@ -37,6 +37,8 @@ Quantity = str | Callable[[Mapping[str, Floats]], Any]
 STEP, MOST_STEPS, NEAR, FAR = 1e-4, 30, 1e-8, 0.1
 # Updates of q at one h, where it is not found at once, and what still moves then.
 MOST_UPDATES, STILL = 500, 1e-9
+# A standard deviation of a logarithm with which a 90% interval spans more than seven powers of ten.
+UNDETERMINED = 5.0
 NOISE = "noise"
 
 
@@ -60,7 +62,20 @@ class HyperFactor:
     def interval(self, mass: float = 0.9) -> tuple[Floats, Floats]:
         """The central interval of a log-normal law, with probability ``mass``."""
         half = ndtri(tails(mass)[1]) * self.log_std
-        return np.exp(self.log_mean - half), np.exp(self.log_mean + half)
+        with np.errstate(over="ignore"):  # who made it has warned of what the data do not determine
+            return np.exp(self.log_mean - half), np.exp(self.log_mean + half)
+
+
+def warn_of_undetermined(factors: Mapping[str, HyperFactor], advice: Mapping[str, str]) -> None:
+    """Say which hyper-parameters have intervals over many powers of ten; ``advice`` says of some what to do."""
+    for name, factor in factors.items():
+        if (spread := float(np.max(factor.log_std))) > UNDETERMINED:
+            value = float(np.ravel(factor.mean())[0])
+            words = (
+                f"linear_response: the data do not determine {name!r}, which is {value:.3g}: its logarithm "
+                f"has a standard deviation of {spread:.3g}, and its interval says nothing"
+            )
+            warnings.warn(words + advice.get(name, ""), PoorApproximation, stacklevel=3)
 
 
 @final
@@ -196,6 +211,7 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats, given_u
             up, down = (bound.rows(at + sign * (STEP / length) * direction) for sign in (1.0, -1.0))
         return np.asarray((up - down) * (length / (2.0 * STEP)))
 
+    warn_of_undetermined(factors, {})
     return HyperResponse(factors, covariance, left, dict(bound.places), told)
 
 
@@ -252,6 +268,9 @@ class _Collapsed:
             values.append(np.reshape(said.value, (-1, len(batch.x))).sum(0))
         return np.concatenate(values)
 
+    def _words(self, h: Floats) -> str:
+        return ", ".join(f"{name} = {np.exp(np.ravel(h[place])[0]):.3g}" for name, place in self.places.items())
+
     def _at(self, h: Floats) -> tuple[State, float]:
         """The best q, and the bound; steps are halved where they would lower it, as whole ones from far away can."""
         problem, settings = self.problem, self._settings(h)
@@ -268,7 +287,9 @@ class _Collapsed:
                 break
         else:
             raise NotConverged(
-                "q(u) does not settle while hyper-parameters are held: linear response has no optimum to start from"
+                f"q(u) does not settle while hyper-parameters are held at {self._words(h)}: linear response has no optimum to "
+                "start from. The classes or counts may be told apart so well that the variance of the kernel has no end: hold it "
+                "(learn_kernel=False), or ask a probit model, or predictions, which do not need it"
             )
         return state, value
 

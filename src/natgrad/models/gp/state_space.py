@@ -7,7 +7,7 @@ The process is a Markov chain of states of one to three numbers a kernel; `natgr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
@@ -25,8 +25,9 @@ from natgrad.models.base import Estimator
 from natgrad.models.gp.chain_problem import ChainProblem, Chains, chains_of, kernel_of, parts_of
 from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
 from natgrad.models.gp.likelihoods import is_function
-from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse
-from natgrad.models.scikit import RegressorMixin, check_is_fitted
+from natgrad.models.gp.reading import as_times, check_one, joined_pairs
+from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse, warn_of_undetermined
+from natgrad.models.scikit import OnlyWhere, RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
@@ -41,6 +42,7 @@ STEPS = 20
 # Logarithms whose exponentials are numbers.
 LOG = "in [-200, 200]"
 ADVICE = "raise max_steps, or call continue_fit()"
+NOISE_FREE = {NOISE: ". Where y has no noise, give noise_variance= and learn_noise=False"}
 KINDS = (Matern32, Matern52, Matern12)
 
 
@@ -114,15 +116,25 @@ class StateSpaceGP(RegressorMixin, Estimator):
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, **keep: Unpack[FitOptions]) -> Self:
-        """Fit to times [N] or [N, 1], in any order, and numbers [N].
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
+        """Fit to times [N] or [N, 1], in any order, and numbers [N]; or to an iterator of such pairs, all of which are held.
 
         ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
         """
         self._check_settings()
+        if isinstance(X, Iterator):
+            X, y = joined_pairs(X, y)
         times, numbers = self._read(X, y, reset=True)
         self._fit_rows(times, numbers, None, keep)
         return self
+
+    @OnlyWhere(
+        lambda model: False,
+        "would let rows go, and an exact process needs all of them: update(X, y) takes more rows, from what was learned",
+    )
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """There is none: `update` takes more rows."""
+        raise NotImplementedError
 
     @all_or_nothing
     def continue_fit(self, X: Any, y: Any, max_steps: int | None = None) -> Self:
@@ -191,6 +203,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
         sd, names = np.sqrt(np.diagonal(covariance)), [*self.kernel_.names, NOISE]
         learned = [name for name, moving in zip(names, moves, strict=True) if moving]
         factors = {name: HyperFactor(name, np.asarray(h[names.index(name)]), sd[k]) for k, name in enumerate(learned)}
+        warn_of_undetermined(factors, NOISE_FREE)
         return HyperResponse(factors, covariance, 0.0, {name: slice(k, k + 1) for k, name in enumerate(learned)})
 
     _draws_advice = "sample(X, n) draws functions exactly, and linear_response().sample() hyper-parameters"
@@ -279,15 +292,15 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     def _read(self, X: Any, y: Any, reset: bool) -> tuple[Floats, Floats]:
         """Sorted times, and the numbers at them."""
-        x, numbers = validated(self, _columns(X), y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
-        _check_one(x)
+        x, numbers = validated(self, as_times(X), y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
+        check_one(x)
         order = np.argsort(x[:, 0], kind="stable")
         return np.asarray(x[order, 0], dtype=np.float64), np.asarray(numbers[order], dtype=np.float64)
 
     def _merged(self, X: Any) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Times of the fit and of X in order, what was seen and where, and the places of X among them."""
         check_is_fitted(self)
-        x = validated(self, _columns(X), reset=False, dtype=(np.float64, np.float32))
+        x = validated(self, as_times(X), reset=False, dtype=(np.float64, np.float32))
         times, y = self._rows
         together = np.concatenate([times, np.asarray(x[:, 0], dtype=np.float64)])
         order = np.argsort(together, kind="stable")
@@ -373,19 +386,6 @@ class StateSpaceGP(RegressorMixin, Estimator):
         self.mean_ = float(saved["mean"])
         problem = ChainProblem(saved["kernel"], saved["times"], saved["y"])
         self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
-
-
-def _columns(X: Any) -> Any:
-    """A list of times is a table of one column."""
-    return X if np.ndim(X) != 1 or isinstance(X, str) else np.asarray(X)[:, None]
-
-
-def _check_one(x: npt.NDArray[Any]) -> None:
-    if x.shape[1] != 1:
-        raise ValueError(
-            f"X has {x.shape[1]} columns, and a process along time takes one: give times [N] or [N, 1]. "
-            "SparseGPRegressor takes more"
-        )
 
 
 def _check_kernel(value: Any, where: str, optional: bool) -> None:

@@ -22,7 +22,7 @@ from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.streams import Chunk
+from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
@@ -241,7 +241,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     def _optimise(
         self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None, moves: Any = None
     ) -> None:
-        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of
+        from natgrad.models.hmm.plan import EXACT_PASSES, SAMPLED_PASSES, passes_of, plan_of
 
         plan = plan_of(self, data, model)
         problem = plan.problem
@@ -251,8 +251,11 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             bound_every="never" if sampled else None, moves=self._moves(problem, moves),
         )  # fmt: skip
         # Of subchains a pass is as many times as the data have, without the buffers.
-        given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
-        limits = self._limits(problem.data.n_times, "raise max_passes", **given)
+        given: dict[str, Any] = {"max_passes": passes_of(self, EXACT_PASSES)}
+        if plan.steps is not None:
+            given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
+        advice = "raise max_passes" if self.max_steps is None else "raise max_steps and max_passes"
+        limits = self._limits(problem.data.n_times, advice, **given)
         result = self._run(
             phase,
             self._starts(problem) if state is None else state,
@@ -261,7 +264,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             options=options,
             table=lambda: run_table(problem.model),
         )
-        if sampled and result.stop.reason is Reason.STEPS:
+        if plan.steps is not None and result.stop.reason is Reason.STEPS:
             read = len(result.trace) / plan.steps * passes_of(self, SAMPLED_PASSES)
             self.stop_ = Stop(
                 Reason.PASSES, f"subchains have read {read:g} times the data in {len(result.trace)} steps"
@@ -276,11 +279,13 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         """Parts of an iterator, one after the other, each a step."""
         from natgrad.models.hmm.problem import SequenceProblem
 
-        models, started = list["HMMModel"](), list["State"]()
+        models, started, resumed = list["HMMModel"](), list["State"](), list[dict[str, Any]]()
 
         def chunk(part: Any) -> Chunk:
             columns, lengths = self._columns(part, None, None, fresh=not models)
-            if not models and (self._finds_number or moves is not None):
+            if not models and resumed:
+                models.append(self._with_number(self._model(columns), resumed[0]["components"]))
+            elif not models and (self._finds_number or moves is not None):
                 first = self._found_in(moves, columns, lengths=lengths)
                 models.append(first._model_)
                 started.append(first._state)
@@ -300,7 +305,11 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         def start(problem: SequenceProblem) -> State | Starts:
             return started[0] if started else self._starts(problem)
 
-        state, phases = self._run_stream(lambda: parts, chunk, start, lambda: models[-1], options=options)
+        kept = Kept(lambda: {"components": models[-1].n_states}, resumed.append)
+        state, phases = self._run_stream(
+            lambda: parts, chunk, start, lambda: models[-1], options=options, kept=kept,
+            table=lambda problem: run_table(problem.model),
+        )  # fmt: skip
         self._publish(models[-1], state)
         self.n_times_seen_, self.elbo_, self._data = phases.seen, phases.elbo, None
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.models.hmm.components import HMMComponents
-    from natgrad.models.hmm.problem import SequenceProblem
+    from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
 __all__ = ["FoundStates"]
 
@@ -61,6 +61,15 @@ class FoundStates:
         from natgrad.models.hmm.components import HMMComponents
 
         return HMMComponents(problem)
+
+    def _with_number(self, model: HMMModel, number: int) -> HMMModel:
+        """The priors of so many of the states that there is room for; all are alike where they are found."""
+        from natgrad.models.hmm.components import with_states
+        from natgrad.models.hmm.problem import HMMModel
+
+        if number == model.n_states:
+            return model
+        return HMMModel(model.initial[:number], model.transition[:number, :number], with_states(model.emission, number))
 
     def _room(self, problem: SequenceProblem, state: State) -> tuple[SequenceProblem, dict[str, Any]] | None:
         from natgrad.models.hmm.components import with_states

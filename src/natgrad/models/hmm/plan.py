@@ -1,8 +1,7 @@
-"""How a hidden Markov model is fitted: settings and data in; the problem, the method and the number of steps, and why, out."""
+"""How a hidden Markov model is fitted: settings and data in; the problem, the method and its limits, and why, out."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from natgrad.data.sequences import Sequences
@@ -18,7 +17,7 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.models.hmm.estimator import HiddenMarkov
 
-__all__ = ["SAMPLED_PASSES", "RunPlan", "passes_of", "plan_of"]
+__all__ = ["EXACT_PASSES", "SAMPLED_PASSES", "RunPlan", "passes_of", "plan_of"]
 
 # The exact chain is run where it is expected to take so many seconds at most, or where its start reads all data anyway
 # (`natgrad.models.hmm.start`); beyond, one pass of subchains ends nearly as high (`python benchmarks/hmm.py either`). The more
@@ -34,11 +33,11 @@ LEAST_SEQUENCES, BATCHES = 50, 10
 
 
 class RunPlan(NamedTuple):
-    """How a fit is run, and why."""
+    """How a fit is run, and why; ``steps`` are those of subchains, of which readings of the data make no whole number."""
 
     problem: SequenceProblem
     method: Method | None
-    steps: int
+    steps: int | None
     words: str
 
 
@@ -64,9 +63,8 @@ def plan_of(estimator: HiddenMarkov, data: Sequences, model: HMMModel) -> RunPla
     words = f"{total:,} times in {len(data):,} sequence{'s' * (len(data) != 1)}"
     if estimator._finds_number:
         problem = SequenceProblem(data, model, n_jobs=estimator.n_jobs, truncated=True)
-        steps = math.ceil(passes_of(estimator, EXACT_PASSES))
         return RunPlan(
-            problem, VB() if method is None else method, steps, f"{words}: exact sweeps, between which states move"
+            problem, VB() if method is None else method, None, f"{words}: exact sweeps, between which states move"
         )
     if (isinstance(method, SVI) and method.plate == "subchain") or (
         method is None and estimator.step is None and long and longest * LEAST_SEQUENCES > total
@@ -78,20 +76,12 @@ def plan_of(estimator: HiddenMarkov, data: Sequences, model: HMMModel) -> RunPla
         return RunPlan(problem, SVI({"subchain": how.size}), steps, "" if method is not None else why)
     if method is None and estimator.step is None and len(data) >= LEAST_SEQUENCES and long:
         size = -(-len(data) // BATCHES)
-        return RunPlan(
-            SequenceProblem(data, model, batch_size=size, n_jobs=estimator.n_jobs),
-            None,
-            BATCHES * math.ceil(passes_of(estimator, EXACT_PASSES)),
-            words,
-        )
+        return RunPlan(SequenceProblem(data, model, batch_size=size, n_jobs=estimator.n_jobs), None, None, words)
     whole = SequenceProblem(data, model, n_jobs=estimator.n_jobs)
     if isinstance(method, SVI):
         whole = SequenceProblem(data, model, batch_size=method.size, n_jobs=estimator.n_jobs)
-        return RunPlan(
-            whole, method, -(-len(data) // method.size) * math.ceil(passes_of(estimator, EXACT_PASSES)), words
-        )
-    steps = math.ceil(passes_of(estimator, EXACT_PASSES))
-    return RunPlan(whole, VB() if method is None else method, steps, f"{words}: exact sweeps are cheap")
+        return RunPlan(whole, method, None, words)
+    return RunPlan(whole, VB() if method is None else method, None, f"{words}: exact sweeps are cheap")
 
 
 def passes_of(estimator: HiddenMarkov, usual: float) -> float:

@@ -23,7 +23,7 @@ from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.ensemble import EnsembleMixin
-from natgrad.models.lda.files import LDAFiles, state_table
+from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors, most_passes
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
@@ -210,7 +210,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         moves : "keep", optional
             Leave poor optima by moves that keep the number of topics: two are merged, or one deleted, and another is split,
             where that raises the exact bound. Of streams, in their first chunk.
-        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; a stream is given from its beginning to go on
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
@@ -290,7 +290,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         moves: Any = None,
     ) -> None:
         method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
-        sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
         probed = problem.is_little or moving is not None or self.tol < PROBED
         step = checked_step(self.step, method, problem)
         phase = Phase(problem, method, step, ("phi",), moves=moving, probed=probed)
@@ -308,7 +307,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         with self._threads():
             result = self._run(
                 phase, start, limits, problem,
-                options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
+                options=options, trace=trace, table=lambda: run_table(problem),
                 closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan

@@ -77,6 +77,12 @@ def state_table(topics: str, learn: Collection[str]) -> Any:
     return state_of({"phi": TOPICS}, memory=memory, hyper=either(LEARNED, {}), moments=moments)
 
 
+def run_table(problem: LDAProblem) -> tuple[Any, dict[str, int]]:
+    """The table of a state of a run, and its sizes."""
+    sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
+    return state_table(problem.local.topics, problem.learn), sizes
+
+
 class LDAFiles(Estimator):
     """The hooks of `Estimator` for `LDA`."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from natgrad.data.held import HeldDocuments
 from natgrad.data.origin import Origin
 from natgrad.data.stream import Stream
 from natgrad.inference.methods import VB
-from natgrad.inference.streams import Chunk
+from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Trace
+from natgrad.models.lda.files import run_table
 from natgrad.models.lda.settings import most_passes, problem_of
 from natgrad.posterior.fit_options import FitOptions
 
@@ -169,7 +171,8 @@ def fit_stream(
         state, phases = model._run_stream(
             documents.batches, documents.chunk, documents.start, lambda: documents.problem,
             options=options, rereadable=stream.rereadable, max_passes=most_passes(model),
-            n_groups=n_documents or stream.n_total, words="documents",
+            n_groups=n_documents or stream.n_total, words="documents", kept=Kept(documents.told, documents.again),
+            table=run_table,
         )  # fmt: skip
     model._publish(documents.problem, state)
     model._data = None
@@ -184,9 +187,23 @@ class _Documents:
         self.found: LDA | None = None
         self.names: Any = None
         self.n_words: int | None = None
-        self.steps = self.chunks = 0
+        self.steps = self.chunks = self.begun = 0
+
+    def told(self) -> dict[str, Any]:
+        """What a run needs to go on: the steps before this pass, and the priors of topics that were found."""
+        found = self.found
+        priors = {} if found is None else {"doc_prior": found.doc_prior_, "topic_prior": float(found.topic_prior_)}
+        return {"steps": self.begun, **priors}
+
+    def again(self, told: dict[str, Any]) -> None:
+        """Go on with what was told."""
+        self.steps = told["steps"]
+        if "doc_prior" in told:
+            self.found = copy(self.model)
+            self.found.doc_prior_, self.found.topic_prior_ = told["doc_prior"], told["topic_prior"]
 
     def batches(self) -> Iterator[Corpus]:
+        self.begun = self.steps
         for number, (chunk, origin) in enumerate(self.stream.located()):
             try:
                 corpus = located(arriving(chunk, self.vocabulary, self.names, self.n_words), chunk, origin)

@@ -132,6 +132,12 @@ class Mixture(DensityMixin, RowEstimator, ABC):
 
         return MixtureComponents(problem)
 
+    def _number_in(self, model: Any) -> int:
+        return len(model.alpha)
+
+    def _with_number(self, model: Any, number: int) -> Any:
+        return model._replace(alpha=model.alpha[:number])
+
     def _room(self, problem: MixtureProblem, state: State) -> tuple[MixtureProblem, dict[str, Any]] | None:
         alpha, size = problem.model.alpha, int(self.max_components)
         wide = problem.model._replace(alpha=np.full(size, alpha[0]))

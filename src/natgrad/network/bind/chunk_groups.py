@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupResult, State, SweepResult
+from natgrad.inference.steppers.group_memory import BEFORE
 from natgrad.network.bind.changed_choices import CHANGE
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
@@ -47,6 +48,8 @@ class ChunkGroups(Chunked, GroupProblem):
         # What each chunk told last, by its key, and how many were read; without hidden nodes they tell the same for ever.
         self.told: dict[Any, ChunkSums] = {}
         self.n_read = 0
+        # Whether a start that tells components apart is to count in the first pass.
+        self.keeps_start = False
 
     @property
     def n_observed(self) -> Mapping[str, int]:
@@ -70,7 +73,14 @@ class ChunkGroups(Chunked, GroupProblem):
         return state.memory.get(CHANGE, {"gates": {}} if self.plan.grown else None)
 
     def begin(self, state: State) -> tuple[State, int]:
-        """The globals after the change that a start asks for, if it does."""
+        """The globals after the change that a start asks for, if it does.
+
+        Of a start that counts, chunks that are not read yet say what they say there, instead of what those say that are: the
+        first batch of a sorted table knows some components alone, and the others would be lost.
+        """
+        if self.keeps_start and self.n_groups > 1:
+            solved = self.solve_all(state)
+            return state._replace(memory={BEFORE: solved.messages}), solved.reads
         change = state.memory.get(CHANGE)
         if change is None:
             return state, 0

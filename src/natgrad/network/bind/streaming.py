@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from natgrad._version import __version__
-from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
@@ -24,6 +24,7 @@ from natgrad.network.bind.build import Domain
 from natgrad.network.bind.carried_sums import carry_over, with_memory
 from natgrad.network.bind.chunk_components import moves_for, start_of_one_in_chunks
 from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
+from natgrad.network.bind.chunk_starts import start_from_rows
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.cuts import chains_along
@@ -115,7 +116,9 @@ class _Run:
         inner = probe.program.problem
         init = options["init"]
         started = started_nodes(inner, init)
-        if wrong := sorted(started & set(chunks.local)):
+        values = {n: v for n, v in init.items() if not isinstance(v, str)} if isinstance(init, Mapping) else None
+        self.finds_local = bool(started & set(chunks.local))
+        if wrong := sorted(started_nodes(inner, values) & set(chunks.local)):
             raise ValueError(
                 f"init: {wrong[0]!r} is hidden in every row, and rows are read in chunks: start {', '.join(probe.blocks)}"
             )
@@ -136,10 +139,21 @@ class _Run:
         warn_of_offsets(problem.plan, self.chunks.ends)
         moves = moves_for(problem, asked_moves(problem.plan, options.get("moves"), method), self.order, seed)
 
+        if isinstance(problem, ChunkGroups):
+            in_batches = method is None and not self.chunks.carried
+            problem.keeps_start = in_batches and moves is None and bool(problem.plan.choices)
+
         def start() -> State:
             if moves is not None and not moves.keep and options["init"] is None:
                 return start_of_one_in_chunks(problem, moves)
-            whole = make_start(inner, options["init"], seed)
+            try:
+                if self.finds_local:
+                    return start_from_rows(problem, options["init"], seed)
+                whole = make_start(inner, options["init"], seed)
+            except SymmetricStart:
+                if options["init"] is not None:
+                    raise
+                return start_from_rows(problem, None, seed)
             return State({n: whole.lam[n] for n in problem.blocks}, {n: whole.mu[n] for n in problem.blocks}, 0)
 
         keep: CheckpointOptions = {key: options[key] for key in ("checkpoint", "every", "resume") if key in options}  # type: ignore[assignment]

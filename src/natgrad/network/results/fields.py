@@ -13,12 +13,13 @@ from natgrad.network.compile.plan import with_gates
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.network.language.expressions import Expression
+from natgrad.network.language.expressions import Constant, Expression
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
+from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 
-__all__ = ["DRAW", "evaluated", "field"]
+__all__ = ["DRAW", "evaluated", "field", "found_size"]
 
 Array = npt.NDArray[Any]
 DRAW = Mark("draw")
@@ -93,3 +94,35 @@ def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[L
     contraction = Contraction(kept, [factor.labels for factor in factors], [array.shape for array in arrays])
     array = contraction(arrays)
     return array.reshape([sizes[label] if label in kept else 1 for label in out])
+
+
+def found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
+    """The size of a node's only plate, as its new arrays say it."""
+    if len(node.plates) != 1:
+        return {}
+    lengths = set()
+    for expression in filled.values():
+        for part in _walk(expression):
+            if isinstance(part, Constant):
+                events = (
+                    1
+                    if part.kind == "vector"
+                    else (2 if part.kind == "matrix" else (1 if part.kind == "simplex" else 0))
+                )
+                if part.value.ndim > events:
+                    lengths.add(part.value.shape[0])
+        for access in expression.accesses():
+            lengths.update(len(s.values) for s in access.selectors if isinstance(s, Index) and s.values.ndim == 1)
+    if len(lengths) > 1:
+        raise PlateMismatch(f"predictive({node.name!r}): the new arrays have different lengths {sorted(lengths)}")
+    return {node.plates[0].name: lengths.pop()} if lengths else {}
+
+
+def _walk(expression: Expression) -> list[Expression]:
+    parts = [expression]
+    for side in ("left", "right", "entries", "inner"):
+        if isinstance(inner := getattr(expression, side, None), Expression):
+            parts += _walk(inner)
+    for part in getattr(expression, "parts", ()):
+        parts += _walk(part)
+    return parts

@@ -22,11 +22,12 @@ from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.plates import Plate
 from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.conditional_moments import MOMENTS, total_moments
+from natgrad.network.results.conditional_quantiles import LAWS, Law, mixture_quantile
 from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE, WITHOUT_PRECISION
-from natgrad.network.results.fields import field
+from natgrad.network.results.fields import field, found_size
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
 from natgrad.random import sample_generator
@@ -35,6 +36,8 @@ from natgrad.validation import as_numbers
 __all__ = ["STATISTIC", "Predictive", "hidden_twin", "make_predictive"]
 
 Array = npt.NDArray[Any]
+# Draws of the parents for intervals of very many rows, at least, and numbers that are evaluated at once.
+LEAST_DRAWS, MOST_NUMBERS = 1_000, 4_000_000
 STATISTIC = {"simplex": "log", "probability": "log"}
 
 
@@ -99,13 +102,46 @@ class Predictive:
         return np.sqrt(self.var())
 
     def interval(self, mass: float = 0.9, rng: np.random.Generator | int | None = 0) -> tuple[Array, Array]:
-        """Central interval of each element with probability ``mass``, from draws."""
+        """Central interval of each element with probability ``mass``.
+
+        Parents are drawn; given them, the law is known, and the ends are quantiles of the mixture of these laws: rows that are
+        equal have equal intervals. Of laws whose distribution function is not in closed form, quantiles of draws.
+        """
         if not 0 < mass < 1:
             raise ValueError(f"mass must lie in (0, 1), got {mass}")
         self._check_ordered("interval")
-        draws = self.sample(rng, self.n_draws)
-        low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+        ends = (1 - mass) / 2, (1 + mass) / 2
+        if (known := self._mixture(np.random.default_rng(rng))) is not None:
+            low, high = (mixture_quantile(*known, p) for p in ends)
+        else:
+            low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
         return low, high
+
+    def _mixture(self, rng: np.random.Generator) -> tuple[Law, list[tuple[Any, ...]], Array] | None:
+        """The law of the node, its parameters for each draw of the parents, by components, and what these count for.
+
+        A category of new rows that chooses components is not drawn, but added up: draws of it would differ from row to row.
+        """
+        kind, size = type(self.node), int(np.prod(self._shape, dtype=np.int64))
+        n = min(self.n_draws, max(LEAST_DRAWS, MOST_NUMBERS // max(1, size)))
+        fresh = [name for name in self._new if name in _ancestors(self.node)]
+        chooses = len(fresh) == 1 and isinstance(self._new[fresh[0]], Categorical)
+        if kind not in LAWS or (fresh and not chooses):
+            return None
+        drawn: dict[str, Array] = {}
+        weights = np.full((1, n, *self._shape), 1.0 / n)
+        choices: list[dict[str, Array]] = [{}]
+        if chooses:
+            gate = self._new[fresh[0]]
+            shares = self._slots(gate, rng, n, drawn)["probs"]
+            shares = np.moveaxis(shares / shares.sum(-1, keepdims=True), -1, 0)
+            if shares.shape[2:] != self._shape:  # chosen for more than single rows, or inside of them
+                return None
+            sizes = tuple(plate.size for plate in gate.plates)
+            choices = [{gate.name: np.full((n, *sizes), k)} for k in range(len(shares))]
+            weights = shares / n
+        slots = [self._slots(self.node, rng, n, drawn | choice if choice else drawn) for choice in choices]
+        return LAWS[kind], [LAWS[kind].parameters(self.node, s) for s in slots], weights
 
     def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
         """Log p(values | data) of each element: the average density over ``n`` draws of the parents.
@@ -290,7 +326,7 @@ def make_predictive(
             raise PlateMismatch(f"predictive({name!r}): there is no plate {plate!r}; the network has {sorted(known)}")
     filled = {slot.name: original._filled(slot, slots[slot.name]) for slot in original.slots_of if slot.name in slots}
     if filled and not new_sizes:
-        new_sizes = _found_size(original, filled)
+        new_sizes = found_size(original, filled)
     node = _resized(original, new_sizes, filled)
     new = {
         other.name: _resized(other, new_sizes, {})
@@ -315,38 +351,6 @@ def _ancestors(node: Node) -> set[str]:
 def hidden_twin(node: Node) -> Node:
     """The node as it would be without its data."""
     return _resized(node, {}, {})
-
-
-def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
-    """The size of a node's only plate, as its new arrays say it."""
-    if len(node.plates) != 1:
-        return {}
-    lengths = set()
-    for expression in filled.values():
-        for part in _walk(expression):
-            if isinstance(part, Constant):
-                events = (
-                    1
-                    if part.kind == "vector"
-                    else (2 if part.kind == "matrix" else (1 if part.kind == "simplex" else 0))
-                )
-                if part.value.ndim > events:
-                    lengths.add(part.value.shape[0])
-        for access in expression.accesses():
-            lengths.update(len(s.values) for s in access.selectors if isinstance(s, Index) and s.values.ndim == 1)
-    if len(lengths) > 1:
-        raise PlateMismatch(f"predictive({node.name!r}): the new arrays have different lengths {sorted(lengths)}")
-    return {node.plates[0].name: lengths.pop()} if lengths else {}
-
-
-def _walk(expression: Expression) -> list[Expression]:
-    parts = [expression]
-    for side in ("left", "right", "entries", "inner"):
-        if isinstance(inner := getattr(expression, side, None), Expression):
-            parts += _walk(inner)
-    for part in getattr(expression, "parts", ()):
-        parts += _walk(part)
-    return parts
 
 
 def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expression]) -> Node:

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -22,6 +22,7 @@ from natgrad.errors import ModelFileError
 from natgrad.inference.checkpoint import RunState
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
+from natgrad.inference.streams import StreamPosition
 from natgrad.inference.trace import Stop, Trace
 from natgrad.posterior.files.container import LONGEST_HEADER, encoded, read_model, write_model
 from natgrad.posterior.files.records import register
@@ -30,6 +31,7 @@ from natgrad.validation import whole_number
 __all__ = ["Checkpoints", "checkpoints_in"]
 
 register(RunState)
+register(StreamPosition)
 KIND, PATTERN, ORPHANS = "Checkpoint", re.compile(r"checkpoint-(\d{12})\.natgrad"), ".checkpoint-*.tmp"
 KEPT = 2
 
@@ -51,12 +53,18 @@ def _about(value: Any, sizes: dict[str, int], where: str) -> None:
     _plain(value, sizes, where)
 
 
+POSITION = record(
+    StreamPosition, number="whole in [0, 1e12]", seen="whole in [0, 1e18]", n_observed="nonnegative", means=["float"],
+    total="none | nonnegative", told={
+        "components?": "natural", "doc_prior?": "positive [_]", "topic_prior?": "positive", "steps?": "whole",
+    },
+)  # fmt: skip
 CONTENT = {
     "about": _about,
     "run": record(
         RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple,
         phase="none | whole in [0, 1e12]", entered="flag",
-        stop=either("none", Stop),
+        stop=either("none", Stop), source=either("none", POSITION),
     ),
 }  # fmt: skip
 
@@ -74,8 +82,9 @@ class Checkpoints:
         Whether to go on from the last checkpoint in the folder, if there is one.
     settings : mapping
         What makes the run what it is, besides what the engine knows; a checkpoint of another run is refused.
-    table : (table, sizes), optional
-        What a state of the run may hold (`natgrad.inference.schema`); one that does not fit is refused.
+    table : function, optional
+        Gives (table, sizes): what a state of the run may hold (`natgrad.inference.schema`); one that does not fit is refused.
+        It is asked when the run goes on, for what is read in parts is known then.
     """
 
     def __init__(
@@ -84,9 +93,9 @@ class Checkpoints:
         every: int | str = "60s",
         resume: bool = False,
         settings: Mapping[str, Any] | None = None,
-        table: tuple[Any, Mapping[str, int]] | None = None,
+        table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
     ) -> None:
-        self.table = (State, {}) if table is None else table
+        self.table = table
         self.folder, self.resume = Path(folder), bool(resume)
         self.settings = {name: _in_words(value) for name, value in (settings or {}).items()}
         self.steps, self.seconds = _checked_every(every)
@@ -103,9 +112,9 @@ class Checkpoints:
             )
 
     @property
-    def resumed_at(self) -> int | None:
-        """The step at which the run goes on that is found here; None if there is none."""
-        return None if self._found is None else int(self._found[0].state.t)
+    def earlier(self) -> RunState | None:
+        """The run that is found here, to be compared by `begin`; None if there is none."""
+        return None if self._found is None else self._found[0]
 
     @cached_property
     def _found(self) -> tuple[RunState, dict[str, Any], Path] | None:
@@ -166,7 +175,8 @@ class Checkpoints:
             ]
             raise ValueError(f"{str(path)!r} is a checkpoint of another run: {'; '.join(differs)}. Take another folder")
         try:
-            check(run.state, self.table[0], dict(self.table[1]), "the state")
+            table, sizes = (State, {}) if self.table is None else self.table()
+            check(run.state, table, dict(sizes), "the state")
         except (ArithmeticError, LookupError, TypeError, ValueError) as reason:
             raise ModelFileError(f"cannot go on from {str(path)!r}: {reason}") from None
         return run
