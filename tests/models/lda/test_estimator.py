@@ -110,9 +110,10 @@ def test_perplexity_does_not_change_with_batch_size():
 def test_an_empty_document_keeps_the_prior_and_changes_no_score():
     model, X = fitted(), drawn().counts
     mean, sd = model.transform(np.zeros((1, 60)), return_std=True)
-    np.testing.assert_allclose(mean, 0.2, rtol=1e-6)
-    # Dir(0.1 · 1): variance m (1 − m) / (Σα + 1).
-    np.testing.assert_allclose(sd, np.sqrt(0.16 / 1.5), rtol=1e-6)
+    prior = model.doc_prior_ / model.doc_prior_.sum()
+    np.testing.assert_allclose(mean[0], prior, rtol=1e-6)
+    # Dir(α): variance m (1 − m) / (Σα + 1).
+    np.testing.assert_allclose(sd[0], np.sqrt(prior * (1 - prior) / (model.doc_prior_.sum() + 1)), rtol=1e-6)
     assert model.score(np.vstack([X, np.zeros((2, 60))])) == pytest.approx(model.score(X), rel=1e-12)
 
 
@@ -280,7 +281,8 @@ def test_a_corpus_without_words_is_refused_and_documents_without_words_keep_the_
     with pytest.raises(ValueError, match="no words"):
         ng.LDA(2).partial_fit(np.zeros((3, 4)))
     shares = fitted().transform(np.zeros((2, 60)))
-    np.testing.assert_allclose(shares, 0.2, rtol=1e-5)
+    prior = fitted().doc_prior_ / fitted().doc_prior_.sum()
+    np.testing.assert_allclose(shares, np.tile(prior, (2, 1)), rtol=1e-5)
 
 
 def test_a_table_with_its_columns_in_another_order_has_the_same_shares():
