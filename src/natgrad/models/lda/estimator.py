@@ -158,7 +158,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         local: Literal["vb", "map"] = "vb",
         start_sweeps: int = 100,
         finish: Literal["auto", "gibbs"] | None = "auto",
-        finish_sweeps: int = 200,
+        finish_sweeps: int = 300,
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
@@ -381,7 +381,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     def _response_problem(self, X: Any) -> LDAProblem:
         if self._fitted.local.topics == "map":
             raise TypeError(
-                'linear response is that of topics under q, and these are a point: fit with local="vb" and finish=None'
+                "linear response is that of topics under q, and these are a point: fit with finish=None (and local='vb'); "
+                "after samples posterior_ has their deviations"
             )
         return self._fitted.of(self._held_out(X), self._state, exact=True)
 
