@@ -137,7 +137,7 @@ def drawn():
 
 @cache
 def plain_fit():
-    return ng.LDA(5, seed=0, topic_prior=0.1).fit(drawn().counts)
+    return ng.LDA(5, seed=0, topic_prior=0.1, finish=None).fit(drawn().counts)
 
 
 @cache
