@@ -115,7 +115,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
     executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is the same.
+        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is that of the same
+        passes here (``finish=None``): workers do not sample.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
