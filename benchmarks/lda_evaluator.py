@@ -11,6 +11,9 @@ and its α [K], learned if it learns one.
 
 The first documents of a corpus are the test split, those after them the validation split, the rest is for training. Words
 that no training document has are left out of all splits.
+
+Generated corpora are drawn from LDA itself with 40 topics: words by rank as in text (a topic is a Dirichlet draw about a Zipf
+law), some topics in most documents and most in few (α drawn, its sum is 2), lengths Poisson.
 """
 
 import os
@@ -21,6 +24,14 @@ import numpy as np
 import scipy.sparse as sparse
 
 FILES = {"acl": "text/acl_abstracts.npz", "cve": "text/cve.npz"}
+# Documents in training, words in each, words of the vocabulary.
+GENERATED = {
+    "few": (600, 80, 2_000),
+    "short": (20_000, 15, 5_000),
+    "long": (3_000, 400, 5_000),
+    "diffuse": (4_000, 80, 3_000),
+}
+DRAWN_TOPICS, TOTAL_ALPHA = 40, {"diffuse": 20.0}
 HELD_OUT = 1_000
 ROUNDS, TOLERANCE = 200, 1e-4
 
@@ -45,7 +56,10 @@ def data_folder() -> Path:
 
 def splits(corpus: str, n_train: int | None = None, first: int = 0) -> Splits:
     """The three splits of a corpus; ``n_train`` limits the training documents, ``first`` of them are left out before."""
-    counts = sparse.csr_array(sparse.load_npz(data_folder() / FILES[corpus])).astype(np.int64)
+    if corpus in GENERATED:
+        counts = drawn(corpus)
+    else:
+        counts = sparse.csr_array(sparse.load_npz(data_folder() / FILES[corpus])).astype(np.int64)
     begin = 2 * HELD_OUT + first
     last = len(counts.indptr) - 1 if n_train is None else begin + n_train
     train = counts[begin:last]
@@ -54,6 +68,20 @@ def splits(corpus: str, n_train: int | None = None, first: int = 0) -> Splits:
         halves(counts[part][:, used], seed) for part, seed in ((slice(HELD_OUT), 1), (slice(HELD_OUT, 2 * HELD_OUT), 2))
     )
     return Splits(train[:, used], validation, test)
+
+
+def drawn(corpus: str) -> sparse.csr_array:
+    """A generated corpus, with the held-out documents first."""
+    n_documents, length, n_words = GENERATED[corpus]
+    rng = np.random.default_rng(list(GENERATED).index(corpus))
+    law = 1.0 / np.arange(3, n_words + 3)
+    topics = rng.dirichlet(0.03 * n_words * law / law.sum() + 1e-3, DRAWN_TOPICS)
+    alpha = rng.gamma(1.0, 1.0, DRAWN_TOPICS) + 0.1
+    alpha *= TOTAL_ALPHA.get(corpus, 2.0) / alpha.sum()
+    shares = rng.dirichlet(alpha, n_documents + 2 * HELD_OUT)
+    lengths = rng.poisson(length - 1, len(shares)) + 1
+    rows = [sparse.csr_array(rng.multinomial(n, share @ topics)) for n, share in zip(lengths, shares, strict=True)]
+    return sparse.csr_array(sparse.vstack(rows)).astype(np.int64)
 
 
 def halves(counts: sparse.csr_array, seed: int) -> Halves:

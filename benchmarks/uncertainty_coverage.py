@@ -148,7 +148,7 @@ def _topics(**options: Any) -> ng.LDA:
 
 def _q_and_response(corpus: Corpus) -> tuple[Any, Any]:
     """Linear response goes to the maximum beside the fit first, and has no shares: documents are differentiated through."""
-    model = _topics().fit(corpus.counts)
+    model = _topics(finish=None).fit(corpus.counts)
     return model.posterior_, model.linear_response(corpus.counts)
 
 

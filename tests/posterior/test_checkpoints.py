@@ -153,7 +153,7 @@ def test_another_run_is_refused(tmp_path, rng):
         ng.LDA(2, max_passes=3, tol=0, seed=1).fit(counts, checkpoint=tmp_path, resume=True)
     with pytest.raises(ValueError, match="another run: observed"):
         model.fit(counts[:40], checkpoint=tmp_path, resume=True)
-    with pytest.raises(ValueError, match=r"another run: topic_prior was '0.05' and is '0.1'"):
+    with pytest.raises(ValueError, match=r"another run: topic_prior was 'None' and is '0.1'"):
         ng.LDA(2, topic_prior=0.1, max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, resume=True)
     for path in checkpoints_in(tmp_path):
         path.write_bytes(b"")

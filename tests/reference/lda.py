@@ -87,6 +87,24 @@ def naive_sparse_document(
         t = np.exp(sp.digamma(gamma))
 
 
+def naive_collapsed_shares(corpus, topics: Floats, alpha: Floats, tol: float, limit: int) -> Floats:
+    """α + expected counts [D, K]: word after word, r ∝ (counts without one of its own tokens + α) φ."""
+    out = np.empty((len(corpus), len(alpha)))
+    for d in range(len(corpus)):
+        here = slice(corpus.start[d], corpus.start[d + 1])
+        b, n = topics[:, corpus.words[here]].T, corpus.counts[here]
+        r = alpha * b / (b @ alpha)[:, None]
+        for _ in range(limit):
+            before = alpha + n @ r
+            for i in range(len(n)):
+                weight = (alpha + n @ r - min(1.0, n[i]) * r[i]) * b[i]
+                r[i] = weight / weight.sum()
+            if np.abs(alpha + n @ r - before).mean() <= tol:
+                break
+        out[d] = alpha + n @ r
+    return out
+
+
 def naive_bound(row: Floats, r: Floats, elog: Floats, gamma: Floats, alpha: Floats) -> float:
     """E[log p(w | z)] + E[log p(z | θ)] + H(z) − KL(θ) of one document, term by term as the notes have it."""
     elog_theta = sp.digamma(gamma) - sp.digamma(gamma.sum())

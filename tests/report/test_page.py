@@ -247,7 +247,7 @@ def test_relevance_in_the_page_is_that_of_the_model(topics, pages):
     """The script sorts λ log φ + (1 − λ) log (φ / p) over the words it was given; they must hold every answer."""
     data = json.loads(next(t for a, t in Checked(pages["LDA alone"]).all("script") if a.get("id") == "topics-data"))
     names = [str(word) for word in topics.vocabulary_]
-    counts = topics.components_.sum(1) - topics.topic_prior * topics.topics_.shape[1]
+    counts = topics.components_.sum(1) - topics.topic_prior_ * topics.topics_.shape[1]
     overall = np.exp([data["overall"][data["words"].index(str(w))] for w in topics.vocabulary_])
     np.testing.assert_allclose(counts / counts.sum(), [t["size"] for t in data["topics"]], rtol=0.05)
     for k, topic in enumerate(data["topics"]):

@@ -178,3 +178,14 @@ def test_shares_of_a_short_document_are_as_uncertain_as_its_words_say():
     model = ng.topics.SupervisedLDA(3, max_steps=2, tol=0, verbose=False).fit(counts, np.arange(15.0))
     concentration = model.fit_["theta"].parameters["concentration"]
     np.testing.assert_allclose(concentration.sum(1), 3 * 0.1 + counts.sum(1), rtol=1e-9)
+
+
+def test_large_counts_are_told_of():
+    """A sweep takes as long as there are tokens; documents that are repeated say so before it does."""
+    from natgrad.data.corpus import as_corpus
+    from natgrad.topics.base import as_tokens
+
+    X = np.array([[3, 0, 1], [0, 2, 2]])
+    with pytest.warns(UserWarning, match=r"400,000 of them, 100000 for each word of a document.*divided by 12500"):
+        as_tokens(as_corpus(50_000 * np.array([[3, 0, 1], [0, 2, 2]])), 4)
+    assert as_tokens(as_corpus(X), 4).there.sum() == 8

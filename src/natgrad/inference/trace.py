@@ -105,6 +105,11 @@ class Trace:
         """Write a held-out score beside the last step."""
         self._records[-1] = self._records[-1]._replace(held_out=held_out)
 
+    def bounded(self, elbo: float) -> None:
+        """Write the bound of what closing phases led to beside the last step."""
+        if self._records:
+            self._records[-1] = self._records[-1]._replace(elbo=elbo)
+
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""
         self._records, self.starts, self.moves = list(other._records), other.starts, list(other.moves)

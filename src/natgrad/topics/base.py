@@ -10,6 +10,7 @@ Documents may come in parts (`partial_fit`, or a stream in `fit`). What earlier 
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -25,6 +26,7 @@ from natgrad.inference.monitor import Since
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.problem import LDAProblem, Local
+from natgrad.models.lda.thinned import repeated
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
@@ -51,6 +53,8 @@ Ints = npt.NDArray[np.int64]
 READ_TOL, READ_ROUNDS = 1e-4, 1000
 # Numbers of q of the tokens' topics, or of their authors; there are a few arrays of these.
 MOST_NUMBERS = 200_000_000
+# From where on a fit takes so long that whoever has large counts should hear of it.
+MANY_NUMBERS = 1_000_000
 SETTINGS: dict[str, Any] = {
     "n_topics": "natural",
     "topic_prior": "positive",
@@ -368,6 +372,13 @@ def as_tokens(corpus: Corpus, n_topics: int) -> Tokens:
             f"{len(corpus):,} documents of up to {longest:,} words (number {int(lengths.argmax())}; half have "
             f"{float(np.median(lengths)):.0f} or fewer) with {n_topics} topics are too many numbers for q, its rows as long "
             f"as the longest: the limit is {MOST_NUMBERS:,}. Cut long documents into parts, each with the response, or take fewer"
+        )
+    if len(corpus) * longest * n_topics > MANY_NUMBERS and (by := repeated(corpus)) > 1.0:
+        warnings.warn(
+            f"every token has a topic of its own here, and there are {int(lengths.sum()):,} of them, "
+            f"{corpus.n_tokens / len(corpus.words):.0f} for each word of a document: a sweep takes as long as there are tokens. "
+            f"Counts divided by {by:.0f} and rounded have the same shares",
+            stacklevel=2,
         )
     words = np.zeros((len(corpus), longest), dtype=np.int64)
     there = np.arange(words.shape[1]) < lengths[:, None]

@@ -79,7 +79,7 @@ def test_no_nan_empty_or_identical_topics(priors):
 
 
 @pytest.mark.parametrize("seed", some_slow(range(3), [0]))
-@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"finish": "gibbs"}], ids=str)
+@pytest.mark.parametrize("options", [{"finish": None}, {"local": "map"}, {}], ids=str)
 def test_surplus_topics_are_not_identical_and_empty_ones_are_told(options, seed, caplog):
     """Six times as many topics as the documents were drawn from: VB may leave some without words, the others leave none."""
     X = draw_documents(400, 100, 5, 60, seed=9, topic_prior=0.1).counts
@@ -87,7 +87,7 @@ def test_surplus_topics_are_not_identical_and_empty_ones_are_told(options, seed,
     used = (model.components_ - model.topic_prior_).sum(1) > 1.0
     distance = 0.5 * np.abs(model.topics_[:, None] - model.topics_[None]).sum(-1) + np.eye(30)
     assert distance[used][:, used].min() > 0.05
-    assert used.all() if options else used.sum() >= 27
+    assert used.all() if "finish" not in options else used.sum() >= 27
     assert ("hold no words" in caplog.text) == (not used.all())
 
 
@@ -110,9 +110,10 @@ def test_perplexity_does_not_change_with_batch_size():
 def test_an_empty_document_keeps_the_prior_and_changes_no_score():
     model, X = fitted(), drawn().counts
     mean, sd = model.transform(np.zeros((1, 60)), return_std=True)
-    np.testing.assert_allclose(mean, 0.2, rtol=1e-6)
-    # Dir(0.1 · 1): variance m (1 − m) / (Σα + 1).
-    np.testing.assert_allclose(sd, np.sqrt(0.16 / 1.5), rtol=1e-6)
+    prior = model.doc_prior_ / model.doc_prior_.sum()
+    np.testing.assert_allclose(mean[0], prior, rtol=1e-6)
+    # Dir(α): variance m (1 − m) / (Σα + 1).
+    np.testing.assert_allclose(sd[0], np.sqrt(prior * (1 - prior) / (model.doc_prior_.sum() + 1)), rtol=1e-6)
     assert model.score(np.vstack([X, np.zeros((2, 60))])) == pytest.approx(model.score(X), rel=1e-12)
 
 
@@ -280,7 +281,8 @@ def test_a_corpus_without_words_is_refused_and_documents_without_words_keep_the_
     with pytest.raises(ValueError, match="no words"):
         ng.LDA(2).partial_fit(np.zeros((3, 4)))
     shares = fitted().transform(np.zeros((2, 60)))
-    np.testing.assert_allclose(shares, 0.2, rtol=1e-5)
+    prior = fitted().doc_prior_ / fitted().doc_prior_.sum()
+    np.testing.assert_allclose(shares, np.tile(prior, (2, 1)), rtol=1e-5)
 
 
 def test_a_table_with_its_columns_in_another_order_has_the_same_shares():

@@ -137,7 +137,7 @@ def drawn():
 
 @cache
 def plain_fit():
-    return ng.LDA(5, seed=0, topic_prior=0.1).fit(drawn().counts)
+    return ng.LDA(5, seed=0, topic_prior=0.1, finish=None).fit(drawn().counts)
 
 
 @cache
@@ -159,8 +159,12 @@ def test_means_of_variational_inference_and_of_samples_agree():
 def test_a_finish_says_what_it_is():
     plain = ng.LDA(5, seed=0, topic_prior=0.1, max_passes=1, tol=0).fit(drawn().counts)  # one pass, by default
     model = finished()
-    assert model.elbo_ == plain.elbo_  # the bound stays that of the variational part
-    np.testing.assert_array_equal(model.trace_["elbo"], plain.trace_["elbo"])
+    # The bound is that of the topics that are returned, and the last line of the trace says so; before it are those of the pass.
+    np.testing.assert_array_equal(model.trace_["elbo"], [*plain.trace_["elbo"][:-1], model.elbo_])
+    under_q = LDAProblem(as_corpus(drawn().counts), np.full(5, 0.1), 0.1)
+    # Single precision, and documents that are solved to 1e-3.
+    assert model.elbo_ == pytest.approx(under_q.bound(under_q.at(model.components_)), rel=1e-4)
+    assert model.stop_.message == "sampled 60 sweeps, the last 30 averaged"
     assert model.log_likelihood_.shape == (60,)
     assert np.isfinite(model.log_likelihood_).all()
     assert model.components_.sum() == pytest.approx(drawn().counts.sum() + 5 * 60 * 0.1, rel=1e-9)
@@ -217,7 +221,7 @@ def test_documents_without_words_and_odd_sizes():
 def test_fractions_and_wrong_wishes_are_explained():
     with pytest.raises(ValueError, match=r"X\[0, 1\] = 0.5"):
         ng.LDA(2, finish="gibbs", max_passes=1).fit(np.array([[1.0, 0.5], [2.0, 1.0]]))
-    with pytest.raises(ValueError, match='finish must be None or "gibbs"'):
+    with pytest.raises(ValueError, match='finish must be None, "auto" or "gibbs"'):
         ng.LDA(2, finish="mcmc").fit(np.eye(3))
     with pytest.raises(ValueError, match="finish_sweeps"):
         ng.LDA(2, finish="gibbs", finish_sweeps=0).fit(np.eye(3))

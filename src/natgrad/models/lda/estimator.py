@@ -21,11 +21,11 @@ from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Trace
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.ensemble import EnsembleMixin
 from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
-from natgrad.models.lda.settings import LearnPriors, most_passes
+from natgrad.models.lda.settings import LearnPriors, ends_sampled, most_passes
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -37,6 +37,7 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
+    from natgrad.models.lda.gibbs import GibbsSweeps
     from natgrad.models.lda.problem import LDAProblem
 
 __all__ = ["LDA"]
@@ -54,7 +55,7 @@ PROBED = 1e-3
 
 @says_new_names
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, EnsembleMixin, LDAStream, LDAFiles):
-    """Latent Dirichlet allocation: topics of documents, by variational inference.
+    """Latent Dirichlet allocation: topics of documents, by variational inference and collapsed Gibbs sampling.
 
     Parameters
     ----------
@@ -64,13 +65,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         unless ``learn_priors="doc"``.
     max_topics : int
         The most that "auto" may find.
-    doc_prior : float or array [K]
-        α, the concentration of a document's shares of the topics.
-    topic_prior : float
-        β, the concentration of a topic's words.
-    learn_priors : bool, "doc" or "topic"
-        Learn α, one for each topic ("doc"), β ("topic"), or both (True), starting from the values given. Newton steps that are
-        taken only if they raise the objective, which still never falls; α and β stay between 0.001 and 1000.
+    doc_prior : None, float or array [K]
+        α, the concentration of a document's shares of the topics; None is 0.1, or what is learned from there.
+    topic_prior : None or float
+        β, the concentration of a topic's words; None is 0.05, or what is learned from there.
+    learn_priors : "auto", bool, "doc" or "topic"
+        Learn α, one for each topic ("doc"), β ("topic"), or both (True), starting from the values given. "auto": those that are
+        not given, if the fit ends with samples, by their counts. Otherwise Newton steps that are taken only if they raise the
+        objective, which still never falls. α and β stay between 0.001 and 1000.
     method, step : as in ``Network.fit``
         By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
     local : "vb" or "map"
@@ -78,13 +80,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
         log p(w, topics), and held-out words are predicted better.
     start_sweeps : int
-        Sweeps of collapsed Gibbs sampling after the first pass, from where the passes go on; 0 for passes alone. Only where they
-        start, so that `elbo_` is the bound that it is without them. Not of weights, streams and ``method=VB()``, nor of fewer
-        than a hundred documents. When ``max_seconds`` are over they end.
-    finish : None or "gibbs"
-        "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
-        words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
-        `components_` and `topics_` those of the samples, and held-out documents are read with E[φ], as with local="map".
+        Sweeps of collapsed Gibbs sampling after the first of several passes, from where the others go on; 0 for passes alone.
+        `elbo_` is the bound that it is without them. Not of weights, streams and ``method=VB()``, nor of fewer than a hundred
+        documents. When ``max_seconds`` are over they end.
+    finish : "auto", None or "gibbs"
+        How a fit ends. "gibbs": after a pass, sweeps of collapsed Gibbs sampling, of which the second half is averaged: words are
+        predicted best, and topics are a point, the mean of the samples. `elbo_` is then the lower bound of log p(w) for
+        q(φ) = Dir(mean counts + β), and `posterior_` what the samples say. None: passes of variational inference until ``tol``.
+        "auto": samples of whole counts in memory, a hundred documents or more; passes of anything else, and where something is
+        said of passes: ``method``, ``step``, ``local``, ``start_sweeps``, ``max_passes``, ``max_steps``, ``tol``, ``executor``
+        or ``moves``, or where K is found.
     finish_sweeps : int
         Sweeps of the finish.
     batch_size : int, optional
@@ -99,8 +104,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes, max_steps, max_seconds : limits
-        Most readings of the corpus, most steps, most time. By default 200 passes, with ``moves="keep"`` fifty; before a finish
-        one, from which samples begin as well as from fifty.
+        Most readings of the corpus, most steps, most time. By default 200 passes, with ``moves="keep"`` fifty; before samples
+        one, from which they begin as well as from fifty.
     tol : float
         Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes. 0.001 nats a
         word are 0.1 % of the perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto",
@@ -110,7 +115,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
     executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is the same.
+        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is that of the same
+        passes here (``finish=None``): workers do not sample.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -122,7 +128,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     doc_prior_, topic_prior_ : array [K] and float, α and β; as given, or as learned
     vocabulary_ : array [V] of words, or of their numbers
     elbo_, trace_, stop_ : the bound, its history, and why the run ended
-    log_likelihood_ : array [finish_sweeps], mean log probability of a token given all others; only with a finish
+    log_likelihood_ : array [finish_sweeps], mean log probability of a token given all others; only after samples
     posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
 
     Examples
@@ -145,15 +151,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         n_topics: int | Literal["auto"] = 50,
         *,
         max_topics: int = 100,
-        doc_prior: Any = 0.1,
-        topic_prior: float = 0.05,
-        learn_priors: LearnPriors = False,
+        doc_prior: Any = None,
+        topic_prior: float | None = None,
+        learn_priors: LearnPriors = "auto",
         method: Method | None = None,
         step: Step | None = None,
         local: Literal["vb", "map"] = "vb",
         start_sweeps: int = 100,
-        finish: Literal["gibbs"] | None = None,
-        finish_sweeps: int = 100,
+        finish: Literal["auto", "gibbs"] | None = "auto",
+        finish_sweeps: int = 300,
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
@@ -216,15 +222,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if stream is not None:
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
-        problem = self._problem(located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X)))
-        self._optimise(
-            problem,
-            lambda: problem.start(int(self.seed)),
-            Trace(),
-            most_passes(self, moves),
-            keep,
-            moves=moves,
-        )
+        corpus = located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X))
+        sampled = ends_sampled(self, corpus, moves)
+        problem = self._problem(corpus, sampled=sampled)
+        start, passes = lambda: problem.start(int(self.seed)), most_passes(self, moves, sampled)
+        self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled)
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
@@ -234,9 +236,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     def continue_fit(self, X: Any, max_passes: int | None = None) -> Self:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
-        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), number_known=True)
-        passes = most_passes(self) if max_passes is None else whole_number(max_passes, "max_passes")
-        self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
+        corpus = as_corpus(X, self._names, len(self.vocabulary_))
+        sampled = ends_sampled(self, corpus)
+        problem = self._problem(corpus, number_known=True, sampled=sampled)
+        passes = most_passes(self, sampled=sampled) if max_passes is None else whole_number(max_passes, "max_passes")
+        self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes, sampled=sampled)
         self._data = HeldDocuments(problem.corpus)
         return self
 
@@ -288,13 +292,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         options: FitOptions | None = None,
         method: Method | None = None,
         moves: Any = None,
+        sampled: bool = False,
     ) -> None:
         method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
         probed = problem.is_little or moving is not None or self.tol < PROBED
         step = checked_step(self.step, method, problem)
         phase = Phase(problem, method, step, ("phi",), moves=moving, probed=probed)
         sampler = None
-        if self.finish == "gibbs":
+        if sampled:
             from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps, self._keeps_draws)
@@ -310,18 +315,27 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
                 options=options, trace=trace, table=lambda: run_table(problem),
                 closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
             )  # fmt: skip
-            last = result.trace.last.elbo if len(result.trace) else np.nan
-            self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
+            if sampler is not None and sampler.averaged:
+                self.elbo_ = sampler.bound(result.state)
+            else:
+                last = result.trace.last.elbo if len(result.trace) else np.nan
+                self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         self.n_documents_seen_, self.n_tokens_seen_ = problem.n_groups, problem.corpus.n_tokens
         if sampler is not None and sampler.averaged:
-            # From here on topics are a point, the mean over samples.
-            self.log_likelihood_: Floats = sampler.log_likelihood
-            self._publish(*sampler.point(result.state))
-            if sampler.moments is not None:
-                self._show_draws(sampler.moments.kept())
+            self._publish_samples(sampler, result.state)
         else:
             self._publish(problem, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)
+
+    def _publish_samples(self, sampler: GibbsSweeps, state: State) -> None:
+        """From here on topics are a point, the mean over samples."""
+        self.log_likelihood_: Floats = sampler.log_likelihood
+        self.trace_.bounded(self.elbo_)
+        if self.stop_.reason is Reason.PASSES:
+            self.stop_ = Stop(Reason.PHASES, sampler.said)
+        self._publish(*sampler.point(state))
+        if sampler.moments is not None:
+            self._show_draws(sampler.moments.kept())
 
     def _moving(self, problem: LDAProblem, method: Method | None, keep: Any) -> tuple[Method | None, Moves | None]:
         """The topics that move, and a method whose bound tells after every pass."""
@@ -329,7 +343,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             return method, None
         from natgrad.inference.moves import checked_moves
 
-        if self.finish is not None and problem.truncated:
+        if self.finish == "gibbs" and problem.truncated:
             raise ValueError(
                 f"finish={self.finish!r} samples a given number of topics: give n_topics, or leave out finish"
             )
@@ -367,7 +381,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     def _response_problem(self, X: Any) -> LDAProblem:
         if self._fitted.local.topics == "map":
             raise TypeError(
-                'linear response is that of topics under q, and these are a point: fit with local="vb" and finish=None'
+                "linear response is that of topics under q, and these are a point: fit with finish=None (and local='vb'); "
+                "after samples posterior_ has their deviations"
             )
         return self._fitted.of(self._held_out(X), self._state, exact=True)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.inference.steppers.group_memory import BEFORE
 from natgrad.models.lda.gibbs import Sampler
 from natgrad.models.lda.start import revived_topics
+from natgrad.models.lda.thinned import repeated, thinned
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -42,14 +43,15 @@ def explored(
 ) -> Explored | None:
     """Where sweeps from topics with these concentrations [K, V] lead; None for weights, which are no tokens.
 
-    Words that were counted before these documents came stay where they were counted. When it is ``late`` sweeps end: what was
-    averaged counts, and if nothing was, the counts of the last sweep.
+    Words that were counted before these documents came stay where they were counted; large counts are thinned. When it is
+    ``late`` sweeps end: what was averaged counts, and if nothing was, the counts of the last sweep.
     """
     if np.any(problem.corpus.counts != np.rint(problem.corpus.counts)):
         return None
-    past = None if problem.past is None else np.rint(problem.past["phi"][0].T).astype(np.int32)
-    sampler = Sampler(problem.corpus, problem.doc_prior, problem.topic_prior, seed, past=past)
-    sampler.settle(np.ascontiguousarray(concentration))
+    corpus, by = thinned(problem.corpus), repeated(problem.corpus)
+    past = None if problem.past is None else np.rint(problem.past["phi"][0].T / by).astype(np.int32)
+    sampler = Sampler(corpus, problem.doc_prior, problem.topic_prior, seed, past=past)
+    sampler.settle(np.ascontiguousarray(concentration / by if by > 1.0 else concentration))
     last, n_averaged = max(1, round(AVERAGED * sweeps)), 0
     for number in range(sweeps):
         if late():
@@ -61,7 +63,7 @@ def explored(
         sampler.sweep(averaged=averaged)
         n_averaged += averaged
     counts = (sampler.sums / n_averaged if n_averaged else sampler.by_word.astype(np.float64)).T
-    return Explored(counts if past is None else counts - past.T, sampler.alpha, sampler.beta)
+    return Explored(by * (counts if past is None else counts - past.T), sampler.alpha, sampler.beta)
 
 
 def after_first_pass(problem: LDAProblem, state: State, seed: int, late: Callable[[], bool] = bool) -> State:

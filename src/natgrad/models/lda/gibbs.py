@@ -91,6 +91,18 @@ class GibbsSweeps:
         hyper = {"doc_prior": sampler.alpha, "topic_prior": sampler.beta}
         return point, point.at(mean + sampler.beta, state.t)._replace(hyper=hyper)
 
+    def bound(self, state: State) -> float:
+        """A lower bound of log p(w), for q(φ) = Dir(mean counts + β) and documents that are solved for it."""
+        _, there = self.point(state)
+        under_q = self.problem.with_topics("vb")
+        return under_q.bound(under_q.at(there.lam["phi"][0] + 1.0, state.t)._replace(hyper=there.hyper))
+
+    @property
+    def said(self) -> str:
+        """What was done, in words."""
+        n = len(self.log_likelihood)
+        return f"sampled {n} sweeps, the last {self.averaged} averaged" + ("" if n == self.sweeps else ", then stopped")
+
     def _settled(self, state: State, seed: int) -> Sampler:
         if self._sampler is None:
             here = self.problem.with_hyper(state)

@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus, as_corpus
+from natgrad.kernels.lda.shares import collapsed_shares
 from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.single_document import OneDocument
 from natgrad.models.lda.topics import Alignment, By, aligned, completion, nearest, ranked_words, shared_words
+from natgrad.threads import threads_for
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Held-out documents are solved more finely than those of a fit: nothing averages their errors out.
 FINE_TOL, FINE_ROUNDS = 1e-4, 1000
+# Rounds that a document takes about, to tell whether a second thread pays.
+COLLAPSED_ROUNDS = 20
 SLICE = 20_000
 
 
@@ -51,11 +55,12 @@ class TopicQueries:
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations.
 
-        These are those of q, which are too small; with ``finish="gibbs"``, those of Gibbs samples given the topics, about the
-        shares that are returned.
+        Of topics under q these are those of q, whose shares are too few and whose deviations are too small. Of topics that are
+        a point (samples, or ``local="map"``) θ is integrated out (CVB0), which predicts the other words of a document better,
+        and after samples the deviations are those of Gibbs samples given the topics, about the shares that are returned.
         """
         corpus = self._held_out(X)
-        gamma = self._inferred(corpus).gamma.astype(np.float64)
+        gamma = self._collapsed(corpus) if self._is_point else self._inferred(corpus).gamma.astype(np.float64)
         total = gamma.sum(1, keepdims=True)
         mean = gamma / total
         if return_std and hasattr(self, "draws_moments_"):
@@ -74,12 +79,15 @@ class TopicQueries:
         one: OneDocument | None = getattr(self, "_one", None)
         if one is None or one.state is not self._state or one.names is not self._names:
             self._one = one = OneDocument(self._fitted, self._state, self._names)
+        if self._is_point:
+            gamma = self._collapsed(one.corpus(document))[0]
+            return np.asarray(gamma / gamma.sum())
         return one.shares(document, FINE_TOL, FINE_ROUNDS)
 
     @property
     def _exchangeable(self) -> bool:
         """Whether topics in another order are the same model: a learned prior goes along with them."""
-        return self.learn_priors in (True, "doc") or bool(np.ptp(self.doc_prior) == 0.0)
+        return self.learn_priors in (True, "doc") or self.doc_prior is None or bool(np.ptp(self.doc_prior) == 0.0)
 
     def score(self, X: Any, y: None = None) -> float:
         """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
@@ -133,6 +141,21 @@ class TopicQueries:
     def _held_out(self, X: Any) -> Corpus:
         self._check_fitted()
         return as_corpus(X, self._names, len(self.vocabulary_))
+
+    @property
+    def _is_point(self) -> bool:
+        """Whether topics are a point, so that given them documents have a posterior that no q stands for."""
+        return self._fitted.local.topics == "map"
+
+    def _collapsed(self, corpus: Corpus) -> Floats:
+        """Concentrations [D, K] of documents' shares, given topics that are a point."""
+        out, kept = np.empty((len(corpus), len(self.doc_prior_))), getattr(self, "_by_word", None)
+        if kept is None or kept[0] is not self.topics_:
+            self._by_word = kept = self.topics_, np.ascontiguousarray(self.topics_.T)
+        alpha = np.asarray(self.doc_prior_, np.float64)
+        with self._threads(), threads_for(len(corpus.words) * len(alpha) * COLLAPSED_ROUNDS):
+            collapsed_shares(out, corpus.start, corpus.words, corpus.counts, kept[1], alpha, FINE_TOL, FINE_ROUNDS)
+        return out
 
     def _inferred(self, corpus: Corpus) -> Inferred:
         """Documents given the fitted topics; those of the fit may have been solved less finely."""

@@ -39,12 +39,15 @@ class OneDocument:
 
     def shares(self, document: Any, tol: float, limit: int) -> Floats:
         """E[θ] [K]."""
-        words, counts = self._read(document)
-        start = np.array([0, len(words)], dtype=np.int64)
-        gamma = self.problem.infer_few(Corpus(start, words, counts, self.n_words), self.state, tol, limit)[0]
+        gamma = self.problem.infer_few(self.corpus(document), self.state, tol, limit)[0]
         concentration: Floats = gamma.astype(np.float64)
         shares: Floats = concentration / concentration.sum()
         return shares
+
+    def corpus(self, document: Any) -> Corpus:
+        """The document alone."""
+        words, counts = self._read(document)
+        return Corpus(np.array([0, len(words)], dtype=np.int64), words, counts, self.n_words)
 
     def _read(self, document: Any) -> Pairs:
         several = isinstance(document, (list, tuple))

@@ -24,7 +24,7 @@ from natgrad.inference.methods import VB
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import run_table
-from natgrad.models.lda.settings import most_passes, problem_of
+from natgrad.models.lda.settings import DOC_PRIOR, ends_sampled, most_passes, problem_of
 from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
@@ -50,8 +50,10 @@ class LDAStream:
     _names: Any
     _data: Any
 
-    def _problem(self, corpus: Corpus, population: float | None = None, number_known: bool = False) -> LDAProblem:
-        return problem_of(self, corpus, population, number_known)
+    def _problem(
+        self, corpus: Corpus, population: float | None = None, number_known: bool = False, sampled: bool = False
+    ) -> LDAProblem:
+        return problem_of(self, corpus, population, number_known, sampled)
 
     def _components(self, problem: LDAProblem) -> TopicComponents:
         from natgrad.models.lda.components import TopicComponents
@@ -64,7 +66,7 @@ class LDAStream:
         room = int(self.max_topics) - here.n_topics
         if room <= 0:
             return None
-        alpha = np.append(here.doc_prior, np.full(room, float(self.doc_prior)))
+        alpha = np.append(here.doc_prior, np.full(room, DOC_PRIOR if self.doc_prior is None else float(self.doc_prior)))
         learn = problem.learn - {"topic"}
         wide = type(here)(here.corpus, alpha, here.topic_prior, here.local, learn=learn, truncated=True)
         return wide, {"doc_prior": alpha, "topic_prior": here.topic_prior}
@@ -108,10 +110,11 @@ class LDAStream:
                 corpus = corpus.only(used)
                 grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
                 components = np.hstack([components, grown_ones])[:, used]
-        problem = self._problem(corpus, number_known=True)
+        sampled = ends_sampled(self, corpus)
+        problem = self._problem(corpus, number_known=True, sampled=sampled)
         start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
         method = VB() if self.method is None else None
-        self._optimise(problem, start, Trace(), most_passes(self), method=method)
+        self._optimise(problem, start, Trace(), most_passes(self, sampled=sampled), method=method, sampled=sampled)
         self._data = held._replace(corpus=corpus)
 
     def _resumed(self, problem: LDAProblem) -> State:
@@ -164,7 +167,7 @@ def fit_stream(
     moves: str | None = None,
 ) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
-    if model.finish is not None:
+    if model.finish == "gibbs":
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     documents = _Documents(model, stream, vocabulary, moves)
     with model._threads():
