@@ -66,6 +66,8 @@ RATE, SQUARES = 0.05, (0.99, 0.01)
 FINER = ((0.6, 0.3), (0.35, 0.1))
 # Nats a row that a rougher kernel must gain.
 MARGIN = 0.002
+# Of a row of a sparse process whose noise is not Gaussian, and that is judged without itself.
+MOST_LEVERAGE = 0.9
 
 
 class Rows(NamedTuple):
@@ -192,7 +194,11 @@ def sparse_log_densities(problem: GPProblem, state: State, x: Floats, y: Floats)
     mean, left = q.mean @ batch.a + problem.offset[:, None], np.maximum(batch.left, 0.0)
     said = law.expected_rows(psi, y, mean, spread + left)
     precision = np.maximum(-said.curvature, 1e-300)
-    leverage = np.minimum(spread * precision, 1.0 - 1e-9)
+    leverage = spread * precision
+    # At the best q it is less than one. A q that is still on its way is no sum of sites: such rows are judged with themselves,
+    # to the advantage of the sparse process.
+    most = 1.0 - 1e-9 if law.conjugate else MOST_LEVERAGE
+    leverage = np.where(leverage < most, leverage, most if law.conjugate else 0.0)
     mean = (mean - leverage * (mean + said.slope / precision)) / (1.0 - leverage)
     return law.log_predictive_rows(psi, y, mean.T, (spread / (1.0 - leverage) + left).T)
 
