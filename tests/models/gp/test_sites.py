@@ -410,3 +410,51 @@ def test_any_kernel_settles(kernel, stripes):
     model = ng.SparseGPClassifier(kernel, **{**SMALL, "max_steps": 80}).fit(*stripes)
     assert np.isfinite(model.predict_proba(stripes[0][:5])).all()
     assert model.neighbour_kernel_ != model.kernel_
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [ng.SparseGPRegressor, ng.SparseGPClassifier])
+def test_scikit_learn_refuses_only_what_neighbours_refuse(kind):
+    from sklearn.utils.estimator_checks import check_estimator
+
+    model = kind(n_inducing=5, max_steps=20, finish="neighbours", n_neighbors=8, learn_kernel=False, verbose=False)
+    words = ("partial_fit takes rows and lets them go", "columns, and neighbours predict one")
+    failed = [one for one in check_estimator(model, on_fail=None) if one["status"] == "failed"]
+    assert all(any(word in str(one["exception"]) for word in words) for one in failed), failed
+
+
+def test_one_thread_and_two_give_the_same_bits(stripes):
+    from threadpoolctl import threadpool_limits
+
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            model = ng.SparseGPClassifier(**FIXED, kernel=Matern32(3.0, [0.1, 1.0])).fit(*stripes)
+            found.append(model.predict_proba(stripes[0][:20] + 0.1))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_a_parquet_file_is_read_into_memory(stripes, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    x, y = stripes
+    numbers = (y == "odd").astype(int)
+    path = tmp_path / "rows.parquet"
+    pandas.DataFrame({"a": x[:, 0], "b": x[:, 1], "odd": numbers}).to_parquet(path)
+    kernel = Matern32(3.0, [0.1, 1.0])
+    one = ng.SparseGPClassifier(**FIXED, kernel=kernel).fit(str(path), "odd")
+    two = ng.SparseGPClassifier(**FIXED, kernel=kernel).fit(x, numbers)
+    np.testing.assert_array_equal(one.predict_proba(x[:20]), two.predict_proba(x[:20]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{"kernel": "auto"}, {"n_inducing": "auto"}])
+def test_what_is_chosen_may_end_with_neighbours(stripes, more):
+    x, y = stripes
+    model = ng.SparseGPClassifier(**{**SMALL, **more}).fit(x, y)
+    assert "12 neighbours expect" in model.trace_.strategy
+    assert np.isfinite(model.neighbour_log_density_)
+    model = ng.SparseGPRegressor(**{**SMALL, **more}).fit(x, x[:, 0])
+    assert np.isfinite(model.neighbour_log_density_)
