@@ -7,21 +7,18 @@ Trees are scikit-learn's and, where it is installed, LightGBM's, with their defa
 its finish; what `finish="auto"` takes follows from its judges. Results: benchmarks/results/gp-classes.md and .json.
 """
 
-import json
 import re
 import sys
 import time
 import warnings
 from importlib.util import find_spec
-from pathlib import Path
 
+import gp_neighbours
 import numpy as np
-from gp_neighbours import GAIN, OWN, generated, of_folder
+from gp_neighbours import GAIN
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import natgrad as ng
-
-HERE = Path(__file__).resolve().parent
 
 
 def process(finish):
@@ -103,16 +100,7 @@ def written(found):
 
 
 def main(arguments=()):
-    folder = Path(arguments[0]) if arguments and Path(arguments[0]).is_dir() else None
-    names = [*(arguments[1:] if folder else arguments)]
-    if not names:
-        names = [*OWN, *(sorted(path.parent.name for path in folder.glob("*/data.csv.gz")) if folder else [])]
-    target = HERE / "results" / "gp-classes.json"
-    found = json.loads(target.read_text()) if target.exists() else {}
-    for name in names:
-        found[name] = measured(*(generated(name) if name in OWN else of_folder(folder, name)), name)
-        target.write_text(json.dumps(found, indent=1) + "\n")
-        (HERE / "results" / "gp-classes.md").write_text(written(found))
+    gp_neighbours.main(arguments, "gp-classes", measured, written)
 
 
 if __name__ == "__main__":
