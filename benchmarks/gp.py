@@ -6,6 +6,7 @@
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
     python benchmarks/gp.py boosting                         # beside boosted trees, on tables of several kinds
     python benchmarks/gp.py neighbours                       # with a finish by neighbours, beside boosted trees
+    python benchmarks/gp.py classes                          # the same of classifiers
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
 
 Every engine starts from the same kernel (RBF, a length scale for each input), noise and inducing inputs, reads the same
@@ -344,8 +345,16 @@ def neighbours(options: argparse.Namespace) -> None:
     gp_neighbours.main()
 
 
+def classes(options: argparse.Namespace) -> None:
+    """Classifiers with a finish by neighbours beside boosted trees."""
+    import gp_classes
+
+    gp_classes.main()
+
+
 PARTS = {
     "speed": speed, "share": share, "flights": flights, "million": million, "boosting": boosting, "neighbours": neighbours,
+    "classes": classes,
     "pictures": pictures,
 }  # fmt: skip
 

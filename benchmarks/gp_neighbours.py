@@ -114,17 +114,17 @@ def written(found):
     return "\n".join(lines) + "\n"
 
 
-def main(arguments=()):
+def main(arguments=(), stem="gp-neighbours", measured=measured, written=written):
     folder = Path(arguments[0]) if arguments and Path(arguments[0]).is_dir() else None
     names = [*(arguments[1:] if folder else arguments)]
     if not names:
         names = [*OWN, *(sorted(path.parent.name for path in folder.glob("*/data.csv.gz")) if folder else [])]
-    target = HERE / "results" / "gp-neighbours.json"
+    target = HERE / "results" / f"{stem}.json"
     found = json.loads(target.read_text()) if target.exists() else {}
     for name in names:
         found[name] = measured(*(generated(name) if name in OWN else of_folder(folder, name)), name)
         target.write_text(json.dumps(found, indent=1) + "\n")
-        (HERE / "results" / "gp-neighbours.md").write_text(written(found))
+        (HERE / "results" / f"{stem}.md").write_text(written(found))
 
 
 if __name__ == "__main__":

@@ -351,6 +351,10 @@ PROCESSES = {
     'n_inducing="auto"': _process(ng.SparseGPRegressor, "y", n_inducing="auto"),
     'warp_inputs="rank"': _process(ng.SparseGPRegressor, "y", "--warp-inputs", "rank", warp_inputs="rank"),
     'warp_inputs="log"': _process(ng.SparseGPRegressor, "y", "--warp-inputs", "log", warp_inputs="log"),
+    'finish="neighbours"': _process(ng.SparseGPRegressor, "y", "--finish", "neighbours", finish="neighbours"),
+    "classes with neighbours": _process(
+        ng.SparseGPClassifier, "classes", "--finish", "neighbours", finish="neighbours"
+    ),
     "probit": _likelihood("probit", "classes", ng.SparseGPClassifier),
     "softmax": _likelihood("softmax", "three", ng.SparseGPClassifier),
     "probit of three classes": _likelihood("probit", "three", ng.SparseGPClassifier),

@@ -23,6 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "abilities.md"
 ONE_OUTPUT = tuple(name for name in CASES["Gaussian processes"] if "outputs" not in name)
 OTHER_RATINGS = ("likes and dislikes", "likes alone", "likes, n_negatives=2", "likes, features", "ordinal", "poisson")
 ALONG = ("StateSpaceGP", 'StateSpaceGP("auto")')
+NEAR = ('finish="neighbours"', "classes with neighbours")
 IN_CONTEXT = ("times", "contexts", "times and contexts")
 WHOLE_ROWS = (
     'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())", "Autoregressive()",
@@ -39,7 +40,10 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Ratings", ("likes alone",), "leave executor= out"),
         ("Gaussian processes", None, "argument 'executor': this process computes its fit. Leave it out"),
     ],
-    "`partial_fit`": [("Gaussian processes", ALONG, "update(X, y) takes more rows")],
+    "`partial_fit`": [
+        ("Gaussian processes", ALONG, "update(X, y) takes more rows"),
+        ("Gaussian processes", NEAR, "partial_fit takes rows and lets them go"),
+    ],
     "`fit` to a stream": [
         ("Topics", ('finish="gibbs"',), "leave it out for a stream"),
     ],

@@ -273,7 +273,7 @@ class SparseGP(GPFinishing):
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
         if "local" in saved:
-            self._predictor = self._predictor.given_neighbours(restored_local(saved["local"]))
+            self._predictor = self._predictor.given_neighbours(restored_local(saved["local"], self._offset))
 
 
 def _as_held(rows: Rows) -> HeldRows:

@@ -47,6 +47,14 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
         function, and cutpoints that are learned.
     order : list of classes, optional
         From the lowest to the highest, for "ordinal"; by default numbers in their order.
+    finish : "auto", "neighbours" or None
+        What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
+        alone, each with what it says of f as a Gaussian of its own, and the kernel settled again on what rows say of one another;
+        it sees what M inducing inputs cannot hold. The model and its file then hold all rows. "auto": that one where 1,000 to
+        100,000 rows are in memory, with four functions at most, and it expects them, each without itself, better than the sparse
+        process does.
+    n_neighbors : int
+        Rows, m, that a prediction is given. With at least as many as there are it is that of the dense process.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
 tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as in `SparseGPRegressor`
 
@@ -54,6 +62,7 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     ----------
     classes_ : array [K], sorted; of likelihood="ordinal" in their order
     cutpoints_ : array [K − 1], of likelihood="ordinal"
+    neighbour_kernel_, neighbour_log_density_ : of a finish by neighbours
     kernel_, inducing_, elbo_, trace_, stop_, n_steps_, posterior_, jitter_, jitter_raised_ : as in `SparseGPRegressor`;
         with "probit" and more than two classes `elbo_` is the sum over the K two-class problems
 
@@ -66,6 +75,13 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     >>> stars = SparseGPClassifier(n_inducing=6, likelihood="ordinal", max_steps=50).fit(x, [1, 1, 2, 2, 3, 3])
     >>> stars.predict([[-2.0], [2.0]]).tolist()
     [1, 3]
+
+    Stripes that four inducing inputs cannot hold:
+
+    >>> x = np.linspace(0, 10, 90)[:, None]
+    >>> stripes = SparseGPClassifier(n_inducing=4, max_steps=50, tol=0, finish="neighbours", n_neighbors=20)
+    >>> stripes.fit(x, x[:, 0].astype(int) % 2).predict([[2.5], [3.5], [4.5]]).tolist()
+    [0, 1, 0]
     """
 
     # What files of 0.1, which do not say it, hold.
@@ -85,6 +101,8 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         learn_kernel: bool = True,
         learn_inducing: bool = True,
         learning_rate: float = 0.04,
+        finish: Literal["auto", "neighbours"] | None = "auto",
+        n_neighbors: int = 128,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
@@ -106,6 +124,8 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         self.learn_kernel = learn_kernel
         self.learn_inducing = learn_inducing
         self.learning_rate = learning_rate
+        self.finish = finish
+        self.n_neighbors = n_neighbors
         self.method = method
         self.step = step
         self.max_steps = max_steps
@@ -132,6 +152,7 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> Self:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
         rows = self._read(X, y, not hasattr(self, "_state"), classes)
+        self._refuse_to_finish("partial_fit takes rows and lets them go")
         self._partial(rows, self._own_likelihood(), False, n_total)
         return self
 
@@ -255,6 +276,7 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
 
                 check_classification_targets(y)
             self._found_classes(y, classes)
+        self._check_finish()
         numbers = self._numbers(y)
         if self._link == "ordinal":
             return Rows(X, numbers[:, None].astype(np.float64))

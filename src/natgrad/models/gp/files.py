@@ -79,6 +79,8 @@ SETTINGS: dict[str, Any] = {
     "standardize": "flag",
     "warp_inputs": "none | 'auto' | 'log' | 'rank' | 'step'",
     "jitter": "real in [0, 0.01)",
+    "finish": "none | 'auto' | 'neighbours'",
+    "n_neighbors": "natural",
 }
 # Of a regressor alone.
 REGRESSOR: dict[str, Any] = {
@@ -87,8 +89,6 @@ REGRESSOR: dict[str, Any] = {
     "noise_variance": "real in (0, 1e100]",
     "df": "positive",
     "outputs": "none | 'correlated' | 'independent'",
-    "finish": "none | 'auto' | 'neighbours'",
-    "n_neighbors": "natural",
 }
 CLASSIFIER: dict[str, Any] = {
     "likelihood": "none | 'probit' | 'softmax' | 'ordinal'",
@@ -107,6 +107,18 @@ LOCAL: dict[str, Any] = {
     "log_density": "real",
     "n_judges": "natural",
 }
+# Where noise is not Gaussian rows have sites instead of outputs.
+SITED: dict[str, Any] = {
+    **{name: rule for name, rule in LOCAL.items() if name not in ("noise", "y")},
+    "z": f"real [output, row] {WIDE}",
+    "s": "real [output, row] in [1e-12, 1e12]",
+}
+
+
+def _local(value: Any, sizes: dict[str, int], where: str) -> None:
+    check(value, SITED if isinstance(value, Mapping) and "z" in value else LOCAL, sizes, where)
+
+
 FITTED: dict[str, Any] = {
     "lam": "MultivariateNormal [factor; stacked]",
     "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
@@ -116,7 +128,7 @@ FITTED: dict[str, Any] = {
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),
     "kernel": _kernel,
-    "local?": LOCAL,
+    "local?": _local,
 }
 ALONG: dict[str, Any] = {
     "n_features_in_": "size column",
@@ -162,14 +174,22 @@ class GPFiles(Estimator):
                 refuse(where, "has a trace without an end, or an end without a trace")
             if sizes["output"] != sizes["measured"] * (2 if law == "heteroskedastic" else 1):
                 refuse(where, f"has {sizes['output']} functions of {sizes['measured']} outputs")
-            if "local" in value and (classes or law != "gaussian" or sizes["measured"] > 1):
-                refuse(where, "has neighbours, and not one output with Gaussian noise")
+            if "local" in value:
+                _check_local("z" in value["local"], classes, law, sizes, where)
             if classes:
                 _check_classes(value["fitted"]["classes_"], law, sizes)
             elif value["fitted"]["_flat"] and sizes["measured"] > 1:
                 refuse(where, f"has one output, and {sizes['measured']} of them")
 
         return cls._settings_table(), of
+
+
+def _check_local(sited: bool, classes: bool, law: str, sizes: Mapping[str, int], where: str) -> None:
+    """Neighbours have outputs where noise is Gaussian, and sites where it is not; of a regressor one column."""
+    if law in ("student_t", "heteroskedastic") or (not classes and sizes["measured"] > 1):
+        refuse(where, f"has neighbours, with {sizes['measured']} outputs and likelihood {law!r}")
+    if sited != (law != "gaussian"):
+        refuse(where, f"has {'sites' if sited else 'outputs'} of neighbours, with likelihood {law!r}")
 
 
 def _learned(kernel: Covariance, law: str) -> tuple[Any, ...]:

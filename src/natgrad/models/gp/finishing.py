@@ -10,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.covariance import Covariance, direct_of
+from natgrad.data.rows import Scaling
 from natgrad.inference.problem import State
-from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.joint import Ordinal, Softmax
+from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson
 from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, settled, sparse_log_densities
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST
+from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
+from natgrad.models.gp.sites import Law, Sites
 from natgrad.models.gp.starting import GPStarting
+from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
 from natgrad.threads import ONE_BLAS_THREAD
 from natgrad.validation import whole_number
@@ -27,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 SHARE = 0.4
 # Of max_steps, steps that pay for a search of neighbours and the steps with these; the default 2,000 pays for all there are.
 STEPS_A_SEARCH = 80
+# Times as many searches where rows get sites: each is for fewer rows, and costs less.
+SITED_SEARCHES = 2
 # Where nobody has asked for neighbours: rows that are enough to tell whether they gain, and so few that to look through them for
 # a prediction takes half a millisecond; inducing inputs whose steps cost as much as those of neighbours.
 FEWEST, MOST, AS_COSTLY = 1_000, 100_000, 100
@@ -34,19 +42,58 @@ FEWEST, MOST, AS_COSTLY = 1_000, 100_000, 100
 GAIN, ERRORS = 0.01, 3.0
 
 
+# Laws whose rows get sites: log-concave in f, so that a row never says less than nothing. Those that may be taken unasked are
+# the ones that were measured, and how many functions they may have: sites and predictions cost so many times as much.
+SITED = (Bernoulli, Softmax, Ordinal, Poisson, NegativeBinomial)
+UNASKED, MOST_FUNCTIONS = (Bernoulli, Softmax, Ordinal), 4
+
+
 class GPFinishing(GPStarting):
     """A finish by neighbours; abstract."""
 
-    # Of a regressor; others have none.
+    # Those of estimators that have them.
     finish: str | None = None
     n_neighbors: int = 1
+    _predictor: Predictor
+    _y_scaling: Scaling
 
-    def _check_finish(self, n_outputs: int) -> None:
+    @property
+    def neighbour_kernel_(self) -> Covariance:
+        """The kernel of the process that predicts from neighbours, as settled again; `kernel_` is that of the sparse process."""
+        return self._neighbours("neighbour_kernel_").kernel
+
+    @property
+    def neighbour_log_density_(self) -> float:
+        """The mean of log p(y_i | y_N(i)) over 1,000 rows of the fit at random, or all of fewer, each given its nearest others.
+
+        In nats a row, in the units of y; of classes the log probability. It is what new rows among the old ones may expect, but
+        for the few parameters that were learned from it; it is no bound, and `elbo_` stays that of the sparse process.
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> x = np.random.default_rng(0).uniform(0, 6, (80, 1))
+        >>> model = ng.SparseGPRegressor(n_inducing=5, max_steps=50, tol=0, finish="neighbours", n_neighbors=9)
+        >>> bool(model.fit(x, np.sin(3 * x[:, 0])).neighbour_log_density_ > model.elbo_ / 80)
+        True
+        """
+        return self._neighbours("neighbour_log_density_").log_density - float(np.log(self._y_scaling.sd[0]))
+
+    def _neighbours(self, wanted: str) -> Local | SitedLocal:
+        check_is_fitted(self)
+        local = self._predictor.local
+        if local is None:
+            raise AttributeError(f'{wanted} is of fits that end with neighbours: fit with finish="neighbours"')
+        return local
+
+    def _check_finish(self, n_outputs: int = 1) -> None:
         """Refuse a finish that cannot be."""
         whole_number(self.n_neighbors, "n_neighbors")
         law = self._own_likelihood()
-        if not isinstance(law.own, Gaussian):
-            self._refuse_to_finish(f"likelihood is {law.name!r}, and neighbours need Gaussian noise")
+        if not isinstance(law.own, (Gaussian, *SITED)):
+            self._refuse_to_finish(
+                f'likelihood is {law.name!r}, and neighbours need one that is log-concave in f, such as "gaussian"'
+            )
         if n_outputs > 1:
             self._refuse_to_finish(
                 f"y has {n_outputs} columns, and neighbours predict one: fit each with a model of its own"
@@ -58,13 +105,15 @@ class GPFinishing(GPStarting):
 
     def _finishes(self, problem: GPProblem) -> bool:
         """Whether there may be a finish: asked for, or possible with rows that are in memory anyway."""
-        if self.finish is None or not isinstance(problem.likelihood, Gaussian) or problem.data.n_outputs > 1:
+        law, rows = problem.likelihood, problem.data
+        single = isinstance(law, Gaussian) and rows.n_outputs == 1
+        if self.finish is None or not (single or isinstance(law, SITED)):
             return False
-        rows = problem.data
         if self.finish == "neighbours":
             return True
+        usual = single or (isinstance(law, UNASKED) and problem.n_outputs <= MOST_FUNCTIONS)
         in_memory = FEWEST <= len(rows) <= MOST and not isinstance(rows.inputs, np.memmap)
-        return in_memory and direct_of(problem.kernel) is not None  # others are slow, one row after the other
+        return usual and in_memory and direct_of(problem.kernel) is not None  # others are slow, one row after the other
 
     def _finish_share(self, problem: GPProblem) -> float:
         """Of max_seconds, what a finish has."""
@@ -94,32 +143,47 @@ class GPFinishing(GPStarting):
         part = 1.0 if self.finish == "neighbours" else part
         return max(1, int(part * whole_number(self.max_steps, "max_steps")) // STEPS_A_SEARCH)
 
-    def _local(self, problem: GPProblem, state: State, until: float) -> tuple[Local, float, float]:
+    def _local(self, problem: GPProblem, state: State, until: float) -> tuple[Local | SitedLocal, float, float]:
         """The settled process, what it gains in nats a row, and the standard error of that."""
         rng = generator(whole_number(self.seed, "seed", least=0), Stream.START, 5)
-        settings, kernel = state.hyper["settings"], problem.kernel
-        kernel = kernel.at([np.asarray(part) for part in settings.theta])
+        settings, law = state.hyper["settings"], problem.likelihood
+        kernel = problem.kernel.at([np.asarray(part) for part in settings.theta])
+        psi, m = np.asarray(settings.psi), whole_number(self.n_neighbors, "n_neighbors")
         x, y = problem.data.take(None)
-        rows = Rows.of(x, y[:, 0], rng)
-        noise = problem.likelihood.noise_level(np.asarray(settings.psi))
-        start = Local(kernel, noise, rows, whole_number(self.n_neighbors, "n_neighbors"))
+        x, y = Rows.of(x, y, rng)
         own = isinstance(self.kernel, Covariance)
         any_kind = self.learn_kernel and not own and type(kernel) in SMOOTHEST_FIRST
         # Half a millisecond for each of them, and a few times over: a tenth of the seconds.
         most = JUDGES if self.max_seconds is None else int(min(max(50 * float(self.max_seconds), 50), JUDGES))
-        budget = Budget(self._searches(problem), lambda: time.perf_counter() < until, most)
-        local, judges, densities = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
-        gains = densities - sparse_log_densities(problem, state, rows.x[judges], rows.y[judges])
+
+        def in_time() -> bool:
+            return time.perf_counter() < until
+
+        local: Local | SitedLocal
+        if isinstance(law, Gaussian):
+            start = Local(kernel, law.noise_level(psi), Rows(x, y[:, 0]), m)
+            budget = Budget(self._searches(problem), in_time, most)
+            local, judges, densities = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
+        else:
+            rows = Observed(x, y, Law(law, psi, problem.offset))
+            budget = Budget(SITED_SEARCHES * self._searches(problem), in_time, most)
+            local, judges, densities = settled_sites(kernel, rows, m, self.learn_kernel, any_kind, rng, budget)
+        gains = densities - sparse_log_densities(problem, state, x[judges], y[judges])
         return local, float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
 
 
-def saved_local(local: Local) -> dict[str, Any]:
+def saved_local(local: Local | SitedLocal) -> dict[str, Any]:
     """What a file keeps of a local process."""
+    if isinstance(local, SitedLocal):
+        own = {name: value for name, value in local._asdict().items() if name not in ("sites", "offset")}
+        return {**own, "z": local.sites.z, "s": local.sites.s}
     own = {name: value for name, value in local._asdict().items() if name != "rows"}
     return {**own, "x": local.rows.x, "y": local.rows.y}
 
 
-def restored_local(saved: Mapping[str, Any]) -> Local:
-    """`saved_local` undone."""
-    own = {name: value for name, value in saved.items() if name not in ("x", "y")}
+def restored_local(saved: Mapping[str, Any], offset: Floats) -> Local | SitedLocal:
+    """`saved_local` undone; ``offset``: of f."""
+    own = {name: value for name, value in saved.items() if name not in ("x", "y", "z", "s")}
+    if "z" in saved:
+        return SitedLocal(x=saved["x"], sites=Sites(saved["z"], saved["s"]), offset=offset, **own)
     return Local(rows=Rows(saved["x"], saved["y"]), **own)

@@ -1,4 +1,4 @@
-"""What a sparse Gaussian process regressor has learned besides the function: noise, covariances of outputs, of neighbours."""
+"""What a sparse Gaussian process regressor has learned besides the function: noise, covariances of outputs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import Covariance
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.joint import Heteroskedastic
 from natgrad.models.gp.likelihood import Scaled
-from natgrad.models.gp.local import Local
 from natgrad.models.scikit import check_is_fitted
 
 __all__ = ["LearnedNoise"]
@@ -20,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class LearnedNoise(SparseGP):
-    """Noise, covariances of outputs, and what neighbours settled on; abstract."""
+    """Noise and covariances of outputs; abstract."""
 
     _flat: bool
 
@@ -78,36 +76,7 @@ class LearnedNoise(SparseGP):
         """α of each output with likelihood="negative_binomial": counts of mean μ have the variance μ + α μ²."""
         return self._variances("dispersion")
 
-    @property
-    def neighbour_kernel_(self) -> Covariance:
-        """The kernel of the process that predicts from neighbours, as settled again; `kernel_` is that of the sparse process."""
-        return self._neighbours("neighbour_kernel_").kernel
-
-    @property
-    def neighbour_log_density_(self) -> float:
-        """The mean of log p(y_i | y_N(i)) over 1,000 rows of the fit at random, or all of fewer, each given its nearest others.
-
-        In nats a row, in the units of y. It is what new rows among the old ones may expect, but for the few parameters that were
-        learned from it; it is no bound, and `elbo_` stays that of the sparse process.
-
-        Examples
-        --------
-        >>> import numpy as np, natgrad as ng
-        >>> x = np.random.default_rng(0).uniform(0, 6, (80, 1))
-        >>> model = ng.SparseGPRegressor(n_inducing=5, max_steps=50, tol=0, finish="neighbours", n_neighbors=9)
-        >>> bool(model.fit(x, np.sin(3 * x[:, 0])).neighbour_log_density_ > model.elbo_ / 80)
-        True
-        """
-        return self._neighbours("neighbour_log_density_").log_density - float(np.log(self._y_scaling.sd[0]))
-
     # -- parts --
-
-    def _neighbours(self, wanted: str) -> Local:
-        check_is_fitted(self)
-        local = self._predictor.local
-        if local is None:
-            raise AttributeError(f'{wanted} is of fits that end with neighbours: fit with finish="neighbours"')
-        return local
 
     @property
     def _psi(self) -> Floats:

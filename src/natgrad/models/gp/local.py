@@ -34,7 +34,20 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.gp.problem import GPProblem
 
-__all__ = ["JUDGES", "Budget", "Local", "Rows", "settled", "sparse_log_densities"]
+__all__ = [
+    "JUDGES",
+    "MARGIN",
+    "RATE",
+    "SQUARES",
+    "Budget",
+    "Local",
+    "Rows",
+    "drawn_given",
+    "kernel_at",
+    "rougher",
+    "settled",
+    "sparse_log_densities",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -53,10 +66,12 @@ RATE, SQUARES = 0.05, (0.99, 0.01)
 FINER = ((0.6, 0.3), (0.35, 0.1))
 # Nats a row that a rougher kernel must gain.
 MARGIN = 0.002
+# Of a row of a sparse process whose noise is not Gaussian, and that is judged without itself.
+MOST_LEVERAGE = 0.9
 
 
 class Rows(NamedTuple):
-    """What a local process keeps: standardised inputs [N, D] and outputs [N], in an order of its own."""
+    """What a local process keeps: standardised inputs [N, D] and outputs [N] or [N, P], in an order of its own."""
 
     x: Floats
     y: Floats
@@ -96,29 +111,37 @@ class Local(NamedTuple):
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, 1]: each input given its nearest rows, and the nearest of the inputs drawn before."""
-        m, matrices, theta = self.n_neighbors, compiled(self.kernel), self.kernel.theta
-        rows = nearest(self.kernel, self.rows.x, x, min(m, len(self.rows.x)))
-        noise, drawn = rng.standard_normal((len(x), n)), np.empty((len(x), n))
-        for i, numbers in enumerate(rows):
-            before = np.sort(nearest(self.kernel, x[:i], x[i : i + 1], min(m, i))[0]) if i else np.empty(0, np.int64)
-            given = np.concatenate([self.rows.x[numbers], x[before]])
-            k_mm, k_nm, k_nn = matrices.all(Settings(theta, given, ()), x[i : i + 1])
-            # Drawn values have no noise but rounding's.
-            own = np.concatenate([np.full(len(numbers), self.noise), np.full(len(before), 1e-9 * k_nn[0])])
-            w, _ = weights(k_mm, own, k_nm[0], k_nm[0])
-            known = np.concatenate([np.repeat(self.rows.y[numbers][:, None], n, axis=1), drawn[before]])
-            drawn[i] = w @ known + np.sqrt(max(k_nn[0] - w @ k_nm[0], 0.0)) * noise[i]
-        return drawn.T[:, :, None]
+        noise = np.full(len(self.rows.x), self.noise)
+        return drawn_given(self.kernel, noise, *self.rows, self.n_neighbors, x, n, rng)[:, :, None]
+
+
+def drawn_given(
+    kernel: Covariance, noise: Floats, rows: Floats, y: Floats, m: int, x: Floats, n: int, rng: np.random.Generator
+) -> Floats:
+    """Joint draws of f [n, N] at inputs ``x``, each given its nearest rows, and the nearest of the inputs drawn before."""
+    matrices, theta = compiled(kernel), kernel.theta
+    near = nearest(kernel, rows, x, min(m, len(rows)))
+    numbers_of, drawn = rng.standard_normal((len(x), n)), np.empty((len(x), n))
+    for i, numbers in enumerate(near):
+        before = np.sort(nearest(kernel, x[:i], x[i : i + 1], min(m, i))[0]) if i else np.empty(0, np.int64)
+        given = np.concatenate([rows[numbers], x[before]])
+        k_mm, k_nm, k_nn = matrices.all(Settings(theta, given, ()), x[i : i + 1])
+        # Drawn values have no noise but rounding's.
+        own = np.concatenate([noise[numbers], np.full(len(before), 1e-9 * k_nn[0])])
+        w, _ = weights(k_mm, own, k_nm[0], k_nm[0])
+        known = np.concatenate([np.repeat(y[numbers][:, None], n, axis=1), drawn[before]])
+        drawn[i] = w @ known + np.sqrt(max(k_nn[0] - w @ k_nm[0], 0.0)) * numbers_of[i]
+    return np.ascontiguousarray(drawn.T)
 
 
 class Budget:
     """How many more searches there may be, and until when; how many rows judge."""
 
     def __init__(self, searches: int, in_time: Callable[[], bool], judges: int = JUDGES) -> None:
-        self._left, self._in_time, self.judges = searches, in_time, judges
+        self._left, self.in_time, self.judges = searches, in_time, judges
 
     def __bool__(self) -> bool:
-        return self._left > 0 and self._in_time()
+        return self._left > 0 and self.in_time()
 
     def spend(self) -> None:
         """One search."""
@@ -151,7 +174,7 @@ def settled(
     for kind in kinds:
         if not budget:
             break
-        trial = judged(_moved(best._replace(kernel=_rougher(kind, best.kernel)), learned, ROUGHER, RATE, rng, budget))
+        trial = judged(_moved(best._replace(kernel=rougher(kind, best.kernel)), learned, ROUGHER, RATE, rng, budget))
         if trial.log_density < best.log_density + MARGIN:
             break
         best = trial
@@ -160,19 +183,24 @@ def settled(
 
 
 def sparse_log_densities(problem: GPProblem, state: State, x: Floats, y: Floats) -> Floats:
-    """Log p(y_i | all other rows) [B] of a sparse process with Gaussian noise, at standardised rows that it was fitted to.
+    """Log p(y_i | all other rows) [B] of a sparse process, at standardised rows x [B, D], y [B, P] that it was fitted to.
 
-    Without row i the precision of v loses a_i a_iᵀ/σ²: with leverage ℓ = aᵀ S a/σ² the mean of aᵀ v becomes (m − ℓ y)/(1 − ℓ) and
-    its variance aᵀ S a/(1 − ℓ).
+    A row says z of f with noise s: y and σ² if noise is Gaussian, else its site at q. Without row i the precision of v loses
+    a_i a_iᵀ/s: with leverage ℓ = aᵀ S a/s the mean of aᵀ v becomes (m − ℓ z)/(1 − ℓ) and its variance aᵀ S a/(1 − ℓ).
     """
-    settings, q = state.hyper["settings"], problem.posterior(state.lam["v"])
-    noise = problem.likelihood.noise_level(np.asarray(settings.psi))
-    batch = problem.batch_of(settings, x, y[:, None])
-    spread = np.einsum("mn,mn->n", batch.a, q.covariance[0] @ batch.a)
-    leverage = np.minimum(spread / noise, 1.0 - 1e-9)
-    mean = (batch.a.T @ q.mean[0] + problem.offset[0] - leverage * y) / (1.0 - leverage)
-    total = spread / (1.0 - leverage) + np.maximum(batch.left, 0.0) + noise
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * total) + (y - mean) ** 2 / total))
+    settings, q, law = state.hyper["settings"], problem.posterior(state.lam["v"]), problem.likelihood
+    psi, batch = np.asarray(settings.psi), problem.batch_of(settings, x, y)
+    spread = np.array([np.einsum("mn,mn->n", batch.a, s @ batch.a) for s in q.covariance])
+    mean, left = q.mean @ batch.a + problem.offset[:, None], np.maximum(batch.left, 0.0)
+    said = law.expected_rows(psi, y, mean, spread + left)
+    precision = np.maximum(-said.curvature, 1e-300)
+    leverage = spread * precision
+    # At the best q it is less than one. A q that is still on its way is no sum of sites: such rows are judged with themselves,
+    # to the advantage of the sparse process.
+    most = 1.0 - 1e-9 if law.conjugate else MOST_LEVERAGE
+    leverage = np.where(leverage < most, leverage, most if law.conjugate else 0.0)
+    mean = (mean - leverage * (mean + said.slope / precision)) / (1.0 - leverage)
+    return law.log_predictive_rows(psi, y, mean.T, (spread / (1.0 - leverage) + left).T)
 
 
 def _best(locals_: list[Local]) -> Local:
@@ -192,7 +220,7 @@ def _finer(local: Local, learned: tuple[bool, bool]) -> list[Local]:
     ]
 
 
-def _rougher(kind: Any, kernel: Any) -> Covariance:
+def rougher(kind: Any, kernel: Any) -> Covariance:
     """A stationary kernel of another kind with the same parameters."""
     other: Covariance = kind(variance=kernel.variance, lengthscale=kernel.lengthscale, active=kernel.active)
     return other
@@ -217,12 +245,12 @@ def _moved(
             break
         budget.spend()
         sample = rng.permutation(n)[:size]
-        near = nearest(_shaped(kernel, at), x, x[sample], m, sample)
+        near = nearest(kernel_at(kernel, at), x, x[sample], m, sample)
         for step in range(STEPS):
             batch = np.arange(step * BATCH, (step + 1) * BATCH) % size if size > BATCH else np.arange(size)
             noise = LEAST + float(np.exp(at[-1]))
             try:
-                found = slopes(_shaped(kernel, at), noise, x, y, sample[batch], near[batch])
+                found = slopes(kernel_at(kernel, at), noise, x, y, sample[batch], near[batch])
             except FloatingPointError:  # too far: what it came from stands
                 return _averaged(local, seen)
             uphill = np.concatenate([*(np.ravel(part) for part in found.theta), [found.noise * (noise - LEAST)]])
@@ -234,10 +262,10 @@ def _moved(
 
 def _averaged(local: Local, seen: list[Floats]) -> Local:
     at = np.mean(seen[-max(1, len(seen) // 4) :], axis=0)
-    return local._replace(kernel=_shaped(local.kernel, at), noise=LEAST + float(np.exp(at[-1])))
+    return local._replace(kernel=kernel_at(local.kernel, at), noise=LEAST + float(np.exp(at[-1])))
 
 
-def _shaped(kernel: Covariance, at: Floats) -> Covariance:
+def kernel_at(kernel: Covariance, at: Floats) -> Covariance:
     """The kernel with θ of a vector that ends with ψ."""
     parts, begin = [], 0
     for part in kernel.theta:

@@ -43,8 +43,8 @@ class Slopes(NamedTuple):
 
 
 def shuffled(x: Floats, y: Floats, rng: np.random.Generator) -> Ints:
-    """An order of rows [N, D], [N] that is random and does not depend on the one they came in, so that ties do not either."""
-    return np.asarray(np.lexsort((y, *x.T))[rng.permutation(len(x))])
+    """An order of rows [N, D], [N] or [N, P] that is random and does not depend on the one they came in, nor do ties."""
+    return np.asarray(np.lexsort((*np.atleast_2d(y.T), *x.T))[rng.permutation(len(x))])
 
 
 def nearest(kernel: Covariance, x: Floats, at: Floats, m: int, own: Ints | None = None) -> Ints:
@@ -65,14 +65,15 @@ def nearest(kernel: Covariance, x: Floats, at: Floats, m: int, own: Ints | None 
 
 
 def conditional(
-    kernel: Covariance, noise: float, x: Floats, y: Floats, at: Floats, near: Ints
+    kernel: Covariance, noise: float | Floats, x: Floats, y: Floats, at: Floats, near: Ints
 ) -> tuple[Floats, Floats]:
-    """Means and variances [B] of f at some inputs [B, D], each given its neighbours [B, m]."""
+    """Means and variances [B] of f at some inputs [B, D], each given its neighbours [B, m]; ``noise`` of all, or of each."""
     matrices, theta = compiled(kernel), kernel.theta
     mean, var = np.empty(len(at)), np.empty(len(at))
     for n, numbers in enumerate(near):
         k_mm, k_nm, k_nn = matrices.all(Settings(theta, x[numbers], ()), at[n : n + 1])
-        w, _ = weights(k_mm, noise, k_nm[0], y[numbers])
+        own = noise[numbers] if isinstance(noise, np.ndarray) else noise
+        w, _ = weights(k_mm, own, k_nm[0], y[numbers])
         mean[n], var[n] = w @ y[numbers], k_nn[0] - w @ k_nm[0]
         var[n] = max(var[n], 1e-12 * k_nn[0])
     return mean, var

@@ -14,6 +14,7 @@ from natgrad.models.gp.likelihood import LOG_2PI, Likelihood
 from natgrad.models.gp.local import Local
 from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
+from natgrad.models.gp.sited import SitedLocal
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -35,7 +36,7 @@ class Predictor(NamedTuple):
     likelihood: Likelihood
     mixing: Floats | None
     marginal: Marginal
-    local: Local | None = None
+    local: Local | SitedLocal | None = None
 
     @classmethod
     def of(cls, problem: GPProblem, state: State) -> Predictor:
@@ -46,9 +47,10 @@ class Predictor(NamedTuple):
         inducing = problem.factor(settings)
         return cls(problem.kernel, settings, inducing, q, problem.offset, problem.likelihood, mixing, seen)
 
-    def given_neighbours(self, local: Local) -> Predictor:
-        """The same, but what is predicted is a local process, with noise of its own."""
-        return self._replace(settings=self.settings._replace(psi=local.psi), local=local)
+    def given_neighbours(self, local: Local | SitedLocal) -> Predictor:
+        """The same, but what is predicted is a local process; with noise of its own, if noise is Gaussian."""
+        psi = local.psi if isinstance(local, Local) else self.settings.psi
+        return self._replace(settings=self.settings._replace(psi=psi), local=local)
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""

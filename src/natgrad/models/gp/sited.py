@@ -1,0 +1,178 @@
+"""The finish by neighbours where noise is not Gaussian: a kernel, a law and rows in; a local process given sites out.
+
+Every row gets a Gaussian site (`natgrad.models.gp.sites`), from the dense process of rows around it (`natgrad.models.gp.blocks`),
+and f at new inputs is predicted from the sites of the nearest rows. Before that the kernel is settled again, by steps of Adam on
+
+    Σ_i log p(y_i | y of the rows around i)        over neighbourhoods of rows at random
+
+with sites that follow after each step; what a sparse process has found is too smooth. Where nobody has given a kernel, rougher
+and rougher Matérns are tried as long as the same sum over other neighbourhoods gains.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.covariance import Covariance
+from natgrad.models.gp.blocks import Neighbourhoods, slopes_around, solved, values_around
+from natgrad.models.gp.local import MARGIN, RATE, SQUARES, Budget, drawn_given, kernel_at, rougher
+from natgrad.models.gp.neighbours import SMOOTHEST_FIRST, conditional, nearest
+from natgrad.models.gp.settings import adam_direction
+from natgrad.models.gp.sites import Law, Sites, neutral
+
+__all__ = ["Observed", "SitedLocal", "settled_sites"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Steps between two searches for neighbourhoods, neighbourhoods read at each; rows of one, and those of them that are judged.
+STEPS, AT_ONCE, AROUND, INNER = 8, 2, 256, 64
+# Where kernels are compared: neighbourhoods, fewer of them where there are many kernels, rows of each, and those judged.
+COMPARED, FEWER, WITHIN, JUDGED = 64, 24, 128, 16
+# Searches for the first kind of kernel, for each rougher one, and at the end with a third of the rate.
+FIRST, ROUGHER, LAST = 16, 8, 8
+# Variances of f, and parts of the length scales that a sparse process has found, where settling may start as well. Beyond the
+# largest variance classes are certain but at their edges, wherever these are: more changes nothing, and sites settle slowly.
+VARIANCES, PARTS = (10.0, 100.0, 1_000.0), (1.0, 0.35, 0.12)
+
+
+class Observed(NamedTuple):
+    """Rows: standardised inputs [N, D], outputs [N, P], and their law."""
+
+    x: Floats
+    y: Floats
+    law: Law
+
+
+class SitedLocal(NamedTuple):
+    """A process given the sites of its nearest rows: kernel, inputs, sites, offsets [F], m, what judges say."""
+
+    kernel: Covariance
+    x: Floats
+    sites: Sites
+    offset: Floats
+    n_neighbors: int
+    log_density: float = np.nan
+    n_judges: int = 0
+
+    def latent(self, x: Floats) -> tuple[Floats, Floats]:
+        """Means and variances of f [N, F] at standardised inputs."""
+        mean, var = self._given(x, nearest(self.kernel, self.x, x, min(self.n_neighbors, len(self.x))))
+        return mean + self.offset, var
+
+    def judged(self, rows: Observed, numbers: Ints) -> Floats:
+        """Log densities of some rows, each given its nearest others."""
+        m, here = min(self.n_neighbors, len(self.x) - 1), self.x[numbers]
+        mean, var = self._given(here, nearest(self.kernel, self.x, here, m, numbers))
+        return rows.law.log_densities(rows.y[numbers], mean.T, var.T)
+
+    def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
+        """Joint draws of f [n, N, F]."""
+        functions = [
+            drawn_given(self.kernel, s, self.x, z, self.n_neighbors, x, n, rng)
+            for z, s in zip(*self.sites, strict=True)
+        ]
+        return np.stack(functions, axis=-1) + self.offset
+
+    def _given(self, x: Floats, near: Ints) -> tuple[Floats, Floats]:
+        pairs = [conditional(self.kernel, s, self.x, z, x, near) for z, s in zip(*self.sites, strict=True)]
+        mean, var = (np.stack(part, axis=-1) for part in zip(*pairs, strict=True))
+        return mean, var
+
+
+def settled_sites(
+    kernel: Covariance, rows: Observed, m: int, learned: bool, any_kind: bool, rng: np.random.Generator, budget: Budget
+) -> tuple[SitedLocal, Ints, Floats]:
+    """The local process, the rows that judged it, and their log densities, each without itself.
+
+    ``learned``: whether the kernel moves; ``any_kind``: whether rougher ones are tried.
+    """
+    n = len(rows.x)
+    sites = neutral(rows.law, rows.y)
+    judges = rng.permutation(n)[: min(n, budget.judges)]
+    if learned and n > 1 and budget:
+        kernel = _settled(kernel, rows, sites, any_kind, rng, budget)
+    sites = solved(kernel, rows.law, rows.x, rows.y, sites, m, budget.in_time)
+    local = SitedLocal(kernel, rows.x, sites, rows.law.offset, m)
+    densities = local.judged(rows, judges)
+    return local._replace(log_density=float(densities.mean()), n_judges=len(judges)), judges, densities
+
+
+def _settled(
+    start: Covariance, rows: Observed, sites: Sites, any_kind: bool, rng: np.random.Generator, budget: Budget
+) -> Covariance:
+    """The kernel that neighbourhoods prefer, from where it starts."""
+    n = len(rows.x)
+    seeds = rng.permutation(n)[: min(COMPARED, 1 + n // JUDGED)]
+
+    def judged(kernel: Covariance, among: int = COMPARED) -> float:
+        near = nearest(kernel, rows.x, rows.x[seeds[:among]], min(WITHIN, len(rows.x)))
+        try:
+            return float(values_around(kernel, rows.law, rows.x, rows.y, Neighbourhoods(near, JUDGED)).mean())
+        except FloatingPointError:
+            return -np.inf
+
+    starts = _starts(start)
+    kernel = max(starts, key=lambda one: judged(one, FEWER)) if len(starts) > 1 else start
+    best, value = kernel, judged(kernel)
+
+    def moved(from_: Covariance, searches: int, rate: float) -> tuple[Covariance, float]:
+        found = _moved(from_, rows, sites, searches, rate, rng, budget)
+        return found, judged(found)
+
+    best, value = max((best, value), moved(best, FIRST, RATE), key=lambda pair: pair[1])
+    for kind in SMOOTHEST_FIRST[SMOOTHEST_FIRST.index(type(start)) + 1 :] if any_kind else ():
+        if not budget:
+            break
+        trial = moved(rougher(kind, best), ROUGHER, RATE)
+        if trial[1] < value + MARGIN:
+            break
+        best, value = trial
+    return max((best, value), moved(best, LAST, RATE / 3.0), key=lambda pair: pair[1])[0]
+
+
+def _starts(kernel: Covariance) -> list[Covariance]:
+    """The kernel, and if it is stationary some with other variances of f and shorter length scales."""
+    if not isinstance(kernel, SMOOTHEST_FIRST):
+        return [kernel]
+    variance, ell = kernel.theta
+    others = [kernel.at([np.log(value), ell + np.log(part)]) for value in VARIANCES for part in PARTS]
+    return [kernel, *others] if variance < np.log(VARIANCES[-1]) else others
+
+
+def _moved(
+    kernel: Covariance,
+    rows: Observed,
+    sites: Sites,
+    searches: int,
+    rate: float,
+    rng: np.random.Generator,
+    budget: Budget,
+) -> Covariance:
+    """Steps of Adam, each on some neighbourhoods; the mean of the last quarter of them. Sites follow in place."""
+    at = np.concatenate([np.ravel(part) for part in kernel.theta])
+    most = np.full(len(at), np.inf)
+    if isinstance(kernel, SMOOTHEST_FIRST):
+        most[0] = np.log(VARIANCES[-1])
+    mu, nu, seen = np.zeros_like(at), np.zeros_like(at), [at]
+    n, size = len(rows.x), min(AROUND, len(rows.x))
+    for search in range(searches):
+        if not budget:
+            break
+        budget.spend()
+        seeds = rng.permutation(n)[: STEPS * AT_ONCE]
+        near = nearest(kernel_at(kernel, at), rows.x, rows.x[seeds], size)
+        for step in range(STEPS):
+            some = np.arange(step * AT_ONCE, (step + 1) * AT_ONCE) % len(seeds)
+            around = Neighbourhoods(near[some], min(INNER, size))
+            try:
+                found = slopes_around(kernel_at(kernel, at), rows.law, rows.x, rows.y, sites, around)
+            except FloatingPointError:  # too far: what it came from stands
+                return kernel_at(kernel, np.mean(seen[-max(1, len(seen) // 4) :], axis=0))
+            uphill = np.concatenate([np.ravel(part) for part in found])
+            mu, nu, direction = adam_direction(search * STEPS + step + 1, mu, nu, uphill, SQUARES)
+            at = np.minimum(at + rate * direction, most)
+            seen.append(at)
+    return kernel_at(kernel, np.mean(seen[-max(1, len(seen) // 4) :], axis=0))
