@@ -90,7 +90,7 @@ def test_chunks_that_are_not_held_give_the_same_bits(monkeypatch: pytest.MonkeyP
         pytest.param(smoothed, ng.Children(5), marks=pytest.mark.slow),
         pytest.param(smoothed, ng.GlobalBatch(11), marks=pytest.mark.slow),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_single_steps_of_chains_are_drawn(make: Any, method: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Each with its whole sequence: whatever the size of chunks, and wherever their rows are."""
