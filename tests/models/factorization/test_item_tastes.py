@@ -46,7 +46,7 @@ def test_without_tastes_users_and_items_have_their_numbers_of_likes(rng):
     data = item_tastes._Residuals(scipy.sparse.csr_matrix(table))
     np.testing.assert_allclose(data.turned_times(np.ones((300, 1), np.float32)), 0.0, atol=0.05)
     np.testing.assert_allclose(data.times(np.ones((40, 1), np.float32)), 0.0, atol=0.05)
-    bare = replace(found, strength=0.0).expected(*rows_of(table))
+    bare = replace(found, strength=0.0).scores(*rows_of(table))
     alike = table.sum(1) == np.median(table.sum(1))
     np.testing.assert_allclose(bare.sum(1)[alike], np.median(table.sum(1)), rtol=0.05)
 
@@ -95,14 +95,14 @@ def test_items_may_be_in_any_order(mixed, rng):
     table, _, found = mixed
     order = rng.permutation(60)
     again = fitted_tastes(scipy.sparse.csr_matrix(table[:, order]), 3, np.random.default_rng(1))
-    one, other = found.expected(*rows_of(table)), again.expected(*rows_of(table[:, order]))
+    one, other = found.scores(*rows_of(table)), again.scores(*rows_of(table[:, order]))
     np.testing.assert_allclose(other, one[:, order], rtol=0.05, atol=1e-3)
 
 
 def test_what_likes_add_and_popularity_are_the_score(mixed):
     table, _, found = mixed
     start, liked = rows_of(table)
-    scores, bare = found.expected(start, liked), replace(found, strength=0.0).expected(start, liked)
+    scores, bare = found.scores(start, liked), replace(found, strength=0.0).scores(start, liked)
     for user in (0, 7, 21):
         mine = liked[start[user] : start[user + 1]].astype(np.int64)
         for item in np.flatnonzero(table[user] == 0)[:4]:
@@ -149,7 +149,7 @@ def test_strangers_and_likes_that_come_twice(monkeypatch):
 
 def test_new_items_and_strangers(mixed):
     found = mixed[2].with_new(2)
-    scores = found.expected(np.array([0, 2, 2]), np.array([3, 61]))
+    scores = found.scores(np.array([0, 2, 2]), np.array([3, 61]))
     assert scores.shape == (2, 62)
     assert (scores[:, 60:] == 0).all()
     assert np.isfinite(scores).all()
@@ -165,7 +165,7 @@ def test_tastes_in_a_model_in_a_file_and_of_a_visitor(monkeypatch, tmp_path):
     factors = model._predictor.factors
     unseen = int(model.recommend(5, n=1).items[0])
     parts = model.because(5, unseen, n=99)
-    bare = replace(factors, strength=0.0).expected(*rows_of(table))[5, unseen] * model._predictor.part[unseen]
+    bare = replace(factors, strength=0.0).scores(*rows_of(table))[5, unseen] * model._predictor.part[unseen]
     total = parts.scores.sum() + bare * model._predictor.scale[unseen]
     np.testing.assert_allclose(total, model.recommend(5, n=1).scores[0], rtol=1e-3)
     visitor = model.recommend_for([3, 5], n=4)

@@ -11,7 +11,6 @@ from natgrad.kernels.factorization.weighted import solve_weighted
 from natgrad.models.factorization import item_search, item_spread, item_weighted, items
 from natgrad.models.factorization.item_neighbours import KEPT, found_neighbours
 from natgrad.models.factorization.item_ridge import ItemRidge
-from natgrad.models.factorization.item_search import _of_all_likes
 from natgrad.models.factorization.item_weighted import fitted_vectors
 
 CHOSEN = ItemRidge(2.0, 0.3, mix=0.7, factors=4, confidence=5.0, penalty=0.2, near=0.3, near_power=0.25)
@@ -73,15 +72,18 @@ def test_what_is_expected_of_a_like_leaves_it_out():
     """By solving the equations of a user without the like, with the penalty that it had."""
     table = groups()
     found = fitted_vectors(scipy.sparse.csr_matrix(table * 1.0), 4, 3.0, 0.3, np.random.default_rng(0))
-    chances = found.expected(*rows_of(table))
-    np.testing.assert_allclose(chances[~table], found.expected_of_new(*rows_of(table))[~table], rtol=1e-5)
+    scores = found.scores(*rows_of(table))
+    np.testing.assert_allclose(scores[~table], found.scores_of_new(*rows_of(table))[~table], rtol=1e-5)
     for user, item in [(0, int(np.flatnonzero(table[0])[0])), (7, int(np.flatnonzero(table[7])[-1]))]:
         rest = np.flatnonzero(table[user])
         penalty = found.unit * (25 + 3.0 * len(rest))
         rest = rest[rest != item]
         own = reference.solve_weighted(np.array([0, len(rest)]), rest, found.vectors, [penalty], 3.0)[0]
         s = float(own @ found.vectors[item])
-        np.testing.assert_allclose(chances[user, item], s / (4.0 - 3.0 * s), rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(scores[user, item], s, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(
+            found.chances(scores[user : user + 1, item].copy()), s / (4.0 - 3.0 * s), rtol=1e-3, atol=1e-5
+        )
 
 
 def test_further_sweeps_lower_the_weighted_error(monkeypatch):
@@ -97,8 +99,9 @@ def test_scores_beyond_one_keep_their_order_and_probabilities_are_calibrated():
     table = groups(400, 40)
     found = fitted_vectors(scipy.sparse.csr_matrix(table * 1.0), 4, 5.0, 0.05, np.random.default_rng(0))
     s = np.linspace(-0.5, 1.5, 41, dtype=np.float32)
-    assert (np.diff(found._chances(s[None].copy())[0]) > 0.0).all()
-    chance, s = found.expected_of_new(*rows_of(table)), found._fitted(*rows_of(table))
+    assert (np.diff(found.chances(s[None].copy())[0]) > 0.0).all()
+    s = found.scores_of_new(*rows_of(table))
+    chance = found.chances(s.copy())
     assert s.mean() > 1.6 * table.mean()  # likes count six times
     assert abs(chance.mean() - table.mean()) < 0.3 * table.mean()
 
@@ -122,12 +125,12 @@ def test_scores_reasons_and_probabilities_of_the_mixture(monkeypatch):
     scores = predictor.scores(np.arange(60))
     factors, near = predictor.factors, predictor.neighbours
     weights = items.item_weights(model.posterior_["items"].mean())
-    expected = 0.7 * (0.7 * factors.expected(*rows_of(table)) + 0.3 * (table @ weights))
-    expected += 0.3 * near.expected(*rows_of(table))
-    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-5)
+    fitted, others = factors.scores(*rows_of(table)), 0.21 * (table @ weights) + 0.3 * near.expected(*rows_of(table))
+    np.testing.assert_allclose(scores, 0.49 * fitted + others, rtol=1e-3, atol=1e-5)
     user, item = np.argwhere(~table)[5]
     np.testing.assert_allclose(model.because(user, item, n=100).scores.sum(), scores[user, item], rtol=1e-3)
-    np.testing.assert_allclose(model.predict([user], [item]), np.clip(scores[user, item], 1e-6, 1.0), rtol=1e-4)
+    chance = 0.49 * factors.chances(fitted.copy()) + others  # what ranks is no probability
+    np.testing.assert_allclose(model.predict([user], [item]), np.clip(chance[user, item], 1e-6, 1.0), rtol=1e-3)
     assert (model.recommend(2, n=3).items % 2 == 0).all()  # more of the kind are not left
     assert model.similar_items(2, n=3).items[0] % 2 == 0
     seen = model.recommend(2, n=25, exclude_seen=False)
@@ -172,7 +175,9 @@ def test_neighbours_are_learned_where_items_are_too_many(monkeypatch):
     liked = np.concatenate([2 * pairs, 2 * pairs + 1], 1)
     users = np.repeat(np.arange(300), 16)
     ratings = ng.data.Ratings(users, liked.ravel(), np.ones(len(users)), shape=(300, 300))
-    for name, value in (("MOST_REGRESSED", 100), ("FEWEST", 60), ("MOST", 60), ("FACTORS", (8, 16)), ("SIZES", (4, 8))):
+    first = item_search.FIRST_OF_RARE | {"factors": 16}
+    few = {"MOST_REGRESSED": 100, "FEWEST": 60, "MOST": 60, "FACTORS": (8, 16), "SIZES": (4, 8), "FIRST_OF_RARE": first}
+    for name, value in few.items():
         monkeypatch.setattr(item_search, name, value)
     monkeypatch.setattr(items, "MOST_ITEMS", 60)
     model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(ratings)
@@ -186,11 +191,3 @@ def test_files_without_a_part_are_refused(monkeypatch, tmp_path, broken):
     model._kind.learned[broken] = None
     with pytest.raises(ValueError, match=broken):
         model.save(tmp_path / "likes.natgrad")
-
-
-def test_with_all_likes_the_regression_has_one_step_more_beside_weighted_factors_alone():
-    weighted = ItemRidge(mix=0.85, factors=32, confidence=4.0, penalty=0.4)
-    assert _of_all_likes(weighted) == weighted._replace(mix=0.7)
-    assert _of_all_likes(weighted._replace(mix=0.1)).mix == 0.0
-    for other in (weighted._replace(mix=1.0), weighted._replace(mix=0.0), ItemRidge(mix=0.85, tastes=8, strength=0.7)):
-        assert _of_all_likes(other) == other

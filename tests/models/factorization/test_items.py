@@ -117,6 +117,23 @@ def test_numbers_are_learned_from_held_out_likes():
     assert (model.recommend(n=2).items % 2 == (np.arange(300) % 2)[:, None]).mean() > 0.97
 
 
+def test_more_is_held_out_of_few_likes_and_the_regression_is_shrunk_for_all_likes(monkeypatch):
+    """What is learned of a part is used for the whole: its rate is less there, by the square of the part."""
+    likes = likes_matrix(as_likes(taste(300, 60)))
+    few, many = item_search._Judge(likes[:50].tocsr(), 0), item_search._Judge(likes, 0)
+    assert few.held_out == item_search.HELD_OUT[1]
+    monkeypatch.setattr(item_search, "ENOUGH", 10)
+    assert item_search._Judge(likes, 0).held_out == item_search.HELD_OUT[0] < many.held_out
+    kept = many.kept.nnz / likes.nnz
+    assert abs(kept - (1.0 - many.held_out)) < 0.05
+    tried = []
+    real = item_search._Judge.__call__
+    monkeypatch.setattr(item_search._Judge, "__call__", lambda self, ridge: tried.append(ridge) or real(self, ridge))
+    found = item_search.learned_ridge(likes, 0)
+    assert found.ridge == found.share
+    assert found.ridge in {ridge.ridge * (1.0 - item_search.HELD_OUT[0]) ** 2 for ridge in tried}
+
+
 def test_filters_reasons_and_visitors(model):
     found = model.recommend([0, 1], n=3, exclude_seen=False, only=[2, 3, 4, 5], exclude=[4])
     assert set(found.items.ravel().tolist()) == {2, 3, 5}

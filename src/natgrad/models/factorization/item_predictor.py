@@ -47,11 +47,11 @@ class ItemPredictor(NamedTuple):
 
     def scores(self, users: Ints, new: bool = False) -> Float32s:
         """What orders the items of some users: [users, items], larger is better; sooner if only ``new`` ones are asked for."""
-        raw = self.expected(users, new)
+        scores = self._mixed(users, new, for_chances=False)
         if self.common:
-            raw += np.float32(self.common) * self.popular
-        raw *= self.scale
-        return raw
+            scores += np.float32(self.common) * self.popular
+        scores *= self.scale
+        return scores
 
     def scores_for(self, liked: Ints) -> Float32s:
         """The same for somebody who likes these items: [1, items]."""
@@ -67,15 +67,20 @@ class ItemPredictor(NamedTuple):
             added += self.near / len(liked) * self.neighbours.of(item, 1)[liked]
         return liked, (added * self.scale[item]).astype(np.float32)
 
-    def expected(self, users: Ints, new: bool = False) -> Float32s:
-        """E[x_ij] of all items, given the other likes of each of some users; what they like means nothing if ``new``."""
+    def expected(self, users: Ints) -> Float32s:
+        """E[x_ij] of all items, given the other likes of each of some users."""
+        return self._mixed(users, new=False, for_chances=True)
+
+    def _mixed(self, users: Ints, new: bool, for_chances: bool) -> Float32s:
+        """Factors, or the probabilities that they stand for, with regression and neighbours."""
         counts = np.diff(self.start)[users]
         start = np.concatenate([[0], np.cumsum(counts)])
         near = np.repeat(self.start[users] - start[:-1], counts) + np.arange(start[-1])
         items = self.liked[near]
         known = None
         if self.factors is not None:
-            known = (self.factors.expected_of_new if new else self.factors.expected)(start, items)
+            known = (self.factors.scores_of_new if new else self.factors.scores)(start, items)
+            known = self.factors.chances(known) if for_chances else known
         out = np.tile(self.popular, (len(users), 1)) if known is None else known
         out *= self.part
         if len(self.weights):

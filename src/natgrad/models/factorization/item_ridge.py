@@ -127,18 +127,22 @@ class LowRank(NamedTuple):
     left: Float32s
     right: Float32s
 
-    def expected(self, start: Ints, items: Any) -> Float32s:
+    def scores(self, start: Ints, items: Any) -> Float32s:
         """Fitted rows [users, items], without what an item says of itself."""
-        out = self.expected_of_new(start, items)
+        out = self.scores_of_new(start, items)
         own = np.einsum("jk,jk->j", self.left, self.right)
         out[np.repeat(np.arange(len(start) - 1), np.diff(start)), items] -= own[items]
         return out
 
-    def expected_of_new(self, start: Ints, items: Any) -> Float32s:
+    def scores_of_new(self, start: Ints, items: Any) -> Float32s:
         """The same for what users do not like yet."""
         inner = np.empty((len(start) - 1, self.left.shape[1]), dtype=np.float32)
         sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
         return np.asarray(inner @ self.right.T)
+
+    def chances(self, scores: Float32s) -> Float32s:
+        """A score is an expectation."""
+        return scores
 
     def parts(self, liked: Ints, item: int) -> Floats:
         """What each like adds to the fit of an item."""

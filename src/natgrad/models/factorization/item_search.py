@@ -1,6 +1,6 @@
 """Likes in; the numbers of an `ItemRidge` that rank a held-out part of them best, out.
 
-A fifth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG, and each of
+A tenth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG, and each of
 the numbers is moved while that rises: those of tastes and of a weighted factorisation, then, in the mixture of the better one
 with the regression on other items, those of the regression, what part of the scores is which, and how much popularity is taken
 off. What the regression needs alone is not what it needs beside factors, which have the strong directions already: it is shrunk
@@ -42,11 +42,12 @@ Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
-# Held out of each user's likes; the k of NDCG, a twentieth of the items between these: chance has less of a say in a longer list.
-HELD_OUT, RANKED = 0.2, (20, 40)
+# Held out of each user's likes, the less the more there are; how many likes are to be held out of those who are judged; the k of
+# NDCG, a twentieth of the items between these: chance has less of a say in a longer list.
+HELD_OUT, ENOUGH, RANKED = (0.1, 0.2), 10_000, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items that are ranked; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, 12_000_000
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 36_000_000)
 # What is tried, in order.
 SIZES, STRENGTHS = (4, 8, 16, 32, 64), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
 FACTORS, CONFIDENCES = (8, 16, 32, 64, 128), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -54,26 +55,30 @@ RANKS, FLATNESS = (4, 8, 16, 32, 64, 96, 128), (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 PENALTIES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8)
 RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
-SHARES, EVEN = (0.0, 0.3, 1.0), 0.5
+# Where the regression begins; its ridge and its share are one number in the search: the rate is about the root of both.
+FIRST_REGRESSION: dict[str, Any] = {"ridge": 1.1, "share": 1.1, "evenness": 0.5}
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-NEAR_POWERS, PARTS = (0.25, 0.5), (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+NEAR_POWERS, PARTS = (0.25, 0.5), (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 0.98, 1.0)
 FIRST_TASTES: dict[str, Any] = {"tastes": 8, "strength": 0.7}
 FIRST_WEIGHTED: dict[str, Any] = {"factors": 32, "confidence": 4.0, "penalty": 0.4}
+# Where items are many, so that users like few of them, held-out likes say little: the search begins where such sets end.
+FIRST_OF_RARE: dict[str, Any] = {"factors": 128, "confidence": 16.0, "penalty": 0.4}
 BEHIND = 0.85
 # Tables of scores that are kept; items beyond which some are too rare for the regression.
-REMEMBERED, MOST_REGRESSED = 3, 5000
+REMEMBERED, MOST_REGRESSED = 2, 5000
 OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty", "rank", "flatness")
 # A factorisation without weights that is this near to the best at first is looked at further.
 NEARLY = 0.985
-# What popularity is taken off or added only where it helps by this part: less is chance.
-CLEARLY = 1e-3
+# A step up a ladder of factors gains at least this part. Where a ladder of theirs ends, and what popularity takes off or adds,
+# is better by this many standard errors, user by user: where likes are few chance finds much.
+CLEARLY, ERRORS = 1e-3, 2.0
 # Popularity alone, in all but the last digits: what items say of one another orders those that are equally popular, and
 # explains. It is what ranks unless the gain of tastes in NDCG and that in the log probability of held-out likes, each in its
 # standard errors, are together more than this: where likes are drawn by popularity alone the first is up to 2, because the best
-# of some dozens is looked at, and the second below 0. Tastes are faint there: their direction is judged, not their strength.
-ALMOST_ALL, SURELY, FAINT = 1.0 - 1e-9, 1.5, 0.01
+# of some dozens is looked at, and the second up to 1. Tastes are faint there: their direction is judged, not their strength.
+ALMOST_ALL, SURELY, FAINT = 1.0 - 1e-9, 3.0, 0.01
 # Likes below which too few are held out to tell.
 LEAST = 1000
 
@@ -83,63 +88,59 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     if likes.nnz < LEAST or min(likes.shape) < 8:
         return ItemRidge()
     judge = _Judge(likes, seed)
-    tastes, weighted = (judge(ItemRidge(mix=1.0, **first)) for first in (FIRST_TASTES, FIRST_WEIGHTED))
+    firsts = FIRST_TASTES, FIRST_OF_RARE if judge.has_rare else FIRST_WEIGHTED
+    tastes, weighted = (judge(ItemRidge(mix=1.0, **first)) for first in firsts)
     # What is far behind at first will not be ahead: its numbers are left.
     if tastes[0] > BEHIND * weighted[0]:
         tastes = _climbed(judge, tastes, "tastes", SIZES, CLEARLY)
         tastes = _climbed(judge, tastes, "strength", STRENGTHS)
     if weighted[0] > BEHIND * tastes[0]:
         for name, ladder in (("confidence", CONFIDENCES), ("penalty", PENALTIES), ("factors", FACTORS)):
-            weighted = _climbed(judge, weighted, name, ladder, CLEARLY)
+            weighted = _clearly(judge, weighted, _climbed(judge, weighted, name, ladder, CLEARLY))
     alone = sorted([tastes, weighted])
     best = max(*alone, _mixed(judge, alone[1], alone[0]))
-    best = _climbed(judge, _clearly(best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
+    best = _climbed(judge, _clearly(judge, best, _climbed(judge, best, "power", POWERS)), "mix", MIXES)
     if best[1].tastes:
         best = _climbed(judge, best, "strength", STRENGTHS)
-    best = _clearly(best, _climbed(judge, best, "common", COMMON))
-    best = _beside_neighbours(judge, best)
+    best = _beside_neighbours(judge, best) if judge.has_rare else _beside_popularity(judge, best)
     popular = judge(ItemRidge(*best[1][:4], mix=ALMOST_ALL))
     if not judge.is_surely_better(best[1], popular[1], tastes[1]):
         return popular[1]
-    return best[1] if judge.has_rare else _of_all_likes(best[1])
+    # Nothing is held out any more: pairs of likes, of which the regression learns, are more by the square of what likes are.
+    return _shrunk(best[1], best[1].ridge * (1.0 - judge.held_out) ** 2)
 
 
-def _of_all_likes(ridge: ItemRidge) -> ItemRidge:
-    """With more of the regression beside weighted factors: it gains more than they do from likes that are no longer held out.
+def _shrunk(ridge: ItemRidge, rate: float) -> ItemRidge:
+    return ridge._replace(ridge=rate, share=rate)
 
-    One step of the ladder; on splits of films by others NDCG rose by up to .0035 and fell by up to .0013.
-    """
-    if not ridge.factors or ridge.mix not in MIXES[1:-1]:
-        return ridge
-    return ridge._replace(mix=MIXES[MIXES.index(ridge.mix) - 1])
+
+def _beside_popularity(judge: _Judge, best: Judged) -> Judged:
+    """With a part of popularity, which is left out where items are many: held-out likes are too few there to tell."""
+    return _clearly(judge, best, _climbed(judge, best, "common", COMMON))
 
 
 def _beside_neighbours(judge: _Judge, best: Judged) -> Judged:
-    """With a part of the neighbours of likes, where items are too many for the regression."""
-    if not judge.has_rare:
-        return best
-    tried = max(judge(best[1]._replace(near=0.5, near_power=power)) for power in NEAR_POWERS)
-    return _clearly(best, _climbed(judge, tried, "near", PARTS))
+    """With a part of the neighbours of likes."""
+    tried = max(judge(best[1]._replace(near=near, near_power=power)) for power in NEAR_POWERS for near in (0.5, 0.95))
+    return max(best, _climbed(judge, tried, "near", PARTS))
 
 
-def _clearly(best: Judged, tried: Judged) -> Judged:
-    """What was tried, if it is more than chance."""
-    return tried if tried[0] > best[0] * (1.0 + CLEARLY) else best
+def _clearly(judge: _Judge, best: Judged, tried: Judged) -> Judged:
+    """What was tried, if it is better by more than a standard error, user by user."""
+    return tried if judge.in_errors(tried[1], best[1]) > ERRORS else best
 
 
 def _mixed(judge: _Judge, alone: Judged, other: Judged) -> Judged:
     """The best mixture of both, from the best factors; the first that was found, if that is behind factors alone."""
-    best = max(judge(alone[1]._replace(mix=mix)) for mix in (0.1, 0.5, 0.85))
-    best = _climbed(judge, best, "ridge", RIDGES, 0.3 * CLEARLY)
+    best = max(judge(alone[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in (0.1, 0.5, 0.85))
+    best = _climbed(judge, best, "ridge", RIDGES)
     best = _climbed(judge, best, "mix", MIXES[:-1])
     if best[0] < alone[0]:
         return best
-    for share in SHARES:
-        best = max(best, judge(best[1]._replace(share=share)))
-    best = max(best, judge(best[1]._replace(evenness=EVEN)))
+    best = max(best, judge(best[1]._replace(evenness=0.0)))
     best = max(best, judge(best[1]._replace(bias=True)))
     for up in (BETWEEN, 1.0 / BETWEEN):
-        best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
+        best = max(best, judge(_shrunk(best[1], best[1].ridge * up)))
     # The other factors in the place of these: beside the regression they may be the better ones.
     swapped = best[1]._replace(**{name: getattr(other[1], name) for name in OF_FACTORS})
     best = _climbed(judge, max(best, judge(swapped), judge(swapped._replace(mix=0.5))), "mix", MIXES[:-1])
@@ -164,7 +165,7 @@ def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float], le
         at = int(np.argmin(np.abs(np.subtract(ladder, getattr(best[1], name))))) + way
         while 0 <= at < len(ladder):
             step: dict[str, Any] = {name: ladder[at]}
-            tried = judge(best[1]._replace(**step))
+            tried = judge(_shrunk(best[1], ladder[at]) if name == "ridge" else best[1]._replace(**step))
             if tried[0] <= best[0] * (1.0 + least):
                 break
             best, moved = tried, True
@@ -182,7 +183,11 @@ class _Judge:
         popular = np.argsort(-np.bincount(likes.indices, minlength=likes.shape[1]), kind="stable")[:MOST_RANKED]
         likes = likes[:, popular].tocsr()
         likes.sort_indices()
-        held = rng.random(likes.nnz) < HELD_OUT
+        fewest, most = (cells // likes.shape[1] for cells in CELLS)
+        wanted_users = ENOUGH * likes.shape[0] / (HELD_OUT[1] * likes.nnz)
+        users = min(likes.shape[0], int(np.clip(wanted_users, fewest, most)))
+        self.held_out = float(np.clip(ENOUGH * likes.shape[0] / (users * likes.nnz), *HELD_OUT))
+        held = rng.random(likes.nnz) < self.held_out
         parts = [likes.copy(), likes.copy()]
         for part, away in zip(parts, (held, ~held), strict=True):
             part.data[away] = 0.0
@@ -191,8 +196,8 @@ class _Judge:
         self.likes_of = np.bincount(self.kept.indices, minlength=likes.shape[1]).astype(np.float64)
         self.size = min(int(np.clip((INVERSE * likes.nnz) ** (1.0 / 3.0), FEWEST, MOST)), likes.shape[1])
         able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
-        users = np.sort(rng.permutation(able)[: CELLS // likes.shape[1]])
-        self.seen, self.wanted = self.kept[users].astype(np.float32), wanted[users]
+        judged = np.sort(rng.permutation(able)[:users])
+        self.seen, self.wanted = self.kept[judged].astype(np.float32), wanted[judged]
         self.shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
         self.table = self.seen[:, : self.size].toarray()
         self.has_rare = likes.shape[1] > MOST_REGRESSED
@@ -225,8 +230,11 @@ class _Judge:
 
     def is_surely_better(self, one: ItemRidge, other: ItemRidge, tastes: ItemRidge) -> bool:
         """Whether one ranks better than popularity, and tastes explain more, by more than chance; both were judged."""
-        ranked, told = self._users_of[one] - self._users_of[other], self._explained(tastes)
-        return _in_errors(ranked) + _in_errors(told) > SURELY
+        return self.in_errors(one, other) + _in_errors(self._explained(tastes)) > SURELY
+
+    def in_errors(self, one: ItemRidge, other: ItemRidge) -> float:
+        """How much better one ranks than the other, in standard errors; both were judged."""
+        return _in_errors(self._users_of[one] - self._users_of[other])
 
     def _ndcg(self, scores: Float32s) -> Floats:
         """Of each user, by scores [users, items], which are overwritten."""
@@ -253,7 +261,7 @@ class _Judge:
             return np.broadcast_to(shares, (self.seen.shape[0], len(shares)))
         own = ItemRidge(**{name: getattr(ridge, name) for name in OF_FACTORS})
         if (scores := self._of_factors.pop(own, None)) is None:
-            scores = self._factors(own).expected_of_new(self.seen.indptr.astype(np.int64), self.seen.indices)
+            scores = self._factors(own).scores_of_new(self.seen.indptr.astype(np.int64), self.seen.indices)
         self._of_factors[own] = scores  # behind the others: the first has not been asked for longest
         if len(self._of_factors) > REMEMBERED:
             del self._of_factors[next(iter(self._of_factors))]

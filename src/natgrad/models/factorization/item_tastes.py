@@ -60,7 +60,7 @@ class Tastes:
     activity: Floats
     strength: float
 
-    def expected(self, start: Ints, items: Any) -> Float32s:
+    def scores(self, start: Ints, items: Any) -> Float32s:
         """The probability of every like [users, items], given the others of each user, ``items[start[i] : start[i + 1]]``."""
         own, n_likes = self._own_of(start, items), np.diff(start)
         log_rate = self._log_rates(own)
@@ -69,9 +69,13 @@ class Tastes:
         log_rate[rows, items] -= np.float32(self.strength) * said  # what is asked for does not count
         return self._chances(log_rate, n_likes)
 
-    def expected_of_new(self, start: Ints, items: Any) -> Float32s:
+    def scores_of_new(self, start: Ints, items: Any) -> Float32s:
         """The same for what users do not like yet, sooner: of what they like it means nothing."""
         return self._chances(self._log_rates(self._own_of(start, items)), np.diff(start))
+
+    def chances(self, scores: Float32s) -> Float32s:
+        """A score is a probability."""
+        return scores
 
     def deviations(self, start: Ints, items: Any) -> Float32s:
         """Standard deviations of these to first order, from each user's taste; what is known of items is taken as certain."""

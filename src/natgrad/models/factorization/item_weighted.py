@@ -13,7 +13,8 @@ The sum over all items is shared and costs the items once; in its eigenbasis it 
 costs the likes times the dimensions. Vectors are the best ones (modes), found by a few sweeps from a random start.
 
 What a user's row is expected to be is not yet a probability: weights make likes 1 + α times as frequent, and a like of
-probability p has s = (1 + α) p / (1 + α p). So p = s / (1 + α − α s) is told of a pair, and, increasing in s, ranks as s does.
+probability p has s = (1 + α) p / (1 + α p). So p = s / (1 + α − α s) is told of a pair. Scores are s itself,
+which ranks as p does, and beside the regression on other items a little better.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Weighted:
     confidence: float
     noise: float
 
-    def expected(self, start: Ints, items: Any) -> Float32s:
-        """The probability of every like [users, items], given the others of each user, ``items[start[i] : start[i + 1]]``."""
-        s = self._fitted(start, items)
+    def scores(self, start: Ints, items: Any) -> Float32s:
+        """The fit s of every pair [users, items], given the other likes of each user, ``items[start[i] : start[i + 1]]``."""
+        s = self.scores_of_new(start, items)
         for user in range(len(start) - 1):
             liked = items[start[user] : start[user + 1]]
             factor = self._factor(liked)
@@ -68,36 +69,42 @@ class Weighted:
             h = np.einsum("kn,nk->n", scipy.linalg.cho_solve((factor, True), v.T), v) if len(v) else np.empty(0)
             rest = np.maximum(1.0 - self.confidence * h, FLOOR)
             s[user, liked] = (s[user, liked] - (1.0 + self.confidence) * h) / rest
-        return self._chances(s)
+        return s
 
-    def expected_of_new(self, start: Ints, items: Any) -> Float32s:
+    def scores_of_new(self, start: Ints, items: Any) -> Float32s:
         """The same for what users do not like yet, sooner: of what they like it means nothing."""
-        return self._chances(self._fitted(start, items))
+        return np.asarray(self.users(start, items) @ self.vectors.T)
+
+    def chances(self, s: Float32s) -> Float32s:
+        """P of s, which is overwritten; beyond one, which a line may reach, on along the tangent, so that the order stays."""
+        weight, one = np.float32(self.confidence), np.float32(1.0)
+        inside = np.minimum(s, one)
+        out = inside / (one + weight - weight * inside)
+        s -= inside
+        s *= one + weight
+        out += s
+        return np.asarray(out)
 
     def deviations(self, start: Ints, items: Any) -> Float32s:
-        """Standard deviations of these to first order, from each user's vector; the vectors of items are taken as known."""
-        s = self._fitted(start, items)
-        out = np.empty_like(s)
+        """Standard deviations of these, from each user's vector; the vectors of items are taken as known."""
+        out = np.empty((len(start) - 1, len(self.vectors)), np.float32)
         for user in range(len(start) - 1):
             factor = self._factor(items[start[user] : start[user + 1]]).astype(np.float32)
             spread = scipy.linalg.solve_triangular(factor, self.vectors.T, lower=True)
             out[user] = np.sqrt(self.noise * np.einsum("kj,kj->j", spread, spread))
-        return np.asarray(out * self._slopes(s))
+        return out
 
     def parts(self, liked: Ints, item: int) -> Floats:
-        """What each like of one user adds to the probability of an item: they add up to it."""
+        """What each like of one user adds to the score of an item: they add up to it."""
         if not len(liked):
             return np.zeros(0)
         one = scipy.linalg.cho_solve((self._factor(liked), True), self.vectors[item].astype(np.float64))
-        each = (1.0 + self.confidence) * (self.vectors[liked] @ one)
-        total = float(each.sum())
-        chance = float(self._chances(np.array([[total]], np.float32))[0, 0])
-        return np.asarray(each * (chance / total if total else 0.0))
+        return np.asarray((1.0 + self.confidence) * (self.vectors[liked] @ one))
 
     def linear(self, popular: Float32s) -> tuple[Float32s, Float32s]:
-        """[items, K] whose products are what a like adds to the fit of another, for somebody of whom nothing else is known."""
+        """[items, K] whose products are what a like adds to the score of another, for somebody of whom nothing else is known."""
         gain = (1.0 + self.confidence) / (self.squares + self.unit * self.n_items + FLOOR)
-        left = (self.vectors * np.sqrt(gain / (1.0 + self.confidence))).astype(np.float32)
+        left = (self.vectors * np.sqrt(gain)).astype(np.float32)
         return left, left
 
     def with_new(self, n: int) -> Weighted:
@@ -114,9 +121,6 @@ class Weighted:
         solve_weighted(out, start, items, self.vectors, shared, penalty, *numbers)
         return out
 
-    def _fitted(self, start: Ints, items: Any) -> Float32s:
-        return np.asarray(self.users(start, items) @ self.vectors.T)
-
     def _factor(self, liked: Any) -> Floats:
         """The lower Cholesky factor of A of somebody who likes these."""
         v = self.vectors[liked].astype(np.float64)
@@ -124,21 +128,6 @@ class Weighted:
         penalty = self.unit * (self.n_items + self.confidence * len(v))
         matrix[np.diag_indices_from(matrix)] += self.squares + penalty + FLOOR
         return np.asarray(np.linalg.cholesky(matrix))
-
-    def _chances(self, s: Float32s) -> Float32s:
-        """P of s; beyond one, which a line may reach, on along the tangent, so that the order stays."""
-        weight, one = np.float32(self.confidence), np.float32(1.0)
-        inside = np.minimum(s, one)
-        out = inside / (one + weight - weight * inside)
-        s -= inside
-        s *= one + weight
-        out += s
-        return np.asarray(out)
-
-    def _slopes(self, s: Float32s) -> Float32s:
-        """dp/ds."""
-        weight = np.float32(self.confidence)
-        return np.asarray((1 + weight) / (1 + weight - weight * np.minimum(s, np.float32(1.0))) ** 2)
 
 
 class _Side(NamedTuple):
