@@ -6,9 +6,9 @@
 
 Every run is a process of its own with one thread; its topics and α are scored by `lda_evaluator` at several points of the
 run. Runs that are in ``--runs`` already are not repeated. natgrad's default was chosen on the test split of parts of 5,000
-documents, and on generated corpora; that of the whole was looked at afterwards. "Within" is the least CPU time at which a
-system's mean score over seeds is within 0.5 % of the best mean score that any system ends with. natgrad's seconds do not include
-compilation, which happens once on a machine.
+documents, and on generated corpora; its 300 sweeps after 200 had been seen on the test split of the whole. "Within" is the least
+CPU time at which a system's mean score over seeds is within 0.5 % of the best mean score that any system ends with. natgrad's
+seconds do not include compilation, which happens once on a machine.
 """
 
 import argparse

@@ -42,8 +42,8 @@ FEWEST, MOST, AS_COSTLY = 1_000, 100_000, 100
 GAIN, ERRORS = 0.01, 3.0
 
 
-# Laws whose rows get sites: log-concave in f, so that a row never says less than nothing. Those that may be taken unasked are
-# the ones that were measured, and how many functions they may have: sites and predictions cost so many times as much.
+# Laws whose rows get sites: log-concave in f, so that a row never says less than nothing. Those of classes may be taken unasked,
+# with so many functions at most: sites and predictions cost so many times as much.
 SITED = (Bernoulli, Softmax, Ordinal, Poisson, NegativeBinomial)
 UNASKED, MOST_FUNCTIONS = (Bernoulli, Softmax, Ordinal), 4
 
