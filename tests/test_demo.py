@@ -98,7 +98,8 @@ def test_page_is_written(tmp_path):
     demo.write_page(tmp_path / "demo.html", limit=300, n_topics=3)
     text = (tmp_path / "demo.html").read_text()
     assert "What Python&#x27;s docstrings are about" in text
-    assert "numpy." in text
+    names = demo.ng.data.load_docstrings(limit=300, packages=demo.PACKAGES).names
+    assert sum(f"{name}:" in text for name in names) >= 3  # which packages there are, machines differ in
 
 
 @pytest.mark.slow

@@ -134,9 +134,8 @@ def fits_of_tables() -> dict[str, object]:
     drawn = ng.MatrixFactorization(2, max_steps=2, finish="gibbs", finish_sweeps=3, **quiet).fit(table)
     found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
     found["lda"] = ng.LDA(3, max_passes=2, learn_priors=True, **quiet).fit(counts).components_
-    found["lda, gibbs"] = (
-        ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts).components_
-    )
+    drawn = ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts)
+    found["lda, gibbs"], found["lda, shares"] = drawn.components_, drawn.transform(counts)
     return found
 
 

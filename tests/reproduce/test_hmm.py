@@ -7,7 +7,7 @@ from natgrad.cli.main import main
 from natgrad.data.datasets.generated.chains import paper_chain
 from natgrad.reproduce import hmm
 
-TINY = hmm.ChainPlan(n_times=200, n_test=100, lengths=(2,), seeds=(0,), passes=2.0)
+TINY = hmm.ChainPlan(n_times=400, n_test=100, lengths=(2,), seeds=(0,), passes=2.0)
 
 
 def test_tasks_are_chains():
