@@ -220,8 +220,10 @@ class _Loop:
         for phase in () if stop.diverged else closing:
             assert phase.stepper is not None
             for _ in range(phase.until or 1):
-                late = stop.reason is Reason.CALLBACK or self.monitor.late()
-                if phase.optional and late:
+                if phase.optional and stop.reason is Reason.CALLBACK:
+                    break
+                if phase.optional and (late := self.monitor.out_of_time()):
+                    stop = late
                     break
                 new, info = phase.stepper.step(state, self.seed)
                 if refused := self.monitor.guard(new, info):

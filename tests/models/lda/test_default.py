@@ -10,6 +10,7 @@ from reference.lda import draw_documents, naive_collapsed_shares
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.trace import Reason
 from natgrad.kernels.lda.shares import collapsed_shares
 
 FEW = {"finish_sweeps": 20, "verbose": False}
@@ -74,6 +75,13 @@ def test_what_cannot_be_sampled_is_read_by_passes():
     assert not hasattr(ng.LDA(3, **FEW).partial_fit(X), "log_likelihood_")
     with pytest.raises(ValueError, match="X\\[0, "):
         ng.LDA(3, finish="gibbs", **FEW).fit(X + 0.5 * (X > 0))
+
+
+def test_samples_that_time_ends_say_so():
+    model = ng.LDA(3, finish_sweeps=10**6, max_seconds=0.4, verbose=False).fit(drawn().counts)
+    assert model.stop_.reason is Reason.SECONDS
+    assert "max_seconds = 0.4" in model.stop_.message
+    assert np.isfinite(model.elbo_)
 
 
 def test_bound_of_one_topic_is_the_evidence():
