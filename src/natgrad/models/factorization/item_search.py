@@ -73,7 +73,7 @@ OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty", "rank", 
 NEARLY = 0.985
 # A step up a ladder of factors gains at least this part. Where a ladder of theirs ends, and what popularity takes off or adds,
 # is better by this many standard errors, user by user: where likes are few chance finds much.
-CLEARLY, ERRORS = 1e-3, 2.0
+CLEARLY, ERRORS = 1e-3, 1.0
 # Popularity alone, in all but the last digits: what items say of one another orders those that are equally popular, and
 # explains. It is what ranks unless the gain of tastes in NDCG and that in the log probability of held-out likes, each in its
 # standard errors, are together more than this: where likes are drawn by popularity alone the first is up to 2, because the best
