@@ -72,8 +72,8 @@ OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty", "rank", 
 # A factorisation without weights that is this near to the best at first is looked at further.
 NEARLY = 0.985
 # A step up a ladder of factors gains at least this part. Where a ladder of theirs ends, and what popularity takes off or adds,
-# is better by this many standard errors, user by user: where likes are few chance finds much.
-CLEARLY, ERRORS = 1e-3, 1.0
+# is better by this many standard errors, user by user; by more where users like few of many items: chance finds much there.
+CLEARLY, ERRORS, ERRORS_OF_RARE = 1e-3, 1.0, 2.0
 # Popularity alone, in all but the last digits: what items say of one another orders those that are equally popular, and
 # explains. It is what ranks unless the gain of tastes in NDCG and that in the log probability of held-out likes, each in its
 # standard errors, are together more than this: where likes are drawn by popularity alone the first is up to 2, because the best
@@ -126,8 +126,9 @@ def _beside_neighbours(judge: _Judge, best: Judged) -> Judged:
 
 
 def _clearly(judge: _Judge, best: Judged, tried: Judged) -> Judged:
-    """What was tried, if it is better by more than a standard error, user by user."""
-    return tried if judge.in_errors(tried[1], best[1]) > ERRORS else best
+    """What was tried, if it is better by more than chance, user by user."""
+    least = ERRORS_OF_RARE if judge.has_rare else ERRORS
+    return tried if judge.in_errors(tried[1], best[1]) > least else best
 
 
 def _mixed(judge: _Judge, alone: Judged, other: Judged) -> Judged:
