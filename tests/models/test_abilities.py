@@ -53,7 +53,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Gaussian processes", None, "sample(X, n) draws functions"),
     ],
     "`linear_response`": [
-        ("Topics", ('finish="gibbs"',), 'fit with local="vb" and finish=None'),
+        ("Topics", ('finish="gibbs"',), "fit with finish=None (and local='vb')"),
         ("Ratings", OTHER_RATINGS, "declare the model as a network"),
         ("Gaussian processes", ("softmax",), "hold it (learn_kernel=False), or ask a probit model"),
     ],
