@@ -70,6 +70,19 @@ def test_targets_are_the_same(name):
     check_targets(case.network, state, 0)
 
 
+def test_a_column_whose_prior_lies_on_a_diagonal():
+    """A table that a plate reads along two axes is cut along both; cut along one, the other was summed over."""
+    row, kind, other = ng.Plate("row", 3), ng.Plate("kind", 2), ng.Plate("other", 2)
+    tau = ng.Gamma("tau", 2.0, np.array([[1.0, 4.0], [0.5, 9.0]]), plate=(other, kind))
+    w = ng.Normal("w", 0.7, tau[kind.index(np.array([1, 0])), :], plate=kind)
+    X = np.array([[1.0, 2.0], [-1.0, 0.5], [0.3, -2.0]])
+    y = ng.Normal("y", ng.dot(X, w, over=kind), 1.0, plate=row, observed=np.array([1.0, -2.0, 0.5]))
+    network = ng.Network(y)
+    problem = network.problem_on("numpy")
+    assert problem.blocks["w"].column_axis == 0
+    check_targets(network, make_start(problem, {}, 0), 0)
+
+
 @pytest.mark.parametrize(
     "seed", [*range(8), *(pytest.param(s, marks=pytest.mark.slow) for s in [*range(8, 12), *range(30_000, 30_200)])]
 )

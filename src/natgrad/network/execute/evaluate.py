@@ -109,11 +109,13 @@ def _is_moved(factor: Factor, axis: int, view: View) -> bool:
 
 
 def _cut(factor: Labelled, label: Label, number: Array) -> Labelled:
-    if label not in factor.labels:
-        return factor
-    place = factor.labels.index(label)
-    array = lax.dynamic_index_in_dim(factor.array, number, place, keepdims=False)
-    return Labelled(array, (*factor.labels[:place], *factor.labels[place + 1 :]))
+    """One element along a label, on each of its axes: a table that is read at [z, n, w] with all of these along n has two."""
+    array, labels = factor
+    while label in labels:
+        place = labels.index(label)
+        array = lax.dynamic_index_in_dim(array, number, place, keepdims=False)
+        labels = (*labels[:place], *labels[place + 1 :])
+    return Labelled(array, labels)
 
 
 def _scale(
