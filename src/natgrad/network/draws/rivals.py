@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import SymmetricStart
-from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.engine import Limits, Phase, Result, run
 from natgrad.inference.steppers.gibbs import Schedule
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.exchange import exchanges_of
@@ -72,7 +72,8 @@ def rivals_of(fit: Fit, sweeps: int, seed: int) -> list[Rival]:
     """Fits from random starts that ended elsewhere and not far below, the highest first; for so many sweeps of draws."""
     if not _may_have_rivals(fit):
         return []
-    problem = fit.problem.interpreted()  # few sweeps in an order of their own: compiling them would take longer
+    fit = _interpreted(fit)
+    problem = fit.problem
     steps = min(MOST_SWEEPS, int(SHARE * sweeps / STARTS))
     if steps < FEWEST_SWEEPS:
         return []
@@ -92,6 +93,19 @@ def rivals_of(fit: Fit, sweeps: int, seed: int) -> list[Rival]:
         if not any(_is_same(known, other) for known in (fit, *(rival.fit for rival in rivals))):
             rivals.append(Rival(other, float(gain)))
     return sorted(rivals, key=lambda rival: -rival.gain)
+
+
+def _interpreted(fit: Fit) -> Fit:
+    """The fit without JAX: a few sweeps in orders of their own take less time than compiling them.
+
+    Arrays of JAX would be computed with by JAX, outside of its double precision.
+    """
+    lam, mu = (
+        {name: tuple(map(np.asarray, parts)) for name, parts in table.items()}
+        for table in (fit.state.lam, fit.state.mu)
+    )
+    result = Result(fit.state._replace(lam=lam, mu=mu), fit.trace, fit.stop, fit._bound)
+    return type(fit)(fit.problem.interpreted(), result, fit.settings, fit._resume)
 
 
 def _may_have_rivals(fit: Fit) -> bool:
