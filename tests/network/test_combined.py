@@ -149,6 +149,8 @@ CASES = (
     zeros_of_two_kinds, a_gap_under_a_gate, a_censored_mixture, truncated_slopes, background_and_sources,
     counts_with_offset, probit_effects, a_walk_with_outliers, censored_sizes, weights_shared_by_rows_of_a_chain,
 )  # fmt: skip
+# Of a concentration one draw in thirty is new: four chains know its mean to 0.07 standard deviations, these to 0.02.
+CHAINS = {weights_shared_by_rows_of_a_chain: 32}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.__name__ for case in CASES])
@@ -163,6 +165,6 @@ def test_the_bound_is_one_and_draws_are_of_the_posterior(case):
     weight /= weight.sum()
     mean = weight @ value
     sd = np.sqrt(weight @ (value - mean) ** 2)
-    drawn = fit.draws(2000, chains=4, seed=1, verbose=False)[name]
+    drawn = fit.draws(2000, chains=CHAINS.get(case, 4), seed=1, verbose=False)[name]
     assert np.ravel(drawn.mean())[0] == pytest.approx(mean, abs=0.1 * sd)
     assert np.ravel(drawn.std())[0] == pytest.approx(sd, rel=0.1)
