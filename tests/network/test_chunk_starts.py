@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.network.bind.sorted_rows import share_of_chunks
 
 RNG = np.random.default_rng(0)
 # Sorted, so that the first chunk is of one component.
@@ -53,3 +54,51 @@ def test_a_start_that_was_asked_for_and_tells_nothing_apart_is_still_refused() -
         declared("x").fit(TABLE, chunk_rows=30, init={"m": np.zeros(3)}, verbose=False)
     with pytest.raises(ValueError, match="'z' is hidden in every row"):
         declared("x").fit(TABLE, chunk_rows=30, init={"z": CHOSEN}, verbose=False)
+
+
+def of_three(order: Any, method: Any, **options: Any) -> Any:
+    table = {name: column[order] for name, column in TABLE.items()}
+    return declared("x", "n").fit(
+        table, method, chunk_rows=10, init={"m": np.array([-1.0, 5.0, 13.0])}, verbose=False, **options
+    )
+
+
+SORTED, SHUFFLED = np.arange(90), np.random.default_rng(1).permutation(90)
+
+
+@pytest.mark.parametrize("size", [10, pytest.param(30, marks=SLOW)])
+def test_a_sorted_table_has_the_components_of_a_shuffled_one(size: int) -> None:
+    """The first batch spoke for all: two of three components were lost, at a bound 200 nats lower."""
+    fits = [
+        of_three(order, ng.SVI({"row": size})) for order in (SORTED, SHUFFLED, SORTED[::-1])[: 3 if size > 10 else 2]
+    ]
+    for fit in fits:
+        np.testing.assert_allclose(fit["m"].mean(), fits[0]["m"].mean(), atol=1e-2)
+        np.testing.assert_allclose(fit.elbo, fits[0].elbo, atol=1e-2)
+    np.testing.assert_allclose(fits[0].elbo, declared("x", "n").fit(TABLE, verbose=False).elbo, atol=1e-2)
+
+
+@pytest.mark.parametrize("step", [ng.RobbinsMonro(), ng.Constant(0.6)], ids=str)
+def test_steps_that_forget_a_sorted_table_are_warned_of(step: Any) -> None:
+    with pytest.warns(UserWarning, match=r"'z' a row is of follows from its place .* Leave step= out"):
+        of_three(SORTED, ng.SVI({"row": 10}), step=step, max_steps=2, tol=0)
+    of_three(SHUFFLED, ng.SVI({"row": 10}), step=step, max_steps=2, tol=0)  # warnings are errors
+
+
+def test_short_steps_and_whole_batches_are_not_warned_of() -> None:
+    of_three(SORTED, ng.SVI({"row": 10}), step=ng.Constant(0.1), max_steps=2, tol=0)
+    of_three(SORTED, ng.SVI({"row": 10}), step=ng.PerNode(), max_steps=2, tol=0)
+
+
+def test_how_much_chunks_tell_of_memberships() -> None:
+    rng = np.random.default_rng(2)
+    numbers = np.repeat(np.arange(20), 50)
+    for n_components in (2, 5):
+        sure = np.eye(n_components)[np.sort(rng.integers(0, n_components, 1000))]
+        assert 0.85 < share_of_chunks(sure, numbers) <= 1.0
+        assert share_of_chunks(rng.permutation(sure), numbers) == 0.0
+        assert share_of_chunks(np.full((1000, n_components), 1.0 / n_components), numbers) == 0.0
+        half = np.where(rng.random(1000)[:, None] < 0.5, sure, rng.permutation(sure))
+        assert 0.1 < share_of_chunks(half, numbers) < 0.5
+    alone = np.eye(3)[np.zeros(1000, int)]  # a component that no row is of
+    assert share_of_chunks(alone, numbers) == 0.0

@@ -115,7 +115,10 @@ def choose(
             "all blocks move together, by 1/ω of the way for ω that meet in one child",
         )
     if isinstance(method, SVI):
-        return _grouped(problem, method, step, order)
+        try:
+            return _grouped(problem, method, step, order)
+        except NotAdditive as reason:
+            return Choice(_forgotten(problem, method, PerNode(), order), f"per-node steps: {reason}")
     if method is not None:
         return _sampled(problem, method, step, order)
     return _best(problem, step, order)
@@ -178,7 +181,13 @@ def _best(problem: EdgeProblem, auto: Auto, order: tuple[str, ...]) -> Choice:
             return _accelerated(
                 problem, order, False, f"data access is cheap, and {', '.join(means)} are solved jointly"
             )
-        stepper, words = _grouped(problem, method, auto, order)
+        try:
+            stepper, words = _grouped(problem, method, auto, order)
+        except NotAdditive as reason:
+            # Steps of batches would forget, and take as long as sweeps where elements of a group take turns.
+            if auto.data_access == "cheap":
+                return _accelerated(problem, order, False, f"data access is cheap, and {reason}")
+            return Choice(_forgotten(problem, method, PerNode(), order), f"per-node steps: {reason}")
         whole = isinstance(stepper, GroupStepper) and stepper.remember
         return Choice(WholePasses(stepper) if whole else stepper, words)  # type: ignore[arg-type]
     if auto.data_access == "cheap":
@@ -192,16 +201,14 @@ def _accelerated(problem: EdgeProblem, order: tuple[str, ...], use_rotation: boo
 
 
 def _grouped(problem: EdgeProblem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:
+    """Batches of groups; raises `NotAdditive` where what they say could be remembered if it added up."""
     plain = _forgotten(problem, method, PerNode(), order)
     if auto.data_access == "stream":
         return Choice(plain, "per-node steps: the data are a stream, nothing is remembered")
     needed = plain.problem.row_bytes * plain.problem.n_groups
     if needed > auto.memory_budget:
         return Choice(plain, f"per-node steps: remembering local variables takes {_size(needed)}, more than there is")
-    try:
-        memoised = _remembered(problem, method, order)
-    except NotAdditive as reason:
-        return Choice(plain, f"per-node steps: {reason}")
+    memoised = _remembered(problem, method, order)
     return Choice(
         memoised,
         f"memoised VB in {memoised.n_batches} batches of {method.plate!r}: given the globals they are independent",

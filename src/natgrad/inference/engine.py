@@ -15,8 +15,8 @@ read, one trace, one guard, one list of callbacks, one reason to stop and one ch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -271,6 +271,8 @@ class _Loop:
         if isinstance(self.stepper, GroupStepper):
             self.stepper.late = self.monitor.late
         self.shards.close()  # those of the phase before
+        if isinstance(phase.problem, EdgeProblem):
+            self.shards.enter_context(_told_when_late(phase.problem, self.monitor.late))
         if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
             self.shards.enter_context(place_shards(phase.problem, self.executor, size))
@@ -359,6 +361,16 @@ class _Loop:
         after = accepted.state._replace(t=state.t + self.stepper.steps_per_pass)
         monitor.record(after, accepted.info._replace(messages_read=search.messages_read))
         return self.tell(after) or monitor.ended(after), after
+
+
+@contextmanager
+def _told_when_late(problem: EdgeProblem, late: Callable[[], bool]) -> Iterator[None]:
+    """A problem may outlive the run, and another run on it, in a callback, be over before this one."""
+    before, problem.late = problem.late, late
+    try:
+        yield
+    finally:
+        problem.late = before
 
 
 def take_steps(

@@ -306,6 +306,7 @@ class EdgeProblem(Problem):
     grouping : finds groups that are independent given the rest; None where there are none
     ahead : how many sweeps one call of `sweeps_ahead` may make
     pruning : which components are switched off, and the problem without them; None where all are always in use
+    late : whether time is up, told by the run: what takes long within a sweep, elements that take turns, ends then
     """
 
     gauges: tuple[tuple[str, str], ...] = ()
@@ -315,6 +316,7 @@ class EdgeProblem(Problem):
     grouping: Grouping | None = None
     ahead: int = 1
     pruning: Pruning | None = None
+    late: Callable[[], bool] = bool  # which is False
 
     @property
     @abstractmethod

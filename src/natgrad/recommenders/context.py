@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from natgrad.data.ids import number_ids
 from natgrad.data.ratings import Ratings
+from natgrad.inference.monitor import Since
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
@@ -210,6 +211,7 @@ class ContextFactorization(ContextQueries, Estimator):
         keep: FitOptions,
         max_steps: int | None = None,
     ) -> None:
+        seconds = None if self.max_seconds is None else Since(self.max_seconds)  # of the start, too
         ratings, n = columns.ratings, len(columns.ratings)
         labels, contexts = None, np.zeros(n, np.int64)
         if columns.context is not None:
@@ -223,7 +225,7 @@ class ContextFactorization(ContextQueries, Estimator):
         shape = Shape(*sizes, 0 if labels is None else len(labels), int(self.n_factors))
         in_chunks = self.chunk_rows is not None or self.executor is not None
         network = declared(codes, values - offset, shape, unit, in_chunks)
-        options: dict[str, Any] = {"seed": self.seed}
+        options: dict[str, Any] = {"seed": self.seed, "max_seconds": seconds}
         if in_chunks:
             rows = table_of(codes, values - offset, shape)
             options |= {"data": rows, "chunk_rows": self.chunk_rows, "executor": self.executor}
@@ -231,8 +233,7 @@ class ContextFactorization(ContextQueries, Estimator):
         callbacks, kept = split_options(keep)
         fit = network.fit(
             init=self._start(network, ratings, shape, unit, options) if reached is None else reached,
-            max_steps=max_steps or self.max_steps or 1, max_seconds=self.max_seconds,
-            tol=self.tol * len(values), verbose=self.verbose, **options,
+            max_steps=max_steps or self.max_steps or 1, tol=self.tol * len(values), verbose=self.verbose, **options,
             callbacks=[seeing(callback, partial(self._at, subject)) for callback in callbacks], **kept,
         )  # fmt: skip
         self._publish(subject, fit)
@@ -259,7 +260,7 @@ class ContextFactorization(ContextQueries, Estimator):
         """Vectors of a factorisation without context; or drawn ones, where a few sweeps from these have the higher bound."""
         first = MatrixFactorization(
             shape.factors, max_steps=FIRST_SWEEPS, tol=0, noise_per=None, seed=self.seed, n_jobs=1,
-            executor=self.executor, verbose=False,
+            executor=self.executor, verbose=False, max_seconds=options["max_seconds"],
         ).fit(ratings)  # fmt: skip
         known: dict[str, Any] = {"u": first.user_factors_.mean, "v": first.item_factors_.mean}
         rng, wide = np.random.default_rng([int(self.seed), 1]), float(np.sqrt(unit))
@@ -268,6 +269,8 @@ class ContextFactorization(ContextQueries, Estimator):
             return known
         known["w"] = 1.0 + 0.1 * rng.normal(size=(shape.contexts, shape.factors))
         drawn["w"] = 1.0 + rng.normal(size=(shape.contexts, shape.factors))
+        if options["max_seconds"] is not None and options["max_seconds"].over:
+            return known
         short: dict[str, Any] = {"max_steps": TRIAL_SWEEPS, "tol": 0.0, "verbose": False, **options}
         return max((known, drawn), key=lambda start: network.fit(init=start, **short).elbo)
 

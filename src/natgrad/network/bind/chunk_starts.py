@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
@@ -23,7 +24,7 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.bind.chunks import Chunks
 
-__all__ = ["start_from_rows"]
+__all__ = ["some_rows", "start_from_rows"]
 
 # Rows that are looked at, and sweeps over them, at most.
 MOST_ROWS, SWEEPS = 2_000, 30
@@ -31,7 +32,7 @@ MOST_ROWS, SWEEPS = 2_000, 30
 
 def start_from_rows(problem: Any, init: Init, seed: int) -> State:
     """The globals of a problem of chunks, as some rows tell them; ``init`` as the user gave it."""
-    some = NetworkProblem(problem.chunks.plan_of(_some_rows(problem.chunks, seed)), "numpy")
+    some = NetworkProblem(problem.chunks.plan_of(some_rows(problem.chunks, seed)[0]), "numpy")
     order = default_order(some.plan, started_nodes(some, init))
     start = find_start(some, init, seed, None)
     found = run(Phase(some, order=order), start, limits=Limits(SWEEPS, 0.0), seed=seed, verbose=False).state
@@ -39,17 +40,19 @@ def start_from_rows(problem: Any, init: Init, seed: int) -> State:
     return State(lam, mu, 0)
 
 
-def _some_rows(chunks: Chunks, seed: int) -> Table:
-    """As many rows of each chunk as it has of all; of sequences the first chunk."""
+def some_rows(chunks: Chunks, seed: int) -> tuple[Table, npt.NDArray[np.int64]]:
+    """As many rows of each chunk as it has of all, and the numbers of their chunks; of sequences the first chunk."""
     tables = chunks.tables()
     if chunks.chained:
-        return next(tables)
+        first = next(tables)
+        return first, np.zeros(first.n_rows, np.int64)
     rng = generator(seed, Stream.START, chunks.n_rows)
     chosen = np.sort(rng.permutation(chunks.n_rows)[:MOST_ROWS])
-    parts, begin = [], 0
-    for table in tables:
+    parts, numbers, begin = [], [], 0
+    for number, table in enumerate(tables):
         own = chosen[(chosen >= begin) & (chosen < begin + table.n_rows)] - begin
         begin += table.n_rows
         if len(own):
             parts.append(table.take(own))
-    return Table.joined(parts)
+            numbers.append(np.full(len(own), number))
+    return Table.joined(parts), np.concatenate(numbers)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from natgrad.inference.methods import SVI
+from natgrad.inference.monitor import Since
 from natgrad.network.bind.bound import Binding, Rows, aligned, find_domain, held, open_tables
 from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.tables import LARGE, TableChunks
@@ -22,6 +23,8 @@ __all__ = ["bind_network", "bound_network", "fit_table"]
 
 def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None, options: dict[str, Any]) -> Fit:
     """The fit of a network that was declared with columns."""
+    if isinstance(seconds := options["max_seconds"], (int, float)) and not isinstance(seconds, (bool, Since)):
+        options["max_seconds"] = Since(seconds)  # reading the table is a part of the fit
     tables = open_tables(template, data)
     init = options["init"]
     if isinstance(init, Mapping):

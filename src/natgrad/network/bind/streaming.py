@@ -29,6 +29,7 @@ from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.cuts import chains_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
+from natgrad.network.bind.sorted_rows import warn_of_sorted_rows
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.bind.template import Template
 from natgrad.network.compile.growing import remarks
@@ -139,11 +140,19 @@ class _Run:
         warn_of_offsets(problem.plan, self.chunks.ends)
         moves = moves_for(problem, asked_moves(problem.plan, options.get("moves"), method), self.order, seed)
 
+        adds_up, remembered = isinstance(problem, ChunkGroups), isinstance(options["step"], (Auto, type(None)))
         if isinstance(problem, ChunkGroups):
-            in_batches = method is None and not self.chunks.carried
+            in_batches = (method is None or (isinstance(method, SVI) and remembered)) and not self.chunks.carried
             problem.keeps_start = in_batches and moves is None and bool(problem.plan.choices)
 
         def start() -> State:
+            state = begun()
+            if isinstance(method, SVI) and not self.chunks.carried and not (adds_up and remembered):
+                share = self.chunks.n_rows / max(method.size, self.chunks.size)
+                warn_of_sorted_rows(problem, state, PerNode() if remembered else options["step"], share, seed)
+            return state
+
+        def begun() -> State:
             if moves is not None and not moves.keep and options["init"] is None:
                 return start_of_one_in_chunks(problem, moves)
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from natgrad.inference.problem import Block, BlockInfo
@@ -60,21 +61,25 @@ def updated_at_once(
 
 
 def updated_in_turn(
-    program: Program, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]
-) -> Any:
+    program: Program, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str],
+    late: Callable[[], bool] = bool,
+) -> Any:  # fmt: skip
     """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents.
 
-    What is linear in all elements says the same to each while they take turns, and is asked once.
+    What is linear in all elements says the same to each while they take turns, and is asked once. Interpreted turns end when it
+    is ``late``: the other columns keep their λ, and the bound is that of what came out.
     """
     on, name = program.backend, block.name
     begin = _own(on, lam[name]), _own(on, mu[name])
     slopes = _column_slopes(program, block, rho)
     if slopes is not None:
-        new, fresh = _with_sums(program, block, begin, mu, known, slopes)
+        new, fresh = _with_sums(program, block, begin, mu, known, slopes, late)
     else:
-        turns = _turns(program, block, mu, rho, known)
+        turns = _turns(program, block, mu, rho, known, late)
         new, fresh = turns(0, begin) if block.n_columns == 1 else on.repeat(block.n_columns, turns, begin)
-    _, entropy = block.family.moments_entropy(new)
+    moments, entropy = block.family.moments_entropy(new)
+    if late():  # a start may have given those that had no turn moments which are not those of their λ
+        fresh = moments
     here = {**mu, name: fresh}
     total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
     info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
@@ -91,15 +96,18 @@ def _column_slopes(program: Program, block: Block, rho: Array) -> list[ColumnSlo
 
 
 def _with_sums(
-    program: Program, block: Block, begin: tuple[Stats, Stats], mu: Any, known: Any, slopes: list[ColumnSlopes]
-) -> tuple[Stats, Stats]:
-    """λ and μ, the caller's own, after every column had its turn."""
+    program: Program, block: Block, begin: tuple[Stats, Stats], mu: Any, known: Any, slopes: list[ColumnSlopes],
+    late: Callable[[], bool],
+) -> tuple[Stats, Stats]:  # fmt: skip
+    """λ and μ, the caller's own, after every column had its turn, or as many as there was time for."""
     on, family = program.backend, block.family
     new, stats = begin
     still, here = program.target(block, mu, known, part=program.once), {**mu, block.name: stats}
     for part in slopes:
         part.begin(here, known)
     for number in range(block.n_columns):
+        if number and late():
+            break
         target = take_column(on, block, still, number)
         for part in slopes:
             target = tuple(a + b for a, b in zip(target, family.project(part.at(number)), strict=True))
@@ -112,7 +120,7 @@ def _with_sums(
     return new, stats
 
 
-def _turns(program: Program, block: Block, mu: Any, rho: Array, known: Any) -> Any:
+def _turns(program: Program, block: Block, mu: Any, rho: Array, known: Any, late: Callable[[], bool]) -> Any:
     """One turn: its number, λ and μ in, both after it out."""
     on, name = program.backend, block.name
     by_column = block.column_axis is not None
@@ -126,6 +134,8 @@ def _turns(program: Program, block: Block, mu: Any, rho: Array, known: Any) -> A
         return blended_block(on, block, old, target, rho)[:2]
 
     def turn(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+        if late():
+            return carry
         old, stats = carry
         here = {**mu, name: stats}
         column = number if by_column else None

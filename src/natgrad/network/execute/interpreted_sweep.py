@@ -88,10 +88,12 @@ class InterpretedSweep:
 
     def _by_program(self, block: Block, ending: list[str]) -> Any:
         """Columns and weights, as the compiler has them."""
-        program, known, name = self.problem.program, self.written.known, block.name
+        problem, known, name = self.problem, self.written.known, block.name
 
         def update(lam: Any, mu: Any) -> Any:
-            new, fresh, info, gained = updated_in_turn(program, block, lam, mu, 1.0, known, ending)
+            new, fresh, info, gained = updated_in_turn(
+                problem.program, block, lam, mu, 1.0, known, ending, problem.late
+            )
             return name, new, fresh, BlockInfo(bool(info.valid), float(info.relative_change)), gained
 
         return update

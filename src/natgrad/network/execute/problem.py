@@ -352,7 +352,7 @@ class NetworkProblem(EdgeProblem):
         """
         layouts = tuple((part.block, tuple(s.layout for s in part.sampled)) for part in parts)
         arrays = [(dict(part.rows), part.real, [s.arrays for s in part.sampled]) for part in parts]
-        function = self.compiled(("local", layouts), lambda: partial(solve_rows, self.program, self.blocks, layouts))
+        function = self.compiled(("local", layouts), lambda: partial(solve_rows, self, layouts))
         new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
         return LocalResult(new, mu, int(iterations), entropy)
 

@@ -1,16 +1,13 @@
-"""Quantiles of a node whose law is known given its parents: parameters for each draw of these in; quantiles of the mixture out.
+"""Laws of nodes given values of their parents: parameters, distribution functions, quantiles and densities of each kind of node.
 
-    F(x) = Σ_d w_d F(x | parents of draw d)
-
-Quantiles of draws of the node itself would have its own noise on top: rows that are equal would have different intervals. The
-quantile of a mixture lies between the smallest and the largest of its parts, where a root of F(x) = p is bracketed and found by
-the Illinois method; of whole numbers by bisection.
+Quantiles of draws of the node itself would have its own noise on top: rows that are equal would have different intervals. Those
+of the mixture of the laws, one for each draw of the parents, are found by `natgrad.network.results.mixture_quantiles`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,89 +15,19 @@ import scipy
 
 from natgrad import special as sp
 from natgrad.network.language.binary import Bernoulli, Binomial
-from natgrad.network.language.continuous import Exponential, Gamma, MultivariateNormal, Normal
+from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.counts import NegativeBinomial, Poisson
-from natgrad.network.language.robust import Laplace, LogNormal, StudentT
-from natgrad.network.language.simplex import Beta
-from natgrad.network.results.conditionals import numbers_of
+from natgrad.network.language.discrete import Multinomial
+from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
+from natgrad.network.language.simplex import Beta, HalfCauchy
+from natgrad.network.results.conditionals import numbers_of, simplex_concentration, trials_of
+from natgrad.network.results.mixture_quantiles import Law
 
-__all__ = ["LAWS", "Law", "mixture_quantile"]
+__all__ = ["LAWS"]
 
 Array = npt.NDArray[Any]
 Slots = dict[str, Array]
-# Numbers of one block of rows, which fit into a cache; evaluations of F, at most; how near to p it is to be.
-BLOCK, STEPS, NEAR = 200_000, 60, 1e-9
-
-
-class Law(NamedTuple):
-    """A law given its parameters: what they are, how likely values up to x are, the inverse of that; whole numbers or not.
-
-    ``back`` is where a value of a simpler law leads, such as exp.
-    """
-
-    parameters: Callable[[Any, Slots], tuple[Any, ...]]
-    cdf: Callable[..., Any]
-    ppf: Callable[..., Any]
-    whole: bool = False
-    back: Callable[[Any], Any] | None = None
-
-
-def mixture_quantile(law: Law, parts: Sequence[tuple[Any, ...]], weights: Any, p: float) -> Array:
-    """The quantile of each element; ``parts`` are parameters [component, draw, elements], ``weights`` sum to one over the two."""
-    shape = np.shape(weights)[2:]
-    columns = [_columns([part[place] for part in parts], np.shape(weights)) for place in range(len(parts[0]))]
-    weights = np.reshape(weights, (-1, int(np.prod(shape, dtype=np.int64))))
-    out = np.empty(weights.shape[1])
-    width = max(1, BLOCK // len(weights))
-    for begin in range(0, len(out), width):
-        own = slice(begin, begin + width)
-        args = [column[:, own] for column in columns]
-        out[own] = (_whole if law.whole else _root)(law, args, weights[:, own], p)
-    return (out if law.back is None else np.asarray(law.back(out))).reshape(shape)
-
-
-def _columns(parts: Sequence[Any], shape: tuple[int, ...]) -> Array:
-    whole = np.stack([np.broadcast_to(np.asarray(part, np.float64), shape[1:]) for part in parts])
-    return whole.reshape(shape[0] * shape[1], -1)
-
-
-def _bracket(law: Law, args: list[Array], weights: Array, p: float) -> tuple[Array, Array]:
-    """The smallest and the largest quantile of the parts that count."""
-    ends = np.asarray(law.ppf(p, *args), np.float64)
-    return np.where(weights > 0, ends, np.inf).min(0), np.where(weights > 0, ends, -np.inf).max(0)
-
-
-def _root(law: Law, args: list[Array], weights: Array, p: float) -> Array:
-    def excess(x: Array) -> Array:
-        return np.asarray((weights * law.cdf(x, *args)).sum(0) - p)
-
-    low, high = _bracket(law, args, weights, p)
-    at_low, at_high = excess(low), excess(high)
-    x, side = low, np.zeros(len(low), np.int8)
-    for _ in range(STEPS):
-        step = at_high - at_low
-        middle = 0.5 * (low + high)
-        x = np.where(step > 0, low - at_low * (high - low) / np.where(step > 0, step, 1.0), middle)
-        x = np.where((x > low) & (x < high), x, middle)
-        here = excess(x)
-        left = here < 0
-        # An end that stays twice counts half (Illinois), so that both ends come closer.
-        at_high = np.where(left, np.where(side == -1, 0.5 * at_high, at_high), here)
-        at_low = np.where(left, here, np.where(side == 1, 0.5 * at_low, at_low))
-        low, high, side = np.where(left, x, low), np.where(left, high, x), np.where(left, -1, 1)
-        if ((np.abs(here) <= NEAR) | (high - low <= 2.0 * np.spacing(np.abs(x)))).all():
-            break
-    return x
-
-
-def _whole(law: Law, args: list[Array], weights: Array, p: float) -> Array:
-    """The smallest whole number with F(x) ≥ p."""
-    low, high = _bracket(law, args, weights, p)
-    while (low < high).any():
-        middle = np.floor(0.5 * (low + high))
-        enough = (weights * law.cdf(middle, *args)).sum(0) >= p - 1e-12
-        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
-    return low
+PER_SD = 1.0 / np.sqrt(2.0 * np.pi)
 
 
 def _gaussian(node: Any, s: Slots) -> tuple[Any, ...]:
@@ -119,12 +46,23 @@ def _normal_ppf(p: Any, mean: Any, sd: Any) -> Any:
     return mean + sd * sp.ndtri(p)
 
 
+def _normal_pdf(x: Any, mean: Any, sd: Any) -> Any:
+    z = (x - mean) / sd
+    return np.exp(-0.5 * z * z) * (PER_SD / sd)
+
+
 def _student_cdf(x: Any, mean: Any, sd: Any, df: Any) -> Any:
     return scipy.special.stdtr(df, (x - mean) / sd)
 
 
 def _student_ppf(p: Any, mean: Any, sd: Any, df: Any) -> Any:
     return mean + sd * scipy.special.stdtrit(df, p)
+
+
+def _student_pdf(x: Any, mean: Any, sd: Any, df: Any) -> Any:
+    z, half = (x - mean) / sd, 0.5 * (df + 1.0)
+    logs = sp.gammaln(half) - sp.gammaln(0.5 * df) - half * np.log1p(z * z / df)
+    return np.exp(logs) / (sd * np.sqrt(np.pi * df))
 
 
 def _laplace_cdf(x: Any, mean: Any, sd: Any) -> Any:
@@ -136,31 +74,129 @@ def _laplace_ppf(p: Any, mean: Any, sd: Any) -> Any:
     return mean + sd * (np.log(2.0 * p) if p < 0.5 else -np.log(2.0 * (1.0 - p)))
 
 
-def _of_stats(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _laplace_pdf(x: Any, mean: Any, sd: Any) -> Any:
+    return 0.5 * np.exp(-np.abs(x - mean) / sd) / sd
+
+
+def _gamma_pdf(x: Any, a: Any, b: Any) -> Any:
+    return np.exp(a * np.log(b * x) - b * x - sp.gammaln(a)) / x
+
+
+def _beta_pdf(x: Any, a: Any, b: Any) -> Any:
+    return np.exp((a - 1.0) * np.log(x) + (b - 1.0) * np.log1p(-x) + sp.gammaln(a + b) - sp.gammaln(a) - sp.gammaln(b))
+
+
+def _marginals(node: Any, s: Slots) -> tuple[Any, ...]:
+    """Shares of a Dirichlet are Beta variables."""
+    a = simplex_concentration(node, s)
+    return a, a.sum(-1, keepdims=True) - a
+
+
+def _between(node: Any, s: Slots) -> tuple[Any, ...]:
+    """Mean and standard deviation before a truncation, and bounds in its units; mirrored (−1) where both are above the mean."""
+    mean, sd = _gaussian(node, s)
+    a, b = (node.lower - mean) / sd, (node.upper - mean) / sd
+    sign = np.where(a > 0, -1.0, 1.0)
+    return mean, sd, np.where(a > 0, -b, a), np.where(a > 0, -a, b), sign
+
+
+def _truncated_cdf(x: Any, mean: Any, sd: Any, a: Any, b: Any, sign: Any) -> Any:
+    """(Φ(z) − Φ(a)) / (Φ(b) − Φ(a)), each as a part of Φ(b), which may be a number that is too small to be written."""
+    z = np.clip(sign * (x - mean) / sd, a, b)
+    whole = sp.log_ndtr(b)
+    least = np.exp(sp.log_ndtr(a) - whole)
+    part = (np.exp(sp.log_ndtr(z) - whole) - least) / (1.0 - least)
+    return np.where(sign > 0, part, 1.0 - part)
+
+
+def _truncated_ppf(p: Any, mean: Any, sd: Any, a: Any, b: Any, sign: Any) -> Any:
+    whole = sp.log_ndtr(b)
+    least = np.exp(sp.log_ndtr(a) - whole)
+    q = np.where(sign > 0, p, 1.0 - p)
+    z = scipy.special.ndtri_exp(whole + np.log(least + q * (1.0 - least)))
+    return mean + sd * sign * np.clip(z, a, b)
+
+
+def _truncated_pdf(x: Any, mean: Any, sd: Any, a: Any, b: Any, sign: Any) -> Any:
+    z, whole = sign * (x - mean) / sd, sp.log_ndtr(b)
+    inside = np.exp(-0.5 * z * z - whole) * PER_SD / (sd * (1.0 - np.exp(sp.log_ndtr(a) - whole)))
+    return np.where((z >= a) & (z <= b), inside, 0.0)
+
+
+def _levels(node: Any, s: Slots) -> tuple[Any, ...]:
+    """The probability of each level and those below it; of the last one it is 1."""
+    below = sp.ndtr((node.cutpoints - s["mean"][..., None]) * np.sqrt(s["precision"])[..., None])
+    return tuple(np.moveaxis(below, -1, 0))
+
+
+def _level_cdf(x: Any, *below: Any) -> Any:
+    total: Any = 1.0
+    for level, chance in reversed(list(enumerate(below))):
+        total = np.where(x < level + 1.0, chance, total)
+    return np.where(x < 0, 0.0, total)
+
+
+def _level_ppf(p: Any, *below: Any) -> Any:
+    return np.sum([chance < p for chance in below], axis=0, dtype=np.float64)
+
+
+def _binomial_cdf(x: Any, trials: Any, prob: Any) -> Any:
+    inside = sp.betainc(np.maximum(trials - x, 1e-300), np.maximum(x, 0.0) + 1.0, 1.0 - prob)
+    return np.where(x >= trials, 1.0, np.where(x < 0, 0.0, inside))
+
+
+def _negative_binomial_cdf(x: Any, shape: Any, prob: Any) -> Any:
+    return np.where(x < 0, 0.0, sp.betainc(shape, np.maximum(x, 0.0) + 1.0, prob))
+
+
+def _counts(node: Any, s: Slots) -> tuple[Any, ...]:
+    """Of each category there are so many as of a Binomial."""
+    return trials_of(node)[..., None], s["probs"] / s["probs"].sum(-1, keepdims=True)
+
+
+def _ppf(name: str) -> Callable[..., Any]:
     """Of a law of whole numbers as SciPy has it, which is imported when it is asked."""
-    return (
-        lambda x, *args: getattr(scipy.stats, name).cdf(x, *args),
-        lambda p, *args: getattr(scipy.stats, name).ppf(p, *args),
-    )
+    return lambda p, *args: getattr(scipy.stats, name).ppf(p, *args)
 
 
-NORMAL = Law(_gaussian, _normal_cdf, _normal_ppf)
-GAMMA = (lambda x, a, b: sp.gammainc(a, b * np.maximum(x, 0.0))), (lambda p, a, b: sp.gammaincinv(a, p) / b)
+NORMAL = Law(_gaussian, _normal_cdf, _normal_ppf, _normal_pdf)
+GAMMA = (
+    lambda x, a, b: sp.gammainc(a, b * np.maximum(x, 0.0)),
+    lambda p, a, b: sp.gammaincinv(a, p) / b,
+    _gamma_pdf,
+)
+BETA = (
+    lambda x, a, b: sp.betainc(a, b, np.clip(x, 0.0, 1.0)),
+    lambda p, a, b: sp.betaincinv(a, b, p),
+    _beta_pdf,
+)
+BINOMIAL = _binomial_cdf, _ppf("binom")
 LAWS: dict[type, Law] = {
     Normal: NORMAL,
-    MultivariateNormal: Law(_vector, _normal_cdf, _normal_ppf),
+    MultivariateNormal: Law(_vector, *NORMAL[1:4]),
     LogNormal: NORMAL._replace(back=np.exp),
-    StudentT: Law(lambda node, s: (*_gaussian(node, s), s["df"]), _student_cdf, _student_ppf),
-    Laplace: Law(_gaussian, _laplace_cdf, _laplace_ppf),
+    StudentT: Law(lambda node, s: (*_gaussian(node, s), s["df"]), _student_cdf, _student_ppf, _student_pdf),
+    Laplace: Law(_gaussian, _laplace_cdf, _laplace_ppf, _laplace_pdf),
+    TruncatedNormal: Law(_between, _truncated_cdf, _truncated_ppf, _truncated_pdf),
     Gamma: Law(lambda node, s: (s["shape"], s["rate"]), *GAMMA),
     Exponential: Law(lambda node, s: (np.ones(()), s["rate"]), *GAMMA),
-    Beta: Law(
-        lambda node, s: (s["a"], s["b"]),
-        lambda x, a, b: sp.betainc(a, b, np.clip(x, 0.0, 1.0)),
-        lambda p, a, b: sp.betaincinv(a, b, p),
+    # A precision is (s |c|)⁻² with a standard Cauchy c.
+    HalfCauchy: Law(
+        lambda node, s: (s["scale"],),
+        lambda x, scale: 2.0 / np.pi * np.arctan(scale * np.sqrt(np.maximum(x, 0.0))),
+        lambda p, scale: (np.tan(0.5 * np.pi * p) / scale) ** 2,
+        lambda x, scale: scale / (np.pi * np.sqrt(x) * (1.0 + scale * scale * x)),
     ),
-    Poisson: Law(lambda node, s: (s["rate"],), *_of_stats("poisson"), whole=True),
-    Bernoulli: Law(lambda node, s: (np.ones(()), s["prob"]), *_of_stats("binom"), whole=True),
-    Binomial: Law(lambda node, s: (numbers_of(node, "trials"), s["prob"]), *_of_stats("binom"), whole=True),
-    NegativeBinomial: Law(lambda node, s: (s["shape"], 1.0 - s["prob"]), *_of_stats("nbinom"), whole=True),
+    Beta: Law(lambda node, s: (s["a"], s["b"]), *BETA),
+    Dirichlet: Law(_marginals, *BETA),
+    Poisson: Law(
+        lambda node, s: (s["rate"],),
+        lambda x, rate: np.where(x < 0, 0.0, scipy.special.gammaincc(np.maximum(x, 0.0) + 1.0, rate)),
+        _ppf("poisson"),
+    ),
+    Bernoulli: Law(lambda node, s: (np.ones(()), s["prob"]), *BINOMIAL),
+    Binomial: Law(lambda node, s: (numbers_of(node, "trials"), s["prob"]), *BINOMIAL),
+    Multinomial: Law(_counts, *BINOMIAL),
+    NegativeBinomial: Law(lambda node, s: (s["shape"], 1.0 - s["prob"]), _negative_binomial_cdf, _ppf("nbinom")),
+    Ordinal: Law(_levels, _level_cdf, _level_ppf),
 }

@@ -25,11 +25,12 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.conditional_moments import MOMENTS, total_moments
-from natgrad.network.results.conditional_quantiles import LAWS, Law, mixture_quantile
+from natgrad.network.results.conditional_quantiles import LAWS
 from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE, WITHOUT_PRECISION
 from natgrad.network.results.fields import field, found_size
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
+from natgrad.network.results.mixture_quantiles import Law, mixture_quantiles
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers
 
@@ -112,7 +113,7 @@ class Predictive:
         self._check_ordered("interval")
         ends = (1 - mass) / 2, (1 + mass) / 2
         if (known := self._mixture(np.random.default_rng(rng))) is not None:
-            low, high = (mixture_quantile(*known, p) for p in ends)
+            low, high = mixture_quantiles(*known, ends)
         else:
             low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
         return low, high
@@ -135,11 +136,12 @@ class Predictive:
             gate = self._new[fresh[0]]
             shares = self._slots(gate, rng, n, drawn)["probs"]
             shares = np.moveaxis(shares / shares.sum(-1, keepdims=True), -1, 0)
-            if shares.shape[2:] != self._shape:  # chosen for more than single rows, or inside of them
-                return None
+            wide = (..., *(None,) * self.node.family.event_ndim)  # of a vector all coordinates
+            if shares[wide].ndim != 2 + len(self._shape) or shares.shape[2:] != self._shape[: shares.ndim - 2]:
+                return None  # chosen for more than single rows, or inside of them
             sizes = tuple(plate.size for plate in gate.plates)
             choices = [{gate.name: np.full((n, *sizes), k)} for k in range(len(shares))]
-            weights = shares / n
+            weights = np.broadcast_to(shares[wide] / n, (len(shares), n, *self._shape))
         slots = [self._slots(self.node, rng, n, drawn | choice if choice else drawn) for choice in choices]
         return LAWS[kind], [LAWS[kind].parameters(self.node, s) for s in slots], weights
 
