@@ -57,7 +57,8 @@ def test_the_posterior_of_a_user_is_that_of_a_mixture_of_gaussians(rng):
     root, other = rng.normal(size=(2, size, size))
     information, precision = root @ root.T, other @ other.T + np.eye(size)
     told, weight, shares = 3.0 * rng.normal(size=(5, size)), rng.uniform(1, 4, 5), np.array([0.4, 0.3, 0.2, 0.1])
-    found = item_tastes._posterior(told, weight, information, precision, shares)
+    values, axes = item_tastes._common_axes(information, precision)
+    found = item_tastes._posterior(told, weight, values, axes, shares)
     for row in range(5):
         logs, means = [], []
         for s, pi in zip(SCALES, shares, strict=True):
@@ -68,7 +69,7 @@ def test_the_posterior_of_a_user_is_that_of_a_mixture_of_gaussians(rng):
             means.append(covariance @ noise @ np.linalg.solve(spread, told[row]))
         wanted = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
         np.testing.assert_allclose([share[row] for _, share, _, _ in found.strengths], wanted, rtol=1e-8)
-        np.testing.assert_allclose(found.axes @ found.mean[row], wanted @ np.array(means), rtol=1e-8)
+        np.testing.assert_allclose(axes @ found.mean[row], wanted @ np.array(means), rtol=1e-8)
 
 
 def test_pieces_of_users_add_up(rng, monkeypatch):

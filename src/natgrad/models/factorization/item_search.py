@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.kernels.factorization.top_items import top_items
+from natgrad.kernels.factorization.held_out import rank_held_out
+from natgrad.kernels.factorization.items import sum_weights
 from natgrad.models.factorization.item_leading import Leading, leading
 from natgrad.models.factorization.item_neighbours import found_neighbours
 from natgrad.models.factorization.item_ridge import (
@@ -33,7 +34,6 @@ from natgrad.models.factorization.item_ridge import (
 )
 from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
 from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
-from natgrad.models.factorization.metrics import ndcg_of_users
 from natgrad.random import Stream, generator
 
 __all__ = ["MOST_REGRESSED", "learned_ridge"]
@@ -57,6 +57,7 @@ RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
 # Where the regression begins; its ridge and its share are one number in the search: the rate is about the root of both.
 FIRST_REGRESSION: dict[str, Any] = {"ridge": 1.1, "share": 1.1, "evenness": 0.5}
+FIRST_MIXES = (0.1, 0.5, 0.85)
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -78,7 +79,8 @@ CLEARLY, ERRORS, ERRORS_OF_RARE = 1e-3, 1.0, 2.0
 # explains. It is what ranks unless the gain of tastes in NDCG and that in the log probability of held-out likes, each in its
 # standard errors, are together more than this: where likes are drawn by popularity alone the first is up to 2, because the best
 # of some dozens is looked at, and the second up to 1. Tastes are faint there: their direction is judged, not their strength.
-ALMOST_ALL, SURELY, FAINT = 1.0 - 1e-9, 3.0, 0.01
+# At first sight, before anything is chosen, sets that popularity decides were between -6 and 0.1, others from 4.8 on.
+ALMOST_ALL, SURELY, HARDLY, FAINT = 1.0 - 1e-9, 3.0, 1.0, 0.01
 # Likes below which too few are held out to tell.
 LEAST = 1000
 
@@ -90,6 +92,8 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     judge = _Judge(likes, seed)
     firsts = FIRST_TASTES, FIRST_OF_RARE if judge.has_rare else FIRST_WEIGHTED
     tastes, weighted = (judge(ItemRidge(mix=1.0, **first)) for first in firsts)
+    if not _is_promising(judge, tastes, weighted):
+        return ItemRidge(**FIRST_REGRESSION, mix=ALMOST_ALL)
     # What is far behind at first will not be ahead: its numbers are left.
     if tastes[0] > BEHIND * weighted[0]:
         tastes = _climbed(judge, tastes, "tastes", SIZES, CLEARLY)
@@ -104,10 +108,19 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
         best = _climbed(judge, best, "strength", STRENGTHS)
     best = _beside_neighbours(judge, best) if judge.has_rare else _beside_popularity(judge, best)
     popular = judge(ItemRidge(*best[1][:4], mix=ALMOST_ALL))
-    if not judge.is_surely_better(best[1], popular[1], tastes[1]):
+    if not judge.is_better(best[1], popular[1], tastes[1], SURELY):
         return popular[1]
     # Nothing is held out any more: pairs of likes, of which the regression learns, are more by the square of what likes are.
     return _shrunk(best[1], best[1].ridge * (1.0 - judge.held_out) ** 2)
+
+
+def _is_promising(judge: _Judge, tastes: Judged, weighted: Judged) -> bool:
+    """Whether anything at first sight is better than popularity; if not, what is found after a hundred steps is chance."""
+    popular = judge(ItemRidge(mix=1.0))[1]
+    if max(judge.in_errors(alone[1], popular) for alone in (tastes, weighted)) > SURELY:
+        return True
+    mixed = max(judge(tastes[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in FIRST_MIXES)
+    return judge.is_better(max(mixed, tastes, weighted)[1], popular, tastes[1], HARDLY)
 
 
 def _shrunk(ridge: ItemRidge, rate: float) -> ItemRidge:
@@ -133,7 +146,7 @@ def _clearly(judge: _Judge, best: Judged, tried: Judged) -> Judged:
 
 def _mixed(judge: _Judge, alone: Judged, other: Judged) -> Judged:
     """The best mixture of both, from the best factors; the first that was found, if that is behind factors alone."""
-    best = max(judge(alone[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in (0.1, 0.5, 0.85))
+    best = max(judge(alone[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in FIRST_MIXES)
     best = _climbed(judge, best, "ridge", RIDGES)
     best = _climbed(judge, best, "mix", MIXES[:-1])
     if best[0] < alone[0]:
@@ -199,8 +212,10 @@ class _Judge:
         able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
         judged = np.sort(rng.permutation(able)[:users])
         self.seen, self.wanted = self.kept[judged].astype(np.float32), wanted[judged]
-        self.shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
-        self.table = self.seen[:, : self.size].toarray()
+        shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
+        self.worth = 1.0 / np.log2(np.arange(shown) + 2.0)
+        regressed = self.seen[:, : self.size].tocsr()
+        self.regressed = regressed.indptr.astype(np.int64), regressed.indices
         self.has_rare = likes.shape[1] > MOST_REGRESSED
         self._known: dict[ItemRidge, Judged] = {}
         self._users_of: dict[ItemRidge, Floats] = {}
@@ -213,35 +228,33 @@ class _Judge:
     def __call__(self, ridge: ItemRidge) -> Judged:
         """NDCG among all items, and the ridge that has it; what is too rare for the regression has the other scores."""
         if ridge not in self._known:
-            scores = self._expected(ridge).copy()
-            if ridge.mix < 1.0:
-                both = scores[:, : self.size]
-                both *= np.float32(ridge.mix)
-                both += np.float32(1.0 - ridge.mix) * self._regression(ridge)
-            if ridge.near:
-                scores *= np.float32(1.0 - ridge.near)
-                scores += np.float32(ridge.near) * self._neighbours(ridge)
-            if ridge.common:
-                scores += (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32)
-            if ridge.power:
-                scores *= popular_scale(self.likes_of, ridge.power)
-            self._users_of[ridge] = self._ndcg(scores)
+            self._users_of[ridge] = self._ndcg(ridge)
             self._known[ridge] = float(self._users_of[ridge].mean()), ridge
         return self._known[ridge]
 
-    def is_surely_better(self, one: ItemRidge, other: ItemRidge, tastes: ItemRidge) -> bool:
-        """Whether one ranks better than popularity, and tastes explain more, by more than chance; both were judged."""
-        return self.in_errors(one, other) + _in_errors(self._explained(tastes)) > SURELY
+    def is_better(self, one: ItemRidge, popular: ItemRidge, tastes: ItemRidge, least: float) -> bool:
+        """Whether one ranks better than popularity, and tastes explain more, by so many standard errors; both were judged."""
+        return self.in_errors(one, popular) + _in_errors(self._explained(tastes)) > least
 
     def in_errors(self, one: ItemRidge, other: ItemRidge) -> float:
         """How much better one ranks than the other, in standard errors; both were judged."""
         return _in_errors(self._users_of[one] - self._users_of[other])
 
-    def _ndcg(self, scores: Float32s) -> Floats:
-        """Of each user, by scores [users, items], which are overwritten."""
-        best = np.empty((len(scores), self.shown), np.int64), np.empty((len(scores), self.shown), np.float32)
-        top_items(scores, 0, self.seen.indptr.astype(np.int64), self.seen.indices, True, *best)
-        return ndcg_of_users(best[0], self.wanted.indptr, self.wanted.indices.astype(np.int64))
+    def _ndcg(self, ridge: ItemRidge) -> Floats:
+        """Of each user."""
+        nothing = np.empty((self.seen.shape[0], 0), np.float32)
+        scores = (
+            self._expected(ridge),
+            self._regression(ridge) if ridge.mix < 1.0 else nothing,
+            self._neighbours(ridge) if ridge.near else nothing,
+            np.array([ridge.mix, ridge.near], np.float32),
+            (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32),
+            popular_scale(self.likes_of, ridge.power),
+        )
+        out = np.empty(self.seen.shape[0])
+        wanted = self.wanted.indptr, self.wanted.indices
+        rank_held_out(out, *wanted, self.seen.indptr, self.seen.indices, *scores, self.worth)
+        return out
 
     def _regression(self, ridge: ItemRidge) -> Float32s:
         """Scores from the other items; the last are kept, while other numbers are tried."""
@@ -251,15 +264,16 @@ class _Judge:
                 likes = self.kept[:, : self.size].tocsr()
                 weight = user_weights(likes, own.evenness)
                 self._counts[own.evenness] = count_together(likes, weight), float(weight.sum())
-            weights, bias = weights_of(*self._counts[own.evenness], own)
-            self._last["regression"] = own, self.table @ weights + bias
+            scores = np.empty((self.seen.shape[0], self.size), np.float32)
+            sum_weights(scores, *self.regressed, *weights_of(*self._counts[own.evenness], own))
+            self._last["regression"] = own, scores
         return self._last["regression"][1]
 
     def _expected(self, ridge: ItemRidge) -> Float32s:
         """Scores from tastes or a factorisation; the last few are kept."""
         if not (ridge.tastes or ridge.factors or ridge.rank):  # what is popular, for everybody
             shares = (self.likes_of / self.kept.shape[0]).astype(np.float32)
-            return np.broadcast_to(shares, (self.seen.shape[0], len(shares)))
+            return np.tile(shares, (self.seen.shape[0], 1))
         own = ItemRidge(**{name: getattr(ridge, name) for name in OF_FACTORS})
         if (scores := self._of_factors.pop(own, None)) is None:
             scores = self._factors(own).scores_of_new(self.seen.indptr.astype(np.int64), self.seen.indices)

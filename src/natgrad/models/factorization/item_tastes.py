@@ -124,7 +124,7 @@ class Tastes:
         which, (means, weights) = _nearest(self.degrees, n_likes), self._means
         part = n_likes / self.degrees[which]
         rest = told - part[:, None] * means[which]
-        return _posterior(rest, part * weights[which], self.information, self.precision, self.shares)
+        return _posterior(rest, part * weights[which], *self._axes, self.shares)
 
     def _chances(self, log_rate: Float32s, n_likes: Ints, items: Any = slice(None)) -> Float32s:
         """1 − exp(−a q exp(·)), in place."""
@@ -160,17 +160,15 @@ class Tastes:
 
 
 class _Posterior(NamedTuple):
-    """Of some users in the basis ``axes``: the mean [users, K], gains, and of every strength its share, means and variances."""
+    """Of some users, in common axes: the mean [users, K], gains, and of every strength its share, means and variances."""
 
-    axes: Floats
     mean: Floats
     gains: Floats
     strengths: list[tuple[float, Floats, Floats, Floats]]
 
 
-def _posterior(told: Floats, weight: Floats, information: Floats, precision: Floats, shares: Floats) -> _Posterior:
-    """From Σ (x − E) v of each user [users, K], and how much that weighs [users]."""
-    values, axes = _common_axes(information, precision)
+def _posterior(told: Floats, weight: Floats, values: Floats, axes: Floats, shares: Floats) -> _Posterior:
+    """From Σ (x − E) v of each user [users, K], how much that weighs [users], and the common axes."""
     told, seen = told @ axes, weight[:, None] * values
     variances = [np.zeros_like(seen) if s == 0.0 else 1.0 / (s**-2 + seen) for s in SCALES]
     logs = [
@@ -182,7 +180,7 @@ def _posterior(told: Floats, weight: Floats, information: Floats, precision: Flo
     table /= table.sum(1, keepdims=True)
     gains = sum((table[:, [c]] * v for c, v in enumerate(variances)), np.zeros_like(seen))
     each = [(s, table[:, c], told * v, v) for c, (s, v) in enumerate(zip(SCALES, variances, strict=True))]
-    return _Posterior(axes, told * gains, gains, each)
+    return _Posterior(told * gains, gains, each)
 
 
 def _common_axes(information: Floats, precision: Floats) -> tuple[Floats, Floats]:
@@ -296,13 +294,13 @@ class _AllUsers(NamedTuple):
 
 
 def _all_users(told: Floats, weight: Floats, information: Floats, precision: Floats, shares: Floats) -> _AllUsers:
-    """The posteriors of users, some thousands at a time, added up."""
+    """The posteriors of users, some at a time, added up."""
     vectors, size = np.empty_like(told), told.shape[1]
-    covariance, tells, found, axes = np.zeros((size, size)), np.zeros((size, size)), np.zeros(len(shares)), np.eye(size)
+    covariance, tells, found = np.zeros((size, size)), np.zeros((size, size)), np.zeros(len(shares))
+    values, axes = _common_axes(information, precision)
     for first in range(0, len(told), TOGETHER):
         some = slice(first, first + TOGETHER)
-        own = _posterior(told[some], weight[some], information, precision, shares)
-        axes = own.axes
+        own = _posterior(told[some], weight[some], values, axes, shares)
         vectors[some] = own.mean @ axes.T
         for c, (s, share, mean, variance) in enumerate(own.strengths):
             found[c] += share.sum()
