@@ -10,7 +10,7 @@ import scipy.stats
 import natgrad as ng
 from natgrad.models.factorization import item_tastes, items
 from natgrad.models.factorization.item_ridge import ItemRidge
-from natgrad.models.factorization.item_tastes import SCALES, fitted_tastes
+from natgrad.models.factorization.item_tastes import SCALES, Residuals, fitted_tastes
 
 
 def drawn(n_users, n_items, degree, with_taste=1.0, strength=1.5, seed=0):
@@ -34,16 +34,16 @@ def rows_of(table):
 @pytest.fixture(scope="module")
 def mixed():
     table, tasteful = drawn(400, 60, 12, with_taste=0.4)
-    return table, tasteful, fitted_tastes(scipy.sparse.csr_matrix(table), 3, np.random.default_rng(1))
+    return table, tasteful, fitted_tastes(Residuals(scipy.sparse.csr_matrix(table)), 3, np.random.default_rng(1))
 
 
 def test_without_tastes_users_and_items_have_their_numbers_of_likes(rng):
     table = (rng.random((300, 40)) < np.linspace(0.02, 0.9, 40) * rng.uniform(0.2, 1.0, (300, 1))) * 1.0
     table[0] = 1.0  # somebody who likes everything
-    found = fitted_tastes(scipy.sparse.csr_matrix(table), 2, rng)
+    data = Residuals(scipy.sparse.csr_matrix(table))
+    found = fitted_tastes(data, 2, rng)
     chance = item_tastes._chance(found.activity, found.rates)
     np.testing.assert_allclose(chance.sum(1), found.degrees, rtol=1e-3)
-    data = item_tastes._Residuals(scipy.sparse.csr_matrix(table))
     np.testing.assert_allclose(data.turned_times(np.ones((300, 1), np.float32)), 0.0, atol=0.05)
     np.testing.assert_allclose(data.times(np.ones((40, 1), np.float32)), 0.0, atol=0.05)
     bare = replace(found, strength=0.0).scores(*rows_of(table))
@@ -95,7 +95,7 @@ def test_items_may_be_in_any_order(mixed, rng):
     """The same scores, if directions are found to the last digits."""
     table, _, found = mixed
     order = rng.permutation(60)
-    again = fitted_tastes(scipy.sparse.csr_matrix(table[:, order]), 3, np.random.default_rng(1))
+    again = fitted_tastes(Residuals(scipy.sparse.csr_matrix(table[:, order])), 3, np.random.default_rng(1))
     one, other = found.scores(*rows_of(table)), again.scores(*rows_of(table[:, order]))
     np.testing.assert_allclose(other, one[:, order], rtol=0.05, atol=1e-3)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from natgrad.models.factorization.item_ridge import (
     user_weights,
     weights_of,
 )
-from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
+from natgrad.models.factorization.item_tastes import Residuals, Tastes, fitted_tastes
 from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
 from natgrad.random import Stream, generator
 
@@ -66,7 +67,7 @@ FIRST_TASTES: dict[str, Any] = {"tastes": 8, "strength": 0.7}
 FIRST_WEIGHTED: dict[str, Any] = {"factors": 32, "confidence": 4.0, "penalty": 0.4}
 # Where items are many, so that users like few of them, held-out likes say little: the search begins where such sets end.
 FIRST_OF_RARE: dict[str, Any] = {"factors": 128, "confidence": 16.0, "penalty": 0.4}
-BEHIND = 0.85
+BEHIND = 0.9
 # Tables of scores that are kept; items beyond which some are too rare for the regression.
 REMEMBERED, MOST_REGRESSED = 2, 5000
 OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty", "rank", "flatness")
@@ -221,6 +222,7 @@ class _Judge:
         self._users_of: dict[ItemRidge, Floats] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
         self._tastes: dict[int, Tastes] = {}
+        self._explained_by: dict[int, float] = {}
         self._bases: dict[float, Leading] = {}
         self._of_factors: dict[ItemRidge, Float32s] = {}
         self._last: dict[str, tuple[ItemRidge, Float32s]] = {}
@@ -234,7 +236,9 @@ class _Judge:
 
     def is_better(self, one: ItemRidge, popular: ItemRidge, tastes: ItemRidge, least: float) -> bool:
         """Whether one ranks better than popularity, and tastes explain more, by so many standard errors; both were judged."""
-        return self.in_errors(one, popular) + _in_errors(self._explained(tastes)) > least
+        if tastes.tastes not in self._explained_by:
+            self._explained_by[tastes.tastes] = _in_errors(self._explained(tastes))
+        return self.in_errors(one, popular) + self._explained_by[tastes.tastes] > least
 
     def in_errors(self, one: ItemRidge, other: ItemRidge) -> float:
         """How much better one ranks than the other, in standard errors; both were judged."""
@@ -290,9 +294,13 @@ class _Judge:
             return low_rank(self._bases[own.flatness].basis(own.rank), self.likes_of, own.flatness)
         if own.tastes:
             if own.tastes not in self._tastes:
-                self._tastes[own.tastes] = fitted_tastes(self.kept, own.tastes, rng)
+                self._tastes[own.tastes] = fitted_tastes(self._residuals, own.tastes, rng)
             return replace(self._tastes[own.tastes], strength=own.strength)
         return fitted_vectors(self.kept, own.factors, own.confidence, own.penalty, rng)
+
+    @cached_property
+    def _residuals(self) -> Residuals:
+        return Residuals(self.kept)
 
     def _neighbours(self, ridge: ItemRidge) -> Float32s:
         """Scores from the neighbours of likes; the last are kept."""

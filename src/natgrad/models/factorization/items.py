@@ -49,7 +49,7 @@ from natgrad.models.factorization.item_ridge import (
     with_bias,
 )
 from natgrad.models.factorization.item_search import MOST_REGRESSED, learned_ridge
-from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
+from natgrad.models.factorization.item_tastes import Residuals, Tastes, fitted_tastes
 from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
 from natgrad.models.factorization.likelihoods import RatingSettings
 from natgrad.random import Stream, generator
@@ -293,7 +293,7 @@ def _basis(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> Float32s |
 def _tastes(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[str, Any] | None:
     if not ridge.tastes:
         return None
-    found = fitted_tastes(likes, ridge.tastes, rng)
+    found = fitted_tastes(Residuals(likes), ridge.tastes, rng)
     return {field.name: getattr(found, field.name) for field in fields(found) if field.name != "strength"}
 
 
