@@ -208,7 +208,9 @@ class ItemLikes:
         self.ridge = ItemRidge(**learned["ridge"])
         self._known: tuple[Any, tuple[Float32s, Float32s]] | None = None
         self._last: tuple[Ratings, ItemsProblem] | None = None
+        # Kept, since they have tables that are made once, and somebody new is told in milliseconds.
         self._tastes: Tastes | None = None
+        self._near: Neighbours | None = None
 
     def problem(self, ratings: Ratings) -> ItemsProblem:
         """The likes of the modelled items; kept until there is a predictor, which counts them once."""
@@ -263,8 +265,9 @@ class ItemLikes:
         """Those of the fit; items that came after it have none."""
         if (known := self.learned.get("neighbours")) is None:
             return None
-        found = Neighbours(np.asarray(known["items"]), np.asarray(known["values"]))
-        return found.with_new(n_items - len(found.items))
+        if self._near is None:
+            self._near = Neighbours(np.asarray(known["items"]), np.asarray(known["values"]))
+        return self._near.with_new(n_items - len(self._near.items))
 
     def _factors(self, likes_of: Floats) -> Tastes | Weighted | LowRank | None:
         """What stands beside the regression; items that came after the fit have no taste."""
