@@ -44,11 +44,12 @@ Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
 # Held out of each user's likes, the less the more there are; how many likes are to be held out of those who are judged; the k of
-# NDCG, a twentieth of the items between these: chance has less of a say in a longer list.
+# NDCG, a twentieth of the items between these: chance has less of a say in a longer list. Where items are many the shorter one is
+# taken, with more users against chance: a longer one has more of the factors, and less of what is near.
 HELD_OUT, ENOUGH, RANKED = (0.1, 0.2), 10_000, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items that are ranked; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 36_000_000)
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 72_000_000)
 # What is tried, in order.
 SIZES, STRENGTHS = (4, 8, 16, 32, 64), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
 FACTORS, CONFIDENCES = (8, 16, 32, 64, 128), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -213,11 +214,12 @@ class _Judge:
         able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
         judged = np.sort(rng.permutation(able)[:users])
         self.seen, self.wanted = self.kept[judged].astype(np.float32), wanted[judged]
-        shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
+        self.has_rare = likes.shape[1] > MOST_REGRESSED
+        shown = RANKED[0] if self.has_rare else int(np.clip(likes.shape[1] // 20, *RANKED))
+        shown = min(shown, likes.shape[1])
         self.worth = 1.0 / np.log2(np.arange(shown) + 2.0)
         regressed = self.seen[:, : self.size].tocsr()
         self.regressed = regressed.indptr.astype(np.int64), regressed.indices
-        self.has_rare = likes.shape[1] > MOST_REGRESSED
         self._known: dict[ItemRidge, Judged] = {}
         self._users_of: dict[ItemRidge, Floats] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
