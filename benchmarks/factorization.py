@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import venv
+from functools import partial
 from pathlib import Path
 
 import factorization_likes as likes
@@ -92,13 +93,13 @@ def ask_peer(options, peer, name, train, test, shape, **more):
 
 
 def warm_up():
-    """Compile everything on a few hundred ratings."""
-    small = paper_ratings(30, 40, 500)
+    """Compile everything on some ratings, as many as the numbers for likes need to be searched for."""
+    small = paper_ratings(50, 60, 1500)
     for likelihood in ("gaussian", "bernoulli"):
         values = (
             small
             if likelihood == "gaussian"
-            else ng.data.Ratings(small.users, small.items, np.ones(500), shape=small.shape)
+            else ng.data.Ratings(small.users, small.items, np.ones(1500), shape=small.shape)
         )
         model = ng.MatrixFactorization(3, likelihood=likelihood, max_steps=10, verbose=False).fit(values)
         model.recommend(n=3)
@@ -256,9 +257,7 @@ def likes_of_files(options):
     found = json.loads(RESULTS.read_text()).get("files", {}) if RESULTS.exists() else {}
     warm_up()
     for path in map(Path, options.file):
-        pairs = np.unique(np.loadtxt(path, dtype=str, usecols=(0, 1)), axis=0)
-        users, items = (np.unique(column, return_inverse=True)[1] for column in pairs.T)
-        shape = int(users.max()) + 1, int(items.max()) + 1
+        users, items, shape, _ = _of_file(path)
         feasible = [
             name for name in likes.EVERYBODY if name != "BPR" and (name != "EASE" or shape[1] <= likes.MOST_ITEMS)
         ]
@@ -271,9 +270,15 @@ def likes_of_files(options):
             feasible if options.only is None else options.only.split(","),
         )
         kept = found.get(path.stem, {}).get("rows", {})
-        found[path.stem] = {"shape": shape, "likes": len(pairs), "rows": kept | rows}
+        found[path.stem] = {"shape": shape, "likes": len(users), "rows": kept | rows}
         print(path.stem, json.dumps(rows, indent=1), file=sys.stderr)
     return found
+
+
+def _of_file(path):
+    pairs = np.unique(np.loadtxt(path, dtype=str, usecols=(0, 1)), axis=0)
+    users, items = (np.unique(column, return_inverse=True)[1] for column in pairs.T)
+    return users, items, (int(users.max()) + 1, int(items.max()) + 1), None
 
 
 def family(options):
@@ -285,6 +290,35 @@ def family(options):
         found.append({"set": what, "rows": {name: {key: row[key] for key in kept} for name, row in rows.items()}})
         print(json.dumps(found[-1]), file=sys.stderr)
     return {"sets": found}
+
+
+def newcomers(options):
+    """Likes alone: milliseconds of processor and clock until somebody new has ten items, whatever the number of others."""
+    warm_up()
+    found, sets = {}, {name: LIKES[name] for name in ("films", "popularity alone")}
+    for name, read in (sets | {path.stem: partial(_of_file, path) for path in map(Path, options.file)}).items():
+        users, items, shape, _ = read()
+        model = ng.MatrixFactorization(likelihood="bernoulli", n_jobs=1, verbose=False).fit(
+            ng.data.Ratings(users, items, np.ones(len(users)), shape=shape)
+        )
+        rng, kinds = np.random.default_rng(0), {}
+        for kind, ask in (
+            (
+                "fold_in",
+                lambda model, liked: model.fold_in(ng.data.Ratings(["new"] * 20, liked)).recommend("new", n=10),
+            ),
+            ("recommend_for", lambda model, liked: model.recommend_for(liked, n=10)),
+        ):
+            times = []
+            for _ in range(50):
+                liked = rng.choice(shape[1], 20, replace=False)
+                began = time.process_time(), time.perf_counter()
+                ask(model, liked)
+                times.append((time.process_time() - began[0], time.perf_counter() - began[1]))
+            kinds[kind] = (1e3 * np.median(times[5:], axis=0)).tolist()
+        found[name] = {"shape": shape, "milliseconds": kinds}
+        print(name, found[name], file=sys.stderr)
+    return found
 
 
 def jester_likes():
@@ -324,6 +358,7 @@ def chunks(options):
 PARTS = {
     "small": small, "quality": quality, "growth": growth,
     "memory": memory, "recommend": recommending, "likes": one_class, "files": likes_of_files, "family": family, "chunks": chunks,
+    "newcomers": newcomers,
 }  # fmt: skip
 
 
@@ -332,7 +367,9 @@ def main():
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
     parser.add_argument("--peer", help="one peer of the part; of likes, one set")
     parser.add_argument("--only", help="of likes, who is measured, as ALS,EASE; the other rows are kept")
-    parser.add_argument("--file", nargs="*", default=(), help="of files: likes, a user and an item in each line")
+    parser.add_argument(
+        "--file", nargs="*", default=(), help="of files and newcomers: likes, a user and an item in each line"
+    )
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

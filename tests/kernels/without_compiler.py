@@ -24,6 +24,7 @@ from kernels import test_messages as messages
 from kernels import test_network as network
 from kernels import test_state_space as state_space
 from models.factorization import test_item_weighted as item_weighted
+from models.factorization import test_items as items
 from models.factorization import test_problem as full_ratings
 from models.factorization import test_recommend as recommend
 from models.hmm import test_live as live
@@ -96,6 +97,7 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng, False)
     yield lambda: item_weighted.test_rows_are_the_solutions_of_their_equations(rng)
     yield lambda: item_weighted.test_the_nearest_items_are_those_most_often_liked_together(rng)
+    yield lambda: items.test_held_out_likes_are_ranked_among_what_was_not_seen(rng)
     yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
     for biases in (True, False):
         yield lambda biases=biases: full_ratings.test_kernels_are_their_definitions(biases)
@@ -225,6 +227,7 @@ def compile_half(half: int) -> None:
             state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
             item_weighted.test_rows_are_the_solutions_of_their_equations(rng)
             item_weighted.test_the_nearest_items_are_those_most_often_liked_together(rng)
+            items.test_held_out_likes_are_ranked_among_what_was_not_seen(rng)
             return
         fits_of_sequences()
         draws_of_networks()

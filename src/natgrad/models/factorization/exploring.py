@@ -2,11 +2,12 @@
 
 a quantile     mean + z sd of u·v + b + c under q: a low one keeps to what is known, a high one tries what is not
 a draw         u and v drawn from q, and ranked by their product: Thompson sampling
-vectors        (u, b + m, 1) and (v, 1, c), whose inner product is the prediction
+vectors        (u, b + m, 1) and (v, 1, c), whose inner product is the prediction; of likes alone, those nearest to the scores
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,16 +30,21 @@ if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
     from natgrad.models.factorization.likelihoods import LikelihoodModel
 
-__all__ = ["ExportMixin", "Vectors", "drawn_scores", "quantile_scores"]
+__all__ = ["BATCH_SCORES", "ExportMixin", "Vectors", "drawn_scores", "quantile_scores"]
 
 Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Scores = Callable[[slice], Float32s]
+# Of likes alone: columns of vectors, with which lists were as good on films, artists and articles as those of the scores; and the
+# part of the best items below which a warning is given.
+DIMENSIONS, LEAST_AGREEMENT = 256, 0.9
+# Scores of a batch of users take this many numbers, so that the best are looked for while they are in the cache.
+BATCH_SCORES = 2_000_000
 
 
 class Vectors(NamedTuple):
-    """Single-precision vectors [users, D] and [items, D] whose inner products are the scores, and the ids of their rows.
+    """Single-precision vectors [users, D] and [items, D] whose inner products are the scores, or near them; ids of their rows.
 
     As libraries of nearest neighbours take them: ``faiss.IndexFlatIP(D).add(items)``. Biases have a column of their own, against
     one of ones on the other side.
@@ -67,6 +73,10 @@ class ExportMixin:
 
         def _pairs(self, users: Any, items: Any) -> tuple[Ints, Ints]: ...
 
+        def _scorer(self, rows: Ints | None, new: bool) -> Scores: ...
+
+        def _seen(self, rows: Ints | None) -> tuple[Ints, npt.NDArray[np.int32]]: ...
+
     @OnlyWhere(
         lambda model: model.likelihood == "ordinal",
         'needs an ordinal scale, likelihood="ordinal"; `predict` gives means',
@@ -90,8 +100,18 @@ class ExportMixin:
         predictor: StarsPredictor = self._predictor
         return predictor.probabilities(*self._pairs(users, items))
 
-    def vectors(self) -> Vectors:
+    def vectors(self, n_dimensions: int | None = None) -> Vectors:
         """Vectors whose inner products are the scores that `recommend` ranks by.
+
+        Likes alone with every pair counted are ranked by weights between items, which have no such vectors. Theirs are those of
+        ``n_dimensions`` whose inner products are nearest to the scores of what users do not like yet; a warning says so if less
+        than nine tenths of the ten best items are the same.
+
+        Parameters
+        ----------
+        n_dimensions : int, optional
+            Of likes alone: the columns of the vectors, at most as many as users and items; 256 by default. Vectors of factors
+            are exact, and have as many columns as they need.
 
         Examples
         --------
@@ -102,18 +122,45 @@ class ExportMixin:
         >>> bool(np.allclose(users[0] @ items[1], model.predict([0], ["b"])[0], atol=1e-5))
         True
         """
-        self._with_factors("vectors()")
-        users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
+        self._check_fitted()
+        if n_dimensions is not None:
+            n_dimensions = whole_number(n_dimensions, "n_dimensions")
+        if not self._kind.sides:
+            users, items = self._nearest_vectors(DIMENSIONS if n_dimensions is None else n_dimensions)
+        elif n_dimensions is not None:
+            raise ValueError(
+                f"n_dimensions={n_dimensions}: only likes alone with every pair counted have vectors of any number of columns; "
+                "these are exact with n_factors and the biases: leave it out, or fit fewer n_factors"
+            )
+        else:
+            users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
         return Vectors(users, items, self.ratings_.user_ids, self.ratings_.item_ids)
 
-    def export_factors(self, folder: str | Path) -> tuple[Path, Path]:
+    def _nearest_vectors(self, n_dimensions: int) -> tuple[Float32s, Float32s]:
+        from natgrad.models.factorization.item_vectors import nearest_vectors
+
+        batch = max(1, BATCH_SCORES // max(self.ratings_.n_items, 1))
+        found = nearest_vectors(self._scorer(None, True), self.ratings_.shape, n_dimensions, batch, self._seen(None))
+        if found.agreement < LEAST_AGREEMENT:
+            warnings.warn(
+                f"vectors with n_dimensions={n_dimensions}: of the ten best items of users {found.agreement:.0%} are the same as "
+                "those that recommend() finds; raise n_dimensions for more",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return found.users, found.items
+
+    def export_factors(self, folder: str | Path, n_dimensions: int | None = None) -> tuple[Path, Path]:
         """Write ``users.parquet`` and ``items.parquet``: id, mean and sd of factors and bias, and the vector of `vectors`.
+
+        Likes alone with every pair counted have ids and vectors.
 
         Parameters
         ----------
         folder : made if it is not there; files of these names are replaced
+        n_dimensions : of likes alone, as in `vectors`
         """
-        self._with_factors("export_factors()")
+        self._check_fitted()
         try:
             import pyarrow
             import pyarrow.parquet
@@ -121,7 +168,7 @@ class ExportMixin:
             raise ImportError(
                 'export_factors writes Parquet, which needs PyArrow: pip install "natgrad[data]"'
             ) from None
-        where, named = Path(folder), self.vectors()
+        where, named = Path(folder), self.vectors(n_dimensions)
         where.mkdir(parents=True, exist_ok=True)
         sides = (
             ("users", named.user_ids, named.users, self.user_factors_, self.user_biases_),
@@ -130,19 +177,13 @@ class ExportMixin:
         paths = []
         for name, ids, vectors, factors, biases in sides:
             columns = {"id": pyarrow.array(ids.tolist()), "vector": pyarrow.array(list(vectors))}
-            columns |= {"mean": pyarrow.array(list(factors.mean)), "sd": pyarrow.array(list(factors.sd))}
+            if factors is not None:
+                columns |= {"mean": pyarrow.array(list(factors.mean)), "sd": pyarrow.array(list(factors.sd))}
             if biases is not None:
                 columns |= {"bias": pyarrow.array(biases.mean), "bias_sd": pyarrow.array(biases.sd)}
             paths.append(where / f"{name}.parquet")
             pyarrow.parquet.write_table(pyarrow.table(columns), paths[-1])
         return paths[0], paths[1]
-
-    def _with_factors(self, asked: str) -> None:
-        self._check_fitted()
-        if not self._kind.sides:
-            raise TypeError(
-                f"{asked}: likes alone with every pair counted have weights between items, and no vectors; n_negatives=4 has some"
-            )
 
     def _exploring(self, rows: Ints | None, quantile: Any, draw: Any) -> Scores | None:
         """Scores by a quantile or a draw; None if neither is asked for."""

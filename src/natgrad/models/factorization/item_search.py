@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.kernels.factorization.top_items import top_items
+from natgrad.kernels.factorization.held_out import rank_held_out
+from natgrad.kernels.factorization.items import sum_weights
 from natgrad.models.factorization.item_leading import Leading, leading
 from natgrad.models.factorization.item_neighbours import found_neighbours
 from natgrad.models.factorization.item_ridge import (
@@ -31,9 +33,8 @@ from natgrad.models.factorization.item_ridge import (
     user_weights,
     weights_of,
 )
-from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
+from natgrad.models.factorization.item_tastes import Residuals, Tastes, fitted_tastes
 from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
-from natgrad.models.factorization.metrics import ndcg_of_users
 from natgrad.random import Stream, generator
 
 __all__ = ["MOST_REGRESSED", "learned_ridge"]
@@ -43,11 +44,12 @@ Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
 # Held out of each user's likes, the less the more there are; how many likes are to be held out of those who are judged; the k of
-# NDCG, a twentieth of the items between these: chance has less of a say in a longer list.
+# NDCG, a twentieth of the items between these: chance has less of a say in a longer list. Where items are many the shorter one is
+# taken, with more users against chance: a longer one has more of the factors, and less of what is near.
 HELD_OUT, ENOUGH, RANKED = (0.1, 0.2), 10_000, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items that are ranked; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 36_000_000)
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 72_000_000)
 # What is tried, in order.
 SIZES, STRENGTHS = (4, 8, 16, 32, 64), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
 FACTORS, CONFIDENCES = (8, 16, 32, 64, 128), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -57,6 +59,7 @@ RIDGES = tuple(0.01 * 3.0**n for n in range(13))
 BETWEEN = 3.0**0.5
 # Where the regression begins; its ridge and its share are one number in the search: the rate is about the root of both.
 FIRST_REGRESSION: dict[str, Any] = {"ridge": 1.1, "share": 1.1, "evenness": 0.5}
+FIRST_MIXES = (0.1, 0.5, 0.85)
 MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 COMMON = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -65,7 +68,7 @@ FIRST_TASTES: dict[str, Any] = {"tastes": 8, "strength": 0.7}
 FIRST_WEIGHTED: dict[str, Any] = {"factors": 32, "confidence": 4.0, "penalty": 0.4}
 # Where items are many, so that users like few of them, held-out likes say little: the search begins where such sets end.
 FIRST_OF_RARE: dict[str, Any] = {"factors": 128, "confidence": 16.0, "penalty": 0.4}
-BEHIND = 0.85
+BEHIND = 0.9
 # Tables of scores that are kept; items beyond which some are too rare for the regression.
 REMEMBERED, MOST_REGRESSED = 2, 5000
 OF_FACTORS = ("tastes", "strength", "factors", "confidence", "penalty", "rank", "flatness")
@@ -78,7 +81,8 @@ CLEARLY, ERRORS, ERRORS_OF_RARE = 1e-3, 1.0, 2.0
 # explains. It is what ranks unless the gain of tastes in NDCG and that in the log probability of held-out likes, each in its
 # standard errors, are together more than this: where likes are drawn by popularity alone the first is up to 2, because the best
 # of some dozens is looked at, and the second up to 1. Tastes are faint there: their direction is judged, not their strength.
-ALMOST_ALL, SURELY, FAINT = 1.0 - 1e-9, 3.0, 0.01
+# At first sight, before anything is chosen, sets that popularity decides were between -6 and 0.1, others from 4.8 on.
+ALMOST_ALL, SURELY, HARDLY, FAINT = 1.0 - 1e-9, 3.0, 1.0, 0.01
 # Likes below which too few are held out to tell.
 LEAST = 1000
 
@@ -90,6 +94,8 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
     judge = _Judge(likes, seed)
     firsts = FIRST_TASTES, FIRST_OF_RARE if judge.has_rare else FIRST_WEIGHTED
     tastes, weighted = (judge(ItemRidge(mix=1.0, **first)) for first in firsts)
+    if not _is_promising(judge, tastes, weighted):
+        return ItemRidge(**FIRST_REGRESSION, mix=ALMOST_ALL)
     # What is far behind at first will not be ahead: its numbers are left.
     if tastes[0] > BEHIND * weighted[0]:
         tastes = _climbed(judge, tastes, "tastes", SIZES, CLEARLY)
@@ -104,10 +110,19 @@ def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
         best = _climbed(judge, best, "strength", STRENGTHS)
     best = _beside_neighbours(judge, best) if judge.has_rare else _beside_popularity(judge, best)
     popular = judge(ItemRidge(*best[1][:4], mix=ALMOST_ALL))
-    if not judge.is_surely_better(best[1], popular[1], tastes[1]):
+    if not judge.is_better(best[1], popular[1], tastes[1], SURELY):
         return popular[1]
     # Nothing is held out any more: pairs of likes, of which the regression learns, are more by the square of what likes are.
     return _shrunk(best[1], best[1].ridge * (1.0 - judge.held_out) ** 2)
+
+
+def _is_promising(judge: _Judge, tastes: Judged, weighted: Judged) -> bool:
+    """Whether anything at first sight is better than popularity; if not, what is found after a hundred steps is chance."""
+    popular = judge(ItemRidge(mix=1.0))[1]
+    if max(judge.in_errors(alone[1], popular) for alone in (tastes, weighted)) > SURELY:
+        return True
+    mixed = max(judge(tastes[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in FIRST_MIXES)
+    return judge.is_better(max(mixed, tastes, weighted)[1], popular, tastes[1], HARDLY)
 
 
 def _shrunk(ridge: ItemRidge, rate: float) -> ItemRidge:
@@ -133,7 +148,7 @@ def _clearly(judge: _Judge, best: Judged, tried: Judged) -> Judged:
 
 def _mixed(judge: _Judge, alone: Judged, other: Judged) -> Judged:
     """The best mixture of both, from the best factors; the first that was found, if that is behind factors alone."""
-    best = max(judge(alone[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in (0.1, 0.5, 0.85))
+    best = max(judge(alone[1]._replace(mix=mix, **FIRST_REGRESSION)) for mix in FIRST_MIXES)
     best = _climbed(judge, best, "ridge", RIDGES)
     best = _climbed(judge, best, "mix", MIXES[:-1])
     if best[0] < alone[0]:
@@ -199,13 +214,17 @@ class _Judge:
         able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
         judged = np.sort(rng.permutation(able)[:users])
         self.seen, self.wanted = self.kept[judged].astype(np.float32), wanted[judged]
-        self.shown = min(int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
-        self.table = self.seen[:, : self.size].toarray()
         self.has_rare = likes.shape[1] > MOST_REGRESSED
+        shown = RANKED[0] if self.has_rare else int(np.clip(likes.shape[1] // 20, *RANKED))
+        shown = min(shown, likes.shape[1])
+        self.worth = 1.0 / np.log2(np.arange(shown) + 2.0)
+        regressed = self.seen[:, : self.size].tocsr()
+        self.regressed = regressed.indptr.astype(np.int64), regressed.indices
         self._known: dict[ItemRidge, Judged] = {}
         self._users_of: dict[ItemRidge, Floats] = {}
         self._counts: dict[float, tuple[Floats, float]] = {}
         self._tastes: dict[int, Tastes] = {}
+        self._explained_by: dict[int, float] = {}
         self._bases: dict[float, Leading] = {}
         self._of_factors: dict[ItemRidge, Float32s] = {}
         self._last: dict[str, tuple[ItemRidge, Float32s]] = {}
@@ -213,35 +232,35 @@ class _Judge:
     def __call__(self, ridge: ItemRidge) -> Judged:
         """NDCG among all items, and the ridge that has it; what is too rare for the regression has the other scores."""
         if ridge not in self._known:
-            scores = self._expected(ridge).copy()
-            if ridge.mix < 1.0:
-                both = scores[:, : self.size]
-                both *= np.float32(ridge.mix)
-                both += np.float32(1.0 - ridge.mix) * self._regression(ridge)
-            if ridge.near:
-                scores *= np.float32(1.0 - ridge.near)
-                scores += np.float32(ridge.near) * self._neighbours(ridge)
-            if ridge.common:
-                scores += (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32)
-            if ridge.power:
-                scores *= popular_scale(self.likes_of, ridge.power)
-            self._users_of[ridge] = self._ndcg(scores)
+            self._users_of[ridge] = self._ndcg(ridge)
             self._known[ridge] = float(self._users_of[ridge].mean()), ridge
         return self._known[ridge]
 
-    def is_surely_better(self, one: ItemRidge, other: ItemRidge, tastes: ItemRidge) -> bool:
-        """Whether one ranks better than popularity, and tastes explain more, by more than chance; both were judged."""
-        return self.in_errors(one, other) + _in_errors(self._explained(tastes)) > SURELY
+    def is_better(self, one: ItemRidge, popular: ItemRidge, tastes: ItemRidge, least: float) -> bool:
+        """Whether one ranks better than popularity, and tastes explain more, by so many standard errors; both were judged."""
+        if tastes.tastes not in self._explained_by:
+            self._explained_by[tastes.tastes] = _in_errors(self._explained(tastes))
+        return self.in_errors(one, popular) + self._explained_by[tastes.tastes] > least
 
     def in_errors(self, one: ItemRidge, other: ItemRidge) -> float:
         """How much better one ranks than the other, in standard errors; both were judged."""
         return _in_errors(self._users_of[one] - self._users_of[other])
 
-    def _ndcg(self, scores: Float32s) -> Floats:
-        """Of each user, by scores [users, items], which are overwritten."""
-        best = np.empty((len(scores), self.shown), np.int64), np.empty((len(scores), self.shown), np.float32)
-        top_items(scores, 0, self.seen.indptr.astype(np.int64), self.seen.indices, True, *best)
-        return ndcg_of_users(best[0], self.wanted.indptr, self.wanted.indices.astype(np.int64))
+    def _ndcg(self, ridge: ItemRidge) -> Floats:
+        """Of each user."""
+        nothing = np.empty((self.seen.shape[0], 0), np.float32)
+        scores = (
+            self._expected(ridge),
+            self._regression(ridge) if ridge.mix < 1.0 else nothing,
+            self._neighbours(ridge) if ridge.near else nothing,
+            np.array([ridge.mix, ridge.near], np.float32),
+            (ridge.common / self.kept.shape[0] * self.likes_of).astype(np.float32),
+            popular_scale(self.likes_of, ridge.power),
+        )
+        out = np.empty(self.seen.shape[0])
+        wanted = self.wanted.indptr, self.wanted.indices
+        rank_held_out(out, *wanted, self.seen.indptr, self.seen.indices, *scores, self.worth)
+        return out
 
     def _regression(self, ridge: ItemRidge) -> Float32s:
         """Scores from the other items; the last are kept, while other numbers are tried."""
@@ -251,15 +270,16 @@ class _Judge:
                 likes = self.kept[:, : self.size].tocsr()
                 weight = user_weights(likes, own.evenness)
                 self._counts[own.evenness] = count_together(likes, weight), float(weight.sum())
-            weights, bias = weights_of(*self._counts[own.evenness], own)
-            self._last["regression"] = own, self.table @ weights + bias
+            scores = np.empty((self.seen.shape[0], self.size), np.float32)
+            sum_weights(scores, *self.regressed, *weights_of(*self._counts[own.evenness], own))
+            self._last["regression"] = own, scores
         return self._last["regression"][1]
 
     def _expected(self, ridge: ItemRidge) -> Float32s:
         """Scores from tastes or a factorisation; the last few are kept."""
         if not (ridge.tastes or ridge.factors or ridge.rank):  # what is popular, for everybody
             shares = (self.likes_of / self.kept.shape[0]).astype(np.float32)
-            return np.broadcast_to(shares, (self.seen.shape[0], len(shares)))
+            return np.tile(shares, (self.seen.shape[0], 1))
         own = ItemRidge(**{name: getattr(ridge, name) for name in OF_FACTORS})
         if (scores := self._of_factors.pop(own, None)) is None:
             scores = self._factors(own).scores_of_new(self.seen.indptr.astype(np.int64), self.seen.indices)
@@ -276,9 +296,13 @@ class _Judge:
             return low_rank(self._bases[own.flatness].basis(own.rank), self.likes_of, own.flatness)
         if own.tastes:
             if own.tastes not in self._tastes:
-                self._tastes[own.tastes] = fitted_tastes(self.kept, own.tastes, rng)
+                self._tastes[own.tastes] = fitted_tastes(self._residuals, own.tastes, rng)
             return replace(self._tastes[own.tastes], strength=own.strength)
         return fitted_vectors(self.kept, own.factors, own.confidence, own.penalty, rng)
+
+    @cached_property
+    def _residuals(self) -> Residuals:
+        return Residuals(self.kept)
 
     def _neighbours(self, ridge: ItemRidge) -> Float32s:
         """Scores from the neighbours of likes; the last are kept."""

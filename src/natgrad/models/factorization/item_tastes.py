@@ -24,7 +24,7 @@ import scipy.sparse
 
 from natgrad.kernels.factorization.items import sum_weights
 
-__all__ = ["Tastes", "fitted_tastes"]
+__all__ = ["Residuals", "Tastes", "fitted_tastes"]
 
 Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
@@ -37,8 +37,8 @@ SCALES = np.array([0.0, 0.3, 1.0, 2.0])
 BINS, MARGIN_ROUNDS, SEARCH_ROUNDS, ROUNDS, EQUAL_ROUNDS, BEYOND = 48, 8, 4, 12, 4, 8
 # Variance of a first taste; the least share of a strength; what keeps covariances of tastes positive; users in one go.
 FIRST_VARIANCE, LEAST_SHARE, FLOOR, TOGETHER = 0.1, 1e-3, 1e-9, 20_000
-# Of a taste: the exponential of more has no single precision.
-MOST_LOG = 60.0
+# Of a taste: the exponential of more has no single precision. Rates that stay in a cache while probabilities are made of them.
+MOST_LOG, CACHED = 60.0, 100_000
 
 
 @final
@@ -124,14 +124,18 @@ class Tastes:
         which, (means, weights) = _nearest(self.degrees, n_likes), self._means
         part = n_likes / self.degrees[which]
         rest = told - part[:, None] * means[which]
-        return _posterior(rest, part * weights[which], self.information, self.precision, self.shares)
+        return _posterior(rest, part * weights[which], *self._axes, self.shares)
 
     def _chances(self, log_rate: Float32s, n_likes: Ints, items: Any = slice(None)) -> Float32s:
-        """1 − exp(−a q exp(·)), in place."""
-        rate = self._rates(log_rate, n_likes, items)
-        np.negative(rate, out=rate)
-        np.expm1(rate, out=rate)
-        return np.negative(rate, out=rate)
+        """1 − exp(−a q exp(·)), in place, as many users at a time as stay in a cache."""
+        together = max(1, CACHED // log_rate.shape[1])
+        for first in range(0, len(log_rate), together):
+            some = slice(first, first + together)
+            rate = self._rates(log_rate[some], n_likes[some], items)
+            np.negative(rate, out=rate)
+            np.expm1(rate, out=rate)
+            np.negative(rate, out=rate)
+        return log_rate
 
     def _rates(self, log_rate: Float32s, n_likes: Ints, items: Any = slice(None)) -> Float32s:
         """Rates a q exp(·), in place."""
@@ -139,7 +143,7 @@ class Tastes:
         activity = np.exp(np.interp(np.log(np.maximum(n_likes, 1)), *known))
         np.minimum(log_rate, MOST_LOG, out=log_rate)
         np.exp(log_rate, out=log_rate)
-        log_rate *= self.rates[items].astype(np.float32)
+        log_rate *= self._rates32[items]
         log_rate *= activity[:, None].astype(np.float32)
         return log_rate
 
@@ -148,6 +152,10 @@ class Tastes:
         """Σ_j E_j v_j [bins, K] and Σ_j E_j (1 − E_j) [bins]."""
         chance = _chance(self.activity, self.rates)
         return chance @ self.vectors, (chance * (1.0 - chance)).sum(1)
+
+    @cached_property
+    def _rates32(self) -> Float32s:
+        return self.rates.astype(np.float32)
 
     @cached_property
     def _turned(self) -> Float32s:
@@ -160,29 +168,29 @@ class Tastes:
 
 
 class _Posterior(NamedTuple):
-    """Of some users in the basis ``axes``: the mean [users, K], gains, and of every strength its share, means and variances."""
+    """Of some users, in common axes: the mean [users, K], gains, and of every strength its share, means and variances."""
 
-    axes: Floats
     mean: Floats
     gains: Floats
     strengths: list[tuple[float, Floats, Floats, Floats]]
 
 
-def _posterior(told: Floats, weight: Floats, information: Floats, precision: Floats, shares: Floats) -> _Posterior:
-    """From Σ (x − E) v of each user [users, K], and how much that weighs [users]."""
-    values, axes = _common_axes(information, precision)
+def _posterior(
+    told: Floats, weight: Floats, values: Floats, axes: Floats, shares: Floats, scales: Floats = SCALES
+) -> _Posterior:
+    """From Σ (x − E) v of each user [users, K], how much that weighs [users], and the common axes."""
     told, seen = told @ axes, weight[:, None] * values
-    variances = [np.zeros_like(seen) if s == 0.0 else 1.0 / (s**-2 + seen) for s in SCALES]
+    variances = [np.zeros_like(seen) if s == 0.0 else 1.0 / (s**-2 + seen) for s in scales]
     logs = [
         np.log(pi) + 0.5 * (told**2 * v).sum(1) - 0.5 * np.log1p(s**2 * seen).sum(1)
-        for s, pi, v in zip(SCALES, shares, variances, strict=True)
+        for s, pi, v in zip(scales, shares, variances, strict=True)
     ]
     table = np.stack(logs, 1)
     table = np.exp(table - table.max(1, keepdims=True))
     table /= table.sum(1, keepdims=True)
     gains = sum((table[:, [c]] * v for c, v in enumerate(variances)), np.zeros_like(seen))
-    each = [(s, table[:, c], told * v, v) for c, (s, v) in enumerate(zip(SCALES, variances, strict=True))]
-    return _Posterior(axes, told * gains, gains, each)
+    each = [(s, table[:, c], told * v, v) for c, (s, v) in enumerate(zip(scales, variances, strict=True))]
+    return _Posterior(told * gains, gains, each)
 
 
 def _common_axes(information: Floats, precision: Floats) -> tuple[Floats, Floats]:
@@ -212,7 +220,7 @@ def _margins(degrees: Floats, n_users: Floats, likes_of: Floats) -> tuple[Floats
     return activity, rates
 
 
-class _Residuals:
+class Residuals:
     """x − E as an operator: the likes, and E by how busy users are."""
 
     def __init__(self, likes: Likes) -> None:
@@ -257,19 +265,18 @@ class _Residuals:
         return np.asarray(v / np.sqrt(self.item_weight / self.item_weight.sum() @ v**2))
 
 
-def fitted_tastes(likes: Likes, size: int, rng: np.random.Generator) -> Tastes:
+def fitted_tastes(data: Residuals, size: int, rng: np.random.Generator) -> Tastes:
     """Tastes in so many dimensions, or as many as there can be."""
-    data = _Residuals(likes)
-    size = max(1, min(size, likes.shape[0] - 1, likes.shape[1] - 1))
+    size = max(1, min(size, data.likes.shape[0] - 1, data.likes.shape[1] - 1))
     part = data.item_weight / data.item_weight.sum()
     v, spread, one = data.directions(size, rng), np.zeros((size, size)), np.eye(size)
     precision, item_precision, shares = one / FIRST_VARIANCE, one, np.full(len(SCALES), 1.0 / len(SCALES))
-    equal = np.where(SCALES == 1.0, 1.0, 1e-9)
     for turn in range(ROUNDS):
         learning = turn >= EQUAL_ROUNDS
         information = (v * part[:, None]).T @ v + spread
         told = data.times(v.astype(np.float32)).astype(np.float64)
-        users = _all_users(told, data.user_weight, information, precision, shares if learning else equal)
+        strengths = (shares, SCALES) if learning else (np.ones(1), np.ones(1))
+        users = _all_users(told, data.user_weight, information, precision, *strengths)
         if learning:
             shares = np.maximum(users.shares, LEAST_SHARE)
             shares = np.asarray(shares / shares.sum())
@@ -295,21 +302,23 @@ class _AllUsers(NamedTuple):
     shares: Floats
 
 
-def _all_users(told: Floats, weight: Floats, information: Floats, precision: Floats, shares: Floats) -> _AllUsers:
-    """The posteriors of users, some thousands at a time, added up."""
+def _all_users(
+    told: Floats, weight: Floats, information: Floats, precision: Floats, shares: Floats, scales: Floats = SCALES
+) -> _AllUsers:
+    """The posteriors of users, some at a time, added up."""
     vectors, size = np.empty_like(told), told.shape[1]
-    covariance, tells, found, axes = np.zeros((size, size)), np.zeros((size, size)), np.zeros(len(shares)), np.eye(size)
+    covariance, tells, found = np.zeros((size, size)), np.zeros((size, size)), np.zeros(len(shares))
+    values, axes = _common_axes(information, precision)
     for first in range(0, len(told), TOGETHER):
         some = slice(first, first + TOGETHER)
-        own = _posterior(told[some], weight[some], information, precision, shares)
-        axes = own.axes
+        own = _posterior(told[some], weight[some], values, axes, shares, scales)
         vectors[some] = own.mean @ axes.T
         for c, (s, share, mean, variance) in enumerate(own.strengths):
             found[c] += share.sum()
             for total, w in ((covariance, share / s**2 if s else None), (tells, share * weight[some] if s else None)):
                 if w is not None:
                     total += (mean * w[:, None]).T @ mean + np.diag(w @ variance)
-    able = max(float(found[SCALES > 0.0].sum()), FLOOR)
+    able = max(float(found[scales > 0.0].sum()), FLOOR)
     return _AllUsers(
         vectors, axes @ (covariance / able) @ axes.T, axes @ (tells / weight.sum()) @ axes.T, found / len(told)
     )

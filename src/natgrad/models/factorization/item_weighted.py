@@ -40,6 +40,8 @@ SWEEPS, STEPS, OWN_STEPS, LEAST = 4, 3, 24, 1e-9
 # The first vectors of items, large enough for weak directions to be there after few sweeps (on jokes NDCG was .546 from 0.01, and
 # .558 from 0.4); what keeps a matrix without directions invertible.
 FIRST, FLOOR = 0.3, 1e-12
+# Likes whose vectors are looked up in one go: so many stay in a cache.
+TOGETHER = 2000
 
 
 @final
@@ -203,7 +205,8 @@ def _variance(likes: Likes, u: Float32s, v: Float32s, squares: Floats, confidenc
     """σ²: the mean of w (x − u · v)² over all pairs, by the squares of all and the likes alone."""
     total = float(np.einsum("ik,ik,k->", u, u, squares.astype(np.float32), dtype=np.float64))
     rows = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
-    for some in np.array_split(np.arange(likes.nnz), -(-max(likes.nnz, 1) // 200_000)):
+    for first in range(0, likes.nnz, TOGETHER):
+        some = slice(first, first + TOGETHER)
         s = np.einsum("nk,nk->n", u[rows[some]], v[likes.indices[some]]).astype(np.float64)
         total += float(((1.0 + confidence) * (1.0 - s) ** 2 - s**2).sum())
     return float(max(total / (likes.shape[0] * likes.shape[1]), FLOOR))

@@ -49,7 +49,7 @@ from natgrad.models.factorization.item_ridge import (
     with_bias,
 )
 from natgrad.models.factorization.item_search import MOST_REGRESSED, learned_ridge
-from natgrad.models.factorization.item_tastes import Tastes, fitted_tastes
+from natgrad.models.factorization.item_tastes import Residuals, Tastes, fitted_tastes
 from natgrad.models.factorization.item_weighted import Weighted, fitted_vectors
 from natgrad.models.factorization.likelihoods import RatingSettings
 from natgrad.random import Stream, generator
@@ -208,7 +208,9 @@ class ItemLikes:
         self.ridge = ItemRidge(**learned["ridge"])
         self._known: tuple[Any, tuple[Float32s, Float32s]] | None = None
         self._last: tuple[Ratings, ItemsProblem] | None = None
+        # Kept, since they have tables that are made once, and somebody new is told in milliseconds.
         self._tastes: Tastes | None = None
+        self._near: Neighbours | None = None
 
     def problem(self, ratings: Ratings) -> ItemsProblem:
         """The likes of the modelled items; kept until there is a predictor, which counts them once."""
@@ -263,8 +265,9 @@ class ItemLikes:
         """Those of the fit; items that came after it have none."""
         if (known := self.learned.get("neighbours")) is None:
             return None
-        found = Neighbours(np.asarray(known["items"]), np.asarray(known["values"]))
-        return found.with_new(n_items - len(found.items))
+        if self._near is None:
+            self._near = Neighbours(np.asarray(known["items"]), np.asarray(known["values"]))
+        return self._near.with_new(n_items - len(self._near.items))
 
     def _factors(self, likes_of: Floats) -> Tastes | Weighted | LowRank | None:
         """What stands beside the regression; items that came after the fit have no taste."""
@@ -293,7 +296,7 @@ def _basis(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> Float32s |
 def _tastes(likes: Any, ridge: ItemRidge, rng: np.random.Generator) -> dict[str, Any] | None:
     if not ridge.tastes:
         return None
-    found = fitted_tastes(likes, ridge.tastes, rng)
+    found = fitted_tastes(Residuals(likes), ridge.tastes, rng)
     return {field.name: getattr(found, field.name) for field in fields(found) if field.name != "strength"}
 
 

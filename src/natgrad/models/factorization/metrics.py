@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ndcg_of_users", "ranking_scores"]
+__all__ = ["ranking_scores"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -37,12 +37,6 @@ def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
         "recall": float(np.mean(hits.sum(1) / n_wanted)),
         "map": float(np.mean((precision * hits).sum(1) / most)),
     }
-
-
-def ndcg_of_users(ranked: Ints, start: Ints, wanted: Ints) -> Floats:
-    """NDCG@k of each user who has held-out items."""
-    hits, n_wanted = _hits(ranked, start, wanted)
-    return _discounted(hits, np.minimum(n_wanted, ranked.shape[1]))
 
 
 def _discounted(hits: Floats, most: Ints) -> Floats:

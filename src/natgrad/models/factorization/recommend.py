@@ -13,7 +13,7 @@ from natgrad.data.ids import joined_ids, same_words
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.models.factorization.exploring import ExportMixin
+from natgrad.models.factorization.exploring import BATCH_SCORES, ExportMixin
 from natgrad.models.factorization.likelihoods import Gaussian, LikelihoodModel
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.newcomers import alone_with
@@ -28,8 +28,6 @@ __all__ = ["RecommendMixin", "Recommendations"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# Scores of a batch of users take this many numbers, so that the best are looked for while they are in the cache.
-BATCH_SCORES = 2_000_000
 LOG = logging.getLogger("natgrad")
 METRICS = ("log_likelihood", "rmse", "mae", "ndcg", "precision", "recall", "map")
 
