@@ -126,13 +126,17 @@ class GPFinishing(GPStarting):
         until = np.inf if self.max_seconds is None else began + float(self.max_seconds)
         with ONE_BLAS_THREAD:
             local, gain, error = self._local(problem, state, until)
-        taken = self.finish == "neighbours" or gain > max(GAIN, ERRORS * error)
+        taken = self._takes(gain, error)
         if taken:
             self._predictor = self._predictor.given_neighbours(local)
         return [
             f"{local.n_neighbors} neighbours expect {local.n_judges:,} rows, each without itself, {gain:+.3f} ± {error:.3f} nats "
             f"a row better than the sparse process{'' if taken else ', which predicts'}"
         ]
+
+    def _takes(self, gain: float, error: float) -> bool:
+        """Whether neighbours predict: asked for, or by what they gain."""
+        return self.finish == "neighbours" or gain > max(GAIN, ERRORS * error)
 
     def _searches(self, problem: GPProblem) -> int:
         """How often neighbours may be sought while kernel and noise settle; unasked, for no more than the fit has cost.
@@ -169,7 +173,10 @@ class GPFinishing(GPStarting):
             budget = Budget(SITED_SEARCHES * self._searches(problem), in_time, most)
             local, judges, densities = settled_sites(kernel, rows, m, self.learn_kernel, any_kind, rng, budget)
         gains = densities - sparse_log_densities(problem, state, x[judges], y[judges])
-        return local, float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
+        gain, error = float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
+        if isinstance(local, SitedLocal) and self._takes(gain, error):
+            local = local.with_all(rows, in_time)
+        return local, gain, error
 
 
 def saved_local(local: Local | SitedLocal) -> dict[str, Any]:
