@@ -9,7 +9,7 @@ from natgrad.inference.methods import VB
 from natgrad.models.gp.blocks import Neighbourhoods, blocks_of, slopes_around, solved, values_around
 from natgrad.models.gp.joint import Ordinal, Softmax
 from natgrad.models.gp.likelihoods import Bernoulli, NegativeBinomial, Poisson
-from natgrad.models.gp.local import Budget, sparse_log_densities
+from natgrad.models.gp.local import Budget, sparse_without
 from natgrad.models.gp.neighbours import nearest
 from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites, cavities, neutral, renewed, slope_in_k
@@ -116,6 +116,12 @@ def test_the_slope_in_k_is_that_of_sums_of_log_densities():
     assert (slope * along).sum() == pytest.approx((value(k + 1e-5 * along) - value(k - 1e-5 * along)) / 2e-5, rel=1e-5)
 
 
+def densities_of(local, seen):
+    """Log densities of rows that a local process has not seen."""
+    mean, var = local.latent(seen.x)
+    return seen.law.log_densities(seen.y, (mean - local.offset).T, var.T)
+
+
 def expected_from_others(kernel, law, x, y, sites, judged):
     """Log densities of the first rows given sites of the others, by definition."""
     k, mean, var = matrix(kernel, x), [], []
@@ -192,7 +198,7 @@ def test_rows_are_judged_by_sites_that_have_not_seen_them(name):
     law, y = laws(40)[name]
     sites = dense(KERNEL, law, x[8:], y[8:])
     wanted = expected_from_others(KERNEL, law, x, y, sites, 8)
-    apart = SitedLocal(KERNEL, x[8:], sites, law.offset, 64).log_densities(Observed(x[:8], y[:8], law))
+    apart = densities_of(SitedLocal(KERNEL, x[8:], sites, law.offset, 64), Observed(x[:8], y[:8], law))
     np.testing.assert_allclose(apart, wanted, atol=1e-8)
     around = Neighbourhoods(np.arange(40)[None], 8)
     np.testing.assert_allclose(values_around(KERNEL, law, x, y, around), wanted, atol=1e-3)
@@ -211,7 +217,7 @@ def test_what_judges_say_is_what_new_rows_meet():
     assert len(judges) == len(densities) == 24
     whole = local.with_all(old, lambda: True)
     assert len(whole.x) == 120
-    met = whole.log_densities(new)
+    met = densities_of(whole, new)
     error = met.std() / np.sqrt(400)
     assert abs(densities.mean() - met.mean()) < 3 * np.hypot(error, densities.std() / np.sqrt(24))
     # what is said of each row by sites of all, without its own
@@ -384,7 +390,8 @@ def test_rows_of_a_sparse_classifier_are_judged_without_themselves():
     whole = {"learn_kernel": False, "learn_inducing": False, "method": VB(), "max_steps": 200, "tol": 0, "finish": None}
     model = ng.SparseGPClassifier(KERNEL, 20, **whole, verbose=False).fit(x, y)
     data = model._read(x, y, False).scaled_by(model._x_scaling, model._y_scaling)
-    found = sparse_log_densities(model._again(data), model._state, *data.take(None))
+    moments = sparse_without(model._again(data), model._state, *data.take(None))
+    found = Bernoulli().log_predictive_rows(np.zeros(1), data.take(None)[1], *moments)
     for n in (0, 7):
         others = np.flatnonzero(np.arange(60) != n)
         rest = type(data)(x, data.outputs, model._x_scaling, model._y_scaling, others)
@@ -464,7 +471,7 @@ def test_any_kernel_settles(kernel):
     new, g, _ = rows(2_000, seed=1)
     truth = g + 0.3 * np.random.default_rng(2).normal(size=2_000) > 0
     at = model._x_scaling.apply(new)
-    sparse = before.log_densities(Observed(at, np.where(truth, 1.0, -1.0)[:, None], law))
+    sparse = densities_of(before, Observed(at, np.where(truth, 1.0, -1.0)[:, None], law))
     assert model.log_predictive_density(new, truth).mean() > sparse.mean() + 0.005
 
 

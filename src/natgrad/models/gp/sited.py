@@ -25,6 +25,7 @@ from natgrad.models.gp.local import MARGIN, RATE, SQUARES, Budget, drawn_given, 
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST, conditional, nearest
 from natgrad.models.gp.settings import adam_direction
 from natgrad.models.gp.sites import Law, Sites, neutral
+from natgrad.models.gp.weighing import Moments
 
 __all__ = ["Observed", "SitedLocal", "settled_sites"]
 
@@ -85,10 +86,12 @@ class SitedLocal(NamedTuple):
         mean, var = self._given(x, nearest(self.kernel, self.x, x, min(self.n_neighbors, len(self.x))))
         return mean + self.offset, var
 
-    def log_densities(self, rows: Observed) -> Floats:
-        """Of rows that it has not seen."""
-        mean, var = self.latent(rows.x)
-        return rows.law.log_densities(rows.y, (mean - self.offset).T, var.T)
+    def expected(self, x: Floats, numbers: Ints) -> Moments:
+        """Of f at some rows that it has not seen, nor at one that is all there is."""
+        if len(x) > len(self.x):
+            return Moments(*self.latent(x[numbers]))
+        prior = np.tile(np.asarray(self.kernel.diagonal(self.kernel.theta, x))[:, None], len(self.offset))
+        return Moments(0.0 * prior + self.offset, prior)
 
     def with_all(self, rows: Observed, in_time: Callable[[], bool]) -> SitedLocal:
         """The same with sites of all rows, of those that have judged it, too."""
@@ -125,12 +128,9 @@ def settled_sites(
         kernel = _settled(kernel, rows, sites, any_kind, rng, budget)
     sites = solved(kernel, rows.law, others.x, others.y, sites, m, budget.in_time)
     local = SitedLocal(kernel, others.x, sites, rows.law.offset, m)
-    if n < 2:  # a row that nothing is known of
-        judges, prior = np.zeros(1, np.int64), np.full((len(rows.law.offset), 1), np.asarray(kernel(rows.x)).item())
-        densities = rows.law.log_densities(rows.y, 0.0 * prior, prior)
-    else:
-        judges = np.arange(n - rows.n_apart, n)[: budget.judges]
-        densities = local.log_densities(Observed(rows.x[judges], rows.y[judges], rows.law))
+    judges = np.arange(n - max(1, rows.n_apart), n)[: budget.judges]
+    mean, var = local.expected(rows.x, judges)
+    densities = rows.law.log_densities(rows.y[judges], (mean - local.offset).T, var.T)
     return local._replace(log_density=float(densities.mean()), n_judges=len(judges)), judges, densities
 
 
