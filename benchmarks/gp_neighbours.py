@@ -2,11 +2,12 @@
 
     python benchmarks/gp.py neighbours                              # kin40k and generated tables
     python benchmarks/gp_neighbours.py [FOLDER] [table ...]         # also tables of a folder
+    python benchmarks/gp_neighbours.py FOLDER bike --only default   # one model anew, the others as they are in the results
 
 A folder has one for each table, with data.csv.gz (the last column is the target) and test_mask.csv.gz (the rows that judge, by
 the first column). Trees are scikit-learn's with early stopping; their density is Gaussian with the variance of their errors on a
 tenth of the rows, which they did not see. Where LightGBM is installed, it has rows of its own. A fit with neighbours is a sparse
-one and its finish. Results: benchmarks/results/gp-neighbours.md and .json.
+one and its finish; the default weighs both by what rows say. Results: benchmarks/results/gp-neighbours.md and .json.
 """
 
 import json
@@ -73,17 +74,17 @@ def process(finish):
 
 def models():
     """Those that are installed."""
-    ours = {"sparse GP": process(None), "neighbours": process("neighbours")}
+    ours = {"sparse GP": process(None), "neighbours": process("neighbours"), "default": process("auto")}
     others = {"LightGBM": light} if find_spec("lightgbm") else {}
     return {"boosted trees": boosted, **others, **ours}
 
 
-def measured(x, y, judges, name):
+def measured(x, y, judges, name, only):
     """Errors in standard deviations of y; densities in the same unit."""
     middle, unit = y[~judges].mean(), y[~judges].std()
     y = (y - middle) / unit
     found = {}
-    for which, fit in models().items():
+    for which, fit in wanted(models(), only):
         began = time.process_time()
         off, density, *more = fit(x[~judges], y[~judges], x[judges], y[judges], name)
         seconds = time.process_time() - began
@@ -93,6 +94,11 @@ def measured(x, y, judges, name):
         }  # fmt: skip
         print(name, which, found[which], flush=True)
     return found
+
+
+def wanted(all_, only):
+    """Models by name, all of them or one."""
+    return [(which, fit) for which, fit in all_.items() if only in (None, which)]
 
 
 def written(found):
@@ -107,14 +113,19 @@ def written(found):
         "",
         "RMSE and density in standard deviations of y, on rows held out; defaults (M = 200, 128 neighbours); fitting and "
         "predicting on one thread; neighbours: the sparse fit and its finish. Judges: nats a row by which rows of the fit, "
-        'each without itself, are expected better than by the sparse process; with `finish="auto"` neighbours predict where '
-        "that is more than 0.01 and three standard errors.",
+        'each without itself, are expected better than by the sparse process; default: `finish="auto"`, neighbours with a weight '
+        "that is best for these rows, where that gains more than 0.01 and three standard errors.",
         "`python benchmarks/gp_neighbours.py FOLDER`",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main(arguments=(), stem="gp-neighbours", measured=measured, written=written):
+    arguments, only = [*arguments], None
+    if "--only" in arguments:
+        at = arguments.index("--only")
+        only = arguments[at + 1]
+        del arguments[at : at + 2]
     folder = Path(arguments[0]) if arguments and Path(arguments[0]).is_dir() else None
     names = [*(arguments[1:] if folder else arguments)]
     if not names:
@@ -122,7 +133,8 @@ def main(arguments=(), stem="gp-neighbours", measured=measured, written=written)
     target = HERE / "results" / f"{stem}.json"
     found = json.loads(target.read_text()) if target.exists() else {}
     for name in names:
-        found[name] = measured(*(generated(name) if name in OWN else of_folder(folder, name)), name)
+        table = generated(name) if name in OWN else of_folder(folder, name)
+        found[name] = {**(found.get(name, {}) if only else {}), **measured(*table, name, only)}
         target.write_text(json.dumps(found, indent=1) + "\n")
         (HERE / "results" / f"{stem}.md").write_text(written(found))
 

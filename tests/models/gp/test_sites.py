@@ -9,8 +9,9 @@ from natgrad.inference.methods import VB
 from natgrad.models.gp.blocks import Neighbourhoods, blocks_of, slopes_around, solved, values_around
 from natgrad.models.gp.joint import Ordinal, Softmax
 from natgrad.models.gp.likelihoods import Bernoulli, NegativeBinomial, Poisson
-from natgrad.models.gp.local import sparse_log_densities
-from natgrad.models.gp.sited import Observed, SitedLocal
+from natgrad.models.gp.local import Budget, sparse_without
+from natgrad.models.gp.neighbours import nearest
+from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites, cavities, neutral, renewed, slope_in_k
 
 KERNEL = RBF(3.0, [0.7, 1.1])
@@ -115,12 +116,27 @@ def test_the_slope_in_k_is_that_of_sums_of_log_densities():
     assert (slope * along).sum() == pytest.approx((value(k + 1e-5 * along) - value(k - 1e-5 * along)) / 2e-5, rel=1e-5)
 
 
+def densities_of(local, seen):
+    """Log densities of rows that a local process has not seen."""
+    mean, var = local.latent(seen.x)
+    return seen.law.log_densities(seen.y, (mean - local.offset).T, var.T)
+
+
+def expected_from_others(kernel, law, x, y, sites, judged):
+    """Log densities of the first rows given sites of the others, by definition."""
+    k, mean, var = matrix(kernel, x), [], []
+    for z, s in zip(*sites, strict=True):
+        w = np.linalg.solve(k[judged:, judged:] + np.diag(s), k[judged:, :judged])
+        mean.append(w.T @ z)
+        var.append(np.diag(k)[:judged] - (w * k[judged:, :judged]).sum(0))
+    return law.log_densities(y[:judged], np.array(mean), np.array(var))
+
+
 def test_slopes_in_the_kernel_are_those_of_settled_sites_that_stay():
     x, *_ = rows(40)
     law, y = laws(40)["bernoulli"]
     sites = dense(KERNEL, law, x, y)
-    around = Neighbourhoods(np.arange(40)[None], 25)
-    found = slopes_around(KERNEL, law, x, y, Sites(sites.z.copy(), sites.s.copy()), around)
+    found = slopes_around(KERNEL, law, x, y, Sites(sites.z.copy(), sites.s.copy()), np.arange(40)[None], 25)
 
     def value(theta):
         cavity = cavities(matrix(KERNEL.at(theta), x), sites)
@@ -176,15 +192,50 @@ def test_many_blocks_say_nearly_what_the_dense_process_does():
     np.testing.assert_allclose(var, var2, rtol=0.02)
 
 
-def test_a_row_is_judged_without_itself():
+@pytest.mark.parametrize("name", SOME)
+def test_rows_are_judged_by_sites_that_have_not_seen_them(name):
     x, *_ = rows(40)
-    law, y = laws(40)["bernoulli"]
-    local = SitedLocal(KERNEL, x, dense(KERNEL, law, x, y), law.offset, 64)
-    found = cavities(matrix(KERNEL, x), local.sites)
-    judged = local.judged(Observed(x, y, law), np.arange(40))
-    np.testing.assert_allclose(judged, law.log_densities(y, found.mean, found.var), atol=1e-8)
-    around = Neighbourhoods(np.arange(40)[None], 40)
-    np.testing.assert_allclose(values_around(KERNEL, law, x, y, around), judged, atol=1e-3)
+    law, y = laws(40)[name]
+    sites = dense(KERNEL, law, x[8:], y[8:])
+    wanted = expected_from_others(KERNEL, law, x, y, sites, 8)
+    apart = densities_of(SitedLocal(KERNEL, x[8:], sites, law.offset, 64), Observed(x[:8], y[:8], law))
+    np.testing.assert_allclose(apart, wanted, atol=1e-8)
+    around = Neighbourhoods(np.arange(40)[None], 8)
+    np.testing.assert_allclose(values_around(KERNEL, law, x, y, around), wanted, atol=1e-3)
+
+
+def test_what_judges_say_is_what_new_rows_meet():
+    """Classes by chance, and a kernel that is sure of each: sites that have seen a row would expect it far too well."""
+    rng = np.random.default_rng(0)
+    law, sure = Law(Bernoulli(), np.zeros(1), np.zeros(1)), RBF(1_000.0, 0.3)
+
+    def by_chance(n):
+        return Observed(rng.normal(size=(n, 2)), np.where(rng.random(n) < 0.5, 1.0, -1.0)[:, None], law)
+
+    old, new = by_chance(120), by_chance(400)
+    local, judges, densities = settled_sites(sure, old, 32, False, False, rng, Budget(1, lambda: True))
+    assert len(judges) == len(densities) == 24
+    whole = local.with_all(old, lambda: True)
+    assert len(whole.x) == 120
+    met = densities_of(whole, new)
+    error = met.std() / np.sqrt(400)
+    assert abs(densities.mean() - met.mean()) < 3 * np.hypot(error, densities.std() / np.sqrt(24))
+    # what is said of each row by sites of all, without its own
+    mean, var = whole._given(old.x, nearest(sure, old.x, old.x, 32, np.arange(120)))
+    assert law.log_densities(old.y, mean.T, var.T).mean() > met.mean() + 5 * error
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_few_rows_are_judged_too(n):
+    x, f, _ = rows(n)
+    law = Law(Bernoulli(), np.zeros(1), np.zeros(1))
+    seen = Observed(x, np.where(f > 0, 1.0, -1.0)[:, None], law)
+    local, judges, densities = settled_sites(
+        KERNEL, seen, 8, True, True, np.random.default_rng(0), Budget(2, lambda: True)
+    )
+    assert len(judges) == 1
+    assert np.isfinite(densities).all()
+    assert len(local.with_all(seen, lambda: True).x) == n
 
 
 def test_rows_that_are_met_twice_say_twice_as_much():
@@ -253,7 +304,7 @@ def test_neighbours_see_what_few_inducing_inputs_cannot(stripes, fitted):
     assert fitted.score(at, truth) > 0.85
     assert fitted.neighbour_kernel_ == fitted.kernel_ == Matern32(3.0, [0.1, 1.0])
     assert fitted.neighbour_log_density_ > np.mean(sparse.log_predictive_density(*stripes)) + 0.1
-    assert "12 neighbours expect 220 rows" in fitted.trace_.strategy
+    assert "12 neighbours expect 44 rows" in fitted.trace_.strategy
     with pytest.raises(AttributeError, match='fit with finish="neighbours"'):
         _ = sparse.neighbour_kernel_
 
@@ -339,7 +390,8 @@ def test_rows_of_a_sparse_classifier_are_judged_without_themselves():
     whole = {"learn_kernel": False, "learn_inducing": False, "method": VB(), "max_steps": 200, "tol": 0, "finish": None}
     model = ng.SparseGPClassifier(KERNEL, 20, **whole, verbose=False).fit(x, y)
     data = model._read(x, y, False).scaled_by(model._x_scaling, model._y_scaling)
-    found = sparse_log_densities(model._again(data), model._state, *data.take(None))
+    moments = sparse_without(model._again(data), model._state, *data.take(None))
+    found = Bernoulli().log_predictive_rows(np.zeros(1), data.take(None)[1], *moments)
     for n in (0, 7):
         others = np.flatnonzero(np.arange(60) != n)
         rest = type(data)(x, data.outputs, model._x_scaling, model._y_scaling, others)
@@ -415,8 +467,12 @@ def test_any_kernel_settles(kernel):
     law, numbers = Law(Bernoulli(), np.zeros(1), np.zeros(1)), np.where(y, 1.0, -1.0)[:, None]
     z = model._x_scaling.apply(x)
     sites = solved(model.kernel_, law, z, numbers, neutral(law, numbers), 40, lambda: True)
-    before = SitedLocal(model.kernel_, z, sites, law.offset, 40).judged(Observed(z, numbers, law), np.arange(300))
-    assert model.neighbour_log_density_ > before.mean() + 0.005
+    before = SitedLocal(model.kernel_, z, sites, law.offset, 40)
+    new, g, _ = rows(2_000, seed=1)
+    truth = g + 0.3 * np.random.default_rng(2).normal(size=2_000) > 0
+    at = model._x_scaling.apply(new)
+    sparse = densities_of(before, Observed(at, np.where(truth, 1.0, -1.0)[:, None], law))
+    assert model.log_predictive_density(new, truth).mean() > sparse.mean() + 0.005
 
 
 @pytest.mark.slow

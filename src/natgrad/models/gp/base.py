@@ -250,7 +250,11 @@ class SparseGP(GPFinishing):
             "x_scaling": (self._x_scaling.mean, self._x_scaling.sd),
             "y_scaling": (self._y_scaling.mean, self._y_scaling.sd),
             **({"warps": tuple(map(tuple, warps))} if (warps := self._x_scaling.warps) else {}),
-            **({} if self._predictor.local is None else {"local": saved_local(self._predictor.local)}),
+            **(
+                {}
+                if self._predictor.local is None
+                else {"local": saved_local(self._predictor.local, self._predictor.weight)}
+            ),
             "offset": self._offset,
             "jitter": (self.jitter_, self.jitter_raised_),
             "fitted": {name: getattr(self, name) for name in KEPT if hasattr(self, name)},
@@ -273,7 +277,7 @@ class SparseGP(GPFinishing):
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
         if "local" in saved:
-            self._predictor = self._predictor.given_neighbours(restored_local(saved["local"], self._offset))
+            self._predictor = self._predictor.given_neighbours(*restored_local(saved["local"], self._offset))
 
 
 def _as_held(rows: Rows) -> HeldRows:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from natgrad.covariance import Covariance
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST, nearest
 from natgrad.models.gp.settings import Gradient, Settings, compiled
-from natgrad.models.gp.sites import Law, Sites, cavities, neutral, renewed, slope_in_k
+from natgrad.models.gp.sites import Law, Sites, cavities, expected_at, neutral, renewed, slope_in_k
 
 __all__ = ["Neighbourhoods", "blocks_of", "slopes_around", "solved", "values_around"]
 
@@ -32,10 +32,14 @@ FRESH = 16
 
 
 class Neighbourhoods(NamedTuple):
-    """Numbers of rows [B, n], in order of their distance from the first, of which the first ``inner`` are judged."""
+    """Numbers of rows [B, n] that lie together, of which the first ``judged`` say nothing, and are expected from the others.
+
+    Rows that say something cannot be judged one by one: sites of the others have seen them. With large variances of f that
+    flatters by as much as half a nat a row.
+    """
 
     near: Ints
-    inner: int
+    judged: int
 
 
 def blocks_of(kernel: Covariance, x: Floats, m: int) -> list[tuple[Ints, Ints]]:
@@ -81,33 +85,36 @@ def solved(
 
 
 def values_around(kernel: Covariance, law: Law, x: Floats, y: Floats, around: Neighbourhoods) -> Floats:
-    """Log densities [B · inner] of rows, each given all others of its neighbourhood, with sites of the neighbourhood alone."""
-    values = []
+    """Log densities [B · judged] of rows given the others of their neighbourhood, with sites of the neighbourhood alone."""
+    values, first = [], around.judged
     for rows in around.near:
-        k, sites = _matrix(kernel, x[rows]), neutral(law, y[rows])
+        k, sites = _matrix(kernel, x[rows]), neutral(law, y[rows[first:]])
         for _ in range(FRESH):
-            found = cavities(k, sites)
-            sites = renewed(law, y[rows], found.mean, found.var, sites)
-        found, some = cavities(k, sites), slice(around.inner)
-        values.append(law.log_densities(y[rows][some], found.mean[:, some], found.var[:, some]))
+            found = cavities(k[first:, first:], sites)
+            sites = renewed(law, y[rows[first:]], found.mean, found.var, sites)
+        mean, var = expected_at(k, sites)
+        values.append(law.log_densities(y[rows[:first]], mean, var))
     return np.concatenate(values)
 
 
 def slopes_around(
-    kernel: Covariance, law: Law, x: Floats, y: Floats, sites: Sites, around: Neighbourhoods
+    kernel: Covariance, law: Law, x: Floats, y: Floats, sites: Sites, near: Ints, inner: int
 ) -> tuple[Floats, ...]:
-    """Slopes in θ of the mean log density of rows, each given the others of its neighbourhood; sites are renewed in place."""
+    """Slopes in θ of the mean log density of the first ``inner`` rows of neighbourhoods ``near`` [B, n], each given the others.
+
+    Sites are renewed in place. They have seen all rows, so that slopes are proposals, for rows to judge that are kept apart.
+    """
     matrices, theta = compiled(kernel), kernel.theta
     total = [np.zeros(np.shape(part)) for part in theta]
-    for rows in around.near:
+    for rows in near:
         k = _matrix(kernel, x[rows])
         for _ in range(TURNS):
             found = cavities(k, sites.of(rows))
             sites.z[:, rows], sites.s[:, rows] = renewed(law, y[rows], found.mean, found.var, sites.of(rows))
-        found, some = cavities(k, sites.of(rows)), slice(around.inner)
+        found, some = cavities(k, sites.of(rows)), slice(inner)
         by_mean, by_var = np.zeros_like(found.mean), np.zeros_like(found.var)
         _, by_mean[:, some], by_var[:, some] = law.slopes(y[rows][some], found.mean[:, some], found.var[:, some])
-        slope = slope_in_k(found, by_mean, by_var) / (around.near.shape[0] * around.inner)
+        slope = slope_in_k(found, by_mean, by_var) / (len(near) * inner)
         gradient = Gradient(slope, np.zeros((1, len(rows))), np.zeros(1), np.empty(0))
         pulled = matrices.pulled(Settings(theta, x[rows], ()), x[rows][:1], gradient).theta
         for sum_, part in zip(total, pulled, strict=True):

@@ -106,6 +106,7 @@ LOCAL: dict[str, Any] = {
     "n_neighbors": "natural",
     "log_density": "real",
     "n_judges": "natural",
+    "weight?": "real in (0, 1]",
 }
 # Where noise is not Gaussian rows have sites instead of outputs.
 SITED: dict[str, Any] = {

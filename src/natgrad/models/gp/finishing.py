@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from natgrad.data.rows import Scaling
 from natgrad.inference.problem import State
 from natgrad.models.gp.joint import Ordinal, Softmax
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson
-from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, settled, sparse_log_densities
+from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, psi_of, settled, sparse_without
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites
 from natgrad.models.gp.starting import GPStarting
+from natgrad.models.gp.weighing import Moments, Weighed, weighed
 from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
 from natgrad.threads import ONE_BLAS_THREAD
@@ -29,6 +30,7 @@ from natgrad.validation import whole_number
 __all__ = ["GPFinishing", "restored_local", "saved_local"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 # Of max_seconds, what is left to a finish.
 SHARE = 0.4
 # Of max_steps, steps that pay for a search of neighbours and the steps with these; the default 2,000 pays for all there are.
@@ -40,6 +42,8 @@ SITED_SEARCHES = 2
 FEWEST, MOST, AS_COSTLY = 1_000, 100_000, 100
 # Nats a row, and standard errors of them, that neighbours must gain where they are chosen by that.
 GAIN, ERRORS = 0.01, 3.0
+# Rows that judge at most, where fewer leave it open; divided by the number of functions, each of which costs as much.
+MOST_JUDGES = 8_000
 
 
 # Laws whose rows get sites: log-concave in f, so that a row never says less than nothing. Those of classes may be taken unasked,
@@ -61,6 +65,12 @@ class GPFinishing(GPStarting):
     def neighbour_kernel_(self) -> Covariance:
         """The kernel of the process that predicts from neighbours, as settled again; `kernel_` is that of the sparse process."""
         return self._neighbours("neighbour_kernel_").kernel
+
+    @property
+    def neighbour_weight_(self) -> float:
+        """The weight of neighbours in a prediction, 1 if they alone predict; the rest is the sparse process's."""
+        self._neighbours("neighbour_weight_")
+        return self._predictor.weight
 
     @property
     def neighbour_log_density_(self) -> float:
@@ -125,14 +135,19 @@ class GPFinishing(GPStarting):
             return []
         until = np.inf if self.max_seconds is None else began + float(self.max_seconds)
         with ONE_BLAS_THREAD:
-            local, gain, error = self._local(problem, state, until)
-        taken = self.finish == "neighbours" or gain > max(GAIN, ERRORS * error)
+            local, found = self._local(problem, state, until)
+        taken = self._takes(found)
         if taken:
-            self._predictor = self._predictor.given_neighbours(local)
+            self._predictor = self._predictor.given_neighbours(local, found.weight)
+        part = f", with a weight of {found.weight:.2f}," if found.weight < 1.0 else ""
         return [
-            f"{local.n_neighbors} neighbours expect {local.n_judges:,} rows, each without itself, {gain:+.3f} ± {error:.3f} nats "
-            f"a row better than the sparse process{'' if taken else ', which predicts'}"
+            f"{local.n_neighbors} neighbours{part} expect {len(found.gains):,} rows, each without itself, {found.gain:+.3f} ± "
+            f"{found.error:.3f} nats a row better than the sparse process{'' if taken else ', which predicts'}"
         ]
+
+    def _takes(self, found: Weighed) -> bool:
+        """Whether neighbours predict: asked for, or by what they gain."""
+        return self.finish == "neighbours" or found.gain > max(GAIN, ERRORS * found.error)
 
     def _searches(self, problem: GPProblem) -> int:
         """How often neighbours may be sought while kernel and noise settle; unasked, for no more than the fit has cost.
@@ -143,8 +158,8 @@ class GPFinishing(GPStarting):
         part = 1.0 if self.finish == "neighbours" else part
         return max(1, int(part * whole_number(self.max_steps, "max_steps")) // STEPS_A_SEARCH)
 
-    def _local(self, problem: GPProblem, state: State, until: float) -> tuple[Local | SitedLocal, float, float]:
-        """The settled process, what it gains in nats a row, and the standard error of that."""
+    def _local(self, problem: GPProblem, state: State, until: float) -> tuple[Local | SitedLocal, Weighed]:
+        """The settled process, its weight and what that gains."""
         rng = generator(whole_number(self.seed, "seed", least=0), Stream.START, 5)
         settings, law = state.hyper["settings"], problem.likelihood
         kernel = problem.kernel.at([np.asarray(part) for part in settings.theta])
@@ -159,31 +174,70 @@ class GPFinishing(GPStarting):
         def in_time() -> bool:
             return time.perf_counter() < until
 
-        local: Local | SitedLocal
         if isinstance(law, Gaussian):
             start = Local(kernel, law.noise_level(psi), Rows(x, y[:, 0]), m)
             budget = Budget(self._searches(problem), in_time, most)
-            local, judges, densities = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
-        else:
-            rows = Observed(x, y, Law(law, psi, problem.offset))
-            budget = Budget(SITED_SEARCHES * self._searches(problem), in_time, most)
-            local, judges, densities = settled_sites(kernel, rows, m, self.learn_kernel, any_kind, rng, budget)
-        gains = densities - sparse_log_densities(problem, state, x[judges], y[judges])
-        return local, float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
+            near, judges, _ = settled(start, (self.learn_kernel, self.learn_noise), any_kind, rng, budget)
+            others = np.setdiff1d(np.arange(len(x)), judges)
+            return near, self._weighed(problem, state, near, Rows(x, y), (judges, others), in_time)
+        rows = Observed(x, y, Law(law, psi, problem.offset))
+        budget = Budget(SITED_SEARCHES * self._searches(problem), in_time, most)
+        sited, judges, _ = settled_sites(kernel, rows, m, self.learn_kernel, any_kind, rng, budget)
+        others = np.arange(judges[-1] + 1, len(x))
+        found = self._weighed(problem, state, sited, Rows(x, y), (judges, others), in_time)
+        return (sited.with_all(rows, in_time) if self._takes(found) else sited), found
+
+    def _weighed(
+        self,
+        problem: GPProblem,
+        state: State,
+        local: Local | SitedLocal,
+        rows: Rows,
+        judges: tuple[Ints, Ints],
+        in_time: Callable[[], bool],
+    ) -> Weighed:
+        """The weight of neighbours, by rows that judge; by more of them, as long as they leave it open and where it matters.
+
+        Rows come as those that have judged kernels, and others that may.
+        """
+        law, any_weight = problem.likelihood, self.finish == "auto"
+        psi, few = np.asarray(state.hyper["settings"].psi), len(judges[0])
+        order = np.concatenate(judges)[: max(few, MOST_JUDGES // problem.n_outputs)]
+        near, sparse = [], []
+
+        def log_densities(moments: Moments, weight: float) -> Floats:
+            own = psi
+            if isinstance(local, Local):
+                own = psi_of(weight * local.noise + (1.0 - weight) * law.noise_level(psi))
+            return law.log_predictive_rows(own, rows.y[order[: len(moments.mean)]], *moments)
+
+        begin, end = 0, few
+        while True:
+            some = order[begin:end]
+            near.append(local.without(some) if isinstance(local, Local) else local.expected(rows.x, some))
+            sparse.append(sparse_without(problem, state, rows.x[some], rows.y[some]))
+            both = [Moments(*map(np.concatenate, zip(*parts, strict=True))) for parts in (near, sparse)]
+            found = weighed(log_densities, both[0], both[1], any_weight)
+            open_ = not self._takes(found) and found.gain + ERRORS * found.error > GAIN
+            begin, end = end, 2 * end
+            if not (open_ and any_weight and begin < len(order) and in_time()):
+                return found
 
 
-def saved_local(local: Local | SitedLocal) -> dict[str, Any]:
-    """What a file keeps of a local process."""
+def saved_local(local: Local | SitedLocal, weight: float) -> dict[str, Any]:
+    """What a file keeps of a local process, and its weight beside the sparse one, if that has any."""
+    both = {"weight": weight} if weight < 1.0 else {}
     if isinstance(local, SitedLocal):
         own = {name: value for name, value in local._asdict().items() if name not in ("sites", "offset")}
-        return {**own, "z": local.sites.z, "s": local.sites.s}
+        return {**own, **both, "z": local.sites.z, "s": local.sites.s}
     own = {name: value for name, value in local._asdict().items() if name != "rows"}
-    return {**own, "x": local.rows.x, "y": local.rows.y}
+    return {**own, **both, "x": local.rows.x, "y": local.rows.y}
 
 
-def restored_local(saved: Mapping[str, Any], offset: Floats) -> Local | SitedLocal:
+def restored_local(saved: Mapping[str, Any], offset: Floats) -> tuple[Local | SitedLocal, float]:
     """`saved_local` undone; ``offset``: of f."""
-    own = {name: value for name, value in saved.items() if name not in ("x", "y", "z", "s")}
+    own = {name: value for name, value in saved.items() if name not in ("x", "y", "z", "s", "weight")}
+    weight = float(saved.get("weight", 1.0))
     if "z" in saved:
-        return SitedLocal(x=saved["x"], sites=Sites(saved["z"], saved["s"]), offset=offset, **own)
-    return Local(rows=Rows(saved["x"], saved["y"]), **own)
+        return SitedLocal(x=saved["x"], sites=Sites(saved["z"], saved["s"]), offset=offset, **own), weight
+    return Local(rows=Rows(saved["x"], saved["y"]), **own), weight

@@ -18,17 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.covariance import Covariance
-from natgrad.models.gp.likelihood import LEAST
+from natgrad.models.gp.likelihood import LEAST, LOG_2PI
 from natgrad.models.gp.neighbours import (
     SMOOTHEST_FIRST,
     conditional,
-    log_densities,
     nearest,
     shuffled,
     slopes,
     weights,
 )
 from natgrad.models.gp.settings import Settings, adam_direction, compiled
+from natgrad.models.gp.weighing import Moments
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -44,9 +44,10 @@ __all__ = [
     "Rows",
     "drawn_given",
     "kernel_at",
+    "psi_of",
     "rougher",
     "settled",
-    "sparse_log_densities",
+    "sparse_without",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -83,6 +84,11 @@ class Rows(NamedTuple):
         return cls(x[order], y[order])
 
 
+def psi_of(noise: float) -> Floats:
+    """σ² as a Gaussian likelihood has it."""
+    return np.array([np.log(max(noise - LEAST, LEAST * 1e-9))])
+
+
 class Local(NamedTuple):
     """A process given its nearest rows: kernel, σ², rows, m, the mean log density of the judges, and how many they were."""
 
@@ -96,7 +102,7 @@ class Local(NamedTuple):
     @property
     def psi(self) -> Floats:
         """σ² as a Gaussian likelihood has it."""
-        return np.array([np.log(max(self.noise - LEAST, LEAST * 1e-9))])
+        return psi_of(self.noise)
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, 1] at standardised inputs."""
@@ -104,10 +110,19 @@ class Local(NamedTuple):
         mean, var = conditional(self.kernel, self.noise, *self.rows, x, near)
         return mean[:, None], var[:, None]
 
+    def without(self, numbers: Ints) -> Moments:
+        """Of f at some rows, each given its nearest others."""
+        m, here = min(self.n_neighbors, len(self.rows.x) - 1), self.rows.x[numbers]
+        mean, var = conditional(
+            self.kernel, self.noise, *self.rows, here, nearest(self.kernel, self.rows.x, here, m, numbers)
+        )
+        return Moments(mean[:, None], var[:, None])
+
     def judged(self, numbers: Ints) -> Floats:
         """Log p(y_i | y_N(i)) of some rows, each without itself."""
-        m = min(self.n_neighbors, len(self.rows.x) - 1)
-        return log_densities(self.kernel, self.noise, *self.rows, numbers, m)
+        mean, var = self.without(numbers)
+        total = var[:, 0] + self.noise
+        return np.asarray(-0.5 * (LOG_2PI + np.log(total) + (self.rows.y[numbers] - mean[:, 0]) ** 2 / total))
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, 1]: each input given its nearest rows, and the nearest of the inputs drawn before."""
@@ -182,8 +197,8 @@ def settled(
     return done(best._replace(n_neighbors=start.n_neighbors))
 
 
-def sparse_log_densities(problem: GPProblem, state: State, x: Floats, y: Floats) -> Floats:
-    """Log p(y_i | all other rows) [B] of a sparse process, at standardised rows x [B, D], y [B, P] that it was fitted to.
+def sparse_without(problem: GPProblem, state: State, x: Floats, y: Floats) -> Moments:
+    """Of f given all other rows, by a sparse process, at standardised rows x [B, D], y [B, P] that it was fitted to.
 
     A row says z of f with noise s: y and σ² if noise is Gaussian, else its site at q. Without row i the precision of v loses
     a_i a_iᵀ/s: with leverage ℓ = aᵀ S a/s the mean of aᵀ v becomes (m − ℓ z)/(1 − ℓ) and its variance aᵀ S a/(1 − ℓ).
@@ -200,7 +215,7 @@ def sparse_log_densities(problem: GPProblem, state: State, x: Floats, y: Floats)
     most = 1.0 - 1e-9 if law.conjugate else MOST_LEVERAGE
     leverage = np.where(leverage < most, leverage, most if law.conjugate else 0.0)
     mean = (mean - leverage * (mean + said.slope / precision)) / (1.0 - leverage)
-    return law.log_predictive_rows(psi, y, mean.T, (spread / (1.0 - leverage) + left).T)
+    return Moments(mean.T, (spread / (1.0 - leverage) + left).T)
 
 
 def _best(locals_: list[Local]) -> Local:

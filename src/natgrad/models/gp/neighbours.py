@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 from natgrad.covariance import RBF, Covariance, Matern12, Matern32, Matern52, diagonal
 from natgrad.models.gp.settings import Gradient, Settings, compiled
 
-__all__ = ["SMOOTHEST_FIRST", "Slopes", "conditional", "log_densities", "nearest", "shuffled", "slopes"]
+__all__ = ["SMOOTHEST_FIRST", "Slopes", "conditional", "nearest", "shuffled", "slopes"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -77,13 +77,6 @@ def conditional(
         mean[n], var[n] = w @ y[numbers], k_nn[0] - w @ k_nm[0]
         var[n] = max(var[n], 1e-12 * k_nn[0])
     return mean, var
-
-
-def log_densities(kernel: Covariance, noise: float, x: Floats, y: Floats, own: Ints, m: int) -> Floats:
-    """Log p(y_i | y_N(i)) [B] of some rows, each given its m nearest others."""
-    mean, var = conditional(kernel, noise, x, y, x[own], nearest(kernel, x, x[own], m, own))
-    total = var + noise
-    return np.asarray(-0.5 * (LOG_2PI + np.log(total) + (y[own] - mean) ** 2 / total))
 
 
 def slopes(kernel: Covariance, noise: float, x: Floats, y: Floats, own: Ints, near: Ints) -> Slopes:

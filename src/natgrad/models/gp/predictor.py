@@ -11,10 +11,11 @@ from scipy.linalg import blas
 from natgrad.covariance import Covariance, Inducing
 from natgrad.models.gp.algebra import Posterior
 from natgrad.models.gp.likelihood import LOG_2PI, Likelihood
-from natgrad.models.gp.local import Local
+from natgrad.models.gp.local import Local, psi_of
 from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
 from natgrad.models.gp.sited import SitedLocal
+from natgrad.models.gp.weighing import Moments, pooled
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -37,6 +38,8 @@ class Predictor(NamedTuple):
     mixing: Floats | None
     marginal: Marginal
     local: Local | SitedLocal | None = None
+    # That of neighbours; the rest is the sparse process's.
+    weight: float = 1.0
 
     @classmethod
     def of(cls, problem: GPProblem, state: State) -> Predictor:
@@ -47,15 +50,22 @@ class Predictor(NamedTuple):
         inducing = problem.factor(settings)
         return cls(problem.kernel, settings, inducing, q, problem.offset, problem.likelihood, mixing, seen)
 
-    def given_neighbours(self, local: Local | SitedLocal) -> Predictor:
-        """The same, but what is predicted is a local process; with noise of its own, if noise is Gaussian."""
-        psi = local.psi if isinstance(local, Local) else self.settings.psi
-        return self._replace(settings=self.settings._replace(psi=psi), local=local)
+    def given_neighbours(self, local: Local | SitedLocal, weight: float) -> Predictor:
+        """The same, but what is predicted is a local process, or both; with noise to match, if noise is Gaussian."""
+        psi = self.settings.psi
+        if isinstance(local, Local):
+            psi = psi_of(weight * local.noise + (1.0 - weight) * self.likelihood.noise_level(np.asarray(psi)))
+        return self._replace(settings=self.settings._replace(psi=psi), local=local, weight=weight)
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""
-        if self.local is not None:
-            return self.local.latent(x)
+        if self.local is None:
+            return self._sparse(x)
+        near = Moments(*self.local.latent(x))
+        return near if self.weight == 1.0 else pooled(near, Moments(*self._sparse(x)), self.weight)
+
+    def _sparse(self, x: Floats) -> tuple[Floats, Floats]:
+        """Those of the sparse process."""
         means, variances, matrices = [], [], compiled(self.kernel)
         for begin in range(0, len(x), MOST_ROWS):
             k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
@@ -104,8 +114,18 @@ class Predictor(NamedTuple):
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, F] at standardised inputs."""
-        if self.local is not None:
-            return self.local.draws(x, n, rng)
+        if self.local is None:
+            return self._sparse_draws(x, n, rng)
+        near = self.local.draws(x, n, rng)
+        if self.weight == 1.0:
+            return near
+        # With the moments of `latent`: what each leaves open, and what they differ by, which is the same for all inputs.
+        means, w = [self.local.latent(x)[0], self._sparse(x)[0]], self.weight
+        left = np.sqrt(w) * (near - means[0]) + np.sqrt(1.0 - w) * (self._sparse_draws(x, n, rng) - means[1])
+        apart = np.sqrt(w * (1.0 - w)) * rng.standard_normal((n, 1, 1)) * (means[0] - means[1])
+        return np.asarray(w * means[0] + (1.0 - w) * means[1] + left + apart)
+
+    def _sparse_draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         k_nm, _ = compiled(self.kernel).rows(self.settings, x)
         a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
         kernel = self.kernel.at([np.asarray(part) for part in self.settings.theta])

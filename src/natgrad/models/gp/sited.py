@@ -5,12 +5,15 @@ and f at new inputs is predicted from the sites of the nearest rows. Before that
 
     Σ_i log p(y_i | y of the rows around i)        over neighbourhoods of rows at random
 
-with sites that follow after each step; what a sparse process has found is too smooth. Where nobody has given a kernel, rougher
-and rougher Matérns are tried as long as the same sum over other neighbourhoods gains.
+with sites that follow after each step; what a sparse process has found is too smooth. Such sites have seen y_i, too, and where
+the variance of f is large, that flatters. So a fifth of the rows, kept apart, judges whether steps have gained, with sites of
+the other rows alone, and gets its sites when all is settled. Where nobody has given a kernel, rougher and rougher Matérns are
+tried as long as these rows gain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -22,11 +25,14 @@ from natgrad.models.gp.local import MARGIN, RATE, SQUARES, Budget, drawn_given, 
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST, conditional, nearest
 from natgrad.models.gp.settings import adam_direction
 from natgrad.models.gp.sites import Law, Sites, neutral
+from natgrad.models.gp.weighing import Moments
 
 __all__ = ["Observed", "SitedLocal", "settled_sites"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+# One row in so many is judged.
+KEPT_APART = 5
 # Steps between two searches for neighbourhoods, neighbourhoods read at each; rows of one, and those of them that are judged.
 STEPS, AT_ONCE, AROUND, INNER = 8, 2, 256, 64
 # Where kernels are compared: neighbourhoods, fewer of them where there are many kernels, rows of each, and those judged.
@@ -45,6 +51,24 @@ class Observed(NamedTuple):
     y: Floats
     law: Law
 
+    @property
+    def n_apart(self) -> int:
+        """How many rows, the last ones, are judged and have no sites until that is done."""
+        return 0 if len(self.x) < 2 else max(1, len(self.x) // KEPT_APART)
+
+    @property
+    def others(self) -> Observed:
+        """Without the rows that are judged."""
+        left = len(self.x) - self.n_apart
+        return Observed(self.x[:left], self.y[:left], self.law)
+
+    def around(self, kernel: Covariance, seeds: Ints, size: int, judged: int) -> Neighbourhoods:
+        """The nearest rows that are judged, and the nearest of the others, around some of the rows that are judged."""
+        left = len(self.x) - self.n_apart
+        judged, at = min(judged, self.n_apart), self.x[left + seeds]
+        apart = left + nearest(kernel, self.x[left:], at, judged)
+        return Neighbourhoods(np.hstack([apart, nearest(kernel, self.x[:left], at, min(size, left))]), judged)
+
 
 class SitedLocal(NamedTuple):
     """A process given the sites of its nearest rows: kernel, inputs, sites, offsets [F], m, what judges say."""
@@ -62,11 +86,20 @@ class SitedLocal(NamedTuple):
         mean, var = self._given(x, nearest(self.kernel, self.x, x, min(self.n_neighbors, len(self.x))))
         return mean + self.offset, var
 
-    def judged(self, rows: Observed, numbers: Ints) -> Floats:
-        """Log densities of some rows, each given its nearest others."""
-        m, here = min(self.n_neighbors, len(self.x) - 1), self.x[numbers]
-        mean, var = self._given(here, nearest(self.kernel, self.x, here, m, numbers))
-        return rows.law.log_densities(rows.y[numbers], mean.T, var.T)
+    def expected(self, x: Floats, numbers: Ints) -> Moments:
+        """Of f at some rows that it has not seen, nor at one that is all there is."""
+        if len(x) > len(self.x):
+            return Moments(*self.latent(x[numbers]))
+        prior = np.tile(np.asarray(self.kernel.diagonal(self.kernel.theta, x))[:, None], len(self.offset))
+        return Moments(0.0 * prior + self.offset, prior)
+
+    def with_all(self, rows: Observed, in_time: Callable[[], bool]) -> SitedLocal:
+        """The same with sites of all rows, of those that have judged it, too."""
+        z, s = neutral(rows.law, rows.y)
+        z[:, : len(self.x)], s[:, : len(self.x)] = self.sites
+        return self._replace(
+            x=rows.x, sites=solved(self.kernel, rows.law, rows.x, rows.y, Sites(z, s), self.n_neighbors, in_time)
+        )
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, F]."""
@@ -85,18 +118,19 @@ class SitedLocal(NamedTuple):
 def settled_sites(
     kernel: Covariance, rows: Observed, m: int, learned: bool, any_kind: bool, rng: np.random.Generator, budget: Budget
 ) -> tuple[SitedLocal, Ints, Floats]:
-    """The local process, the rows that judged it, and their log densities, each without itself.
+    """The local process of four fifths of the rows, the rows of the other fifth that judged it, and their log densities.
 
-    ``learned``: whether the kernel moves; ``any_kind``: whether rougher ones are tried.
+    ``learned``: whether the kernel moves; ``any_kind``: whether rougher ones are tried. Rows are in a random order.
     """
-    n = len(rows.x)
-    sites = neutral(rows.law, rows.y)
-    judges = rng.permutation(n)[: min(n, budget.judges)]
+    n, others = len(rows.x), rows.others
+    sites = neutral(rows.law, others.y)
     if learned and n > 1 and budget:
         kernel = _settled(kernel, rows, sites, any_kind, rng, budget)
-    sites = solved(kernel, rows.law, rows.x, rows.y, sites, m, budget.in_time)
-    local = SitedLocal(kernel, rows.x, sites, rows.law.offset, m)
-    densities = local.judged(rows, judges)
+    sites = solved(kernel, rows.law, others.x, others.y, sites, m, budget.in_time)
+    local = SitedLocal(kernel, others.x, sites, rows.law.offset, m)
+    judges = np.arange(n - max(1, rows.n_apart), n)[: budget.judges]
+    mean, var = local.expected(rows.x, judges)
+    densities = rows.law.log_densities(rows.y[judges], (mean - local.offset).T, var.T)
     return local._replace(log_density=float(densities.mean()), n_judges=len(judges)), judges, densities
 
 
@@ -104,13 +138,12 @@ def _settled(
     start: Covariance, rows: Observed, sites: Sites, any_kind: bool, rng: np.random.Generator, budget: Budget
 ) -> Covariance:
     """The kernel that neighbourhoods prefer, from where it starts."""
-    n = len(rows.x)
-    seeds = rng.permutation(n)[: min(COMPARED, 1 + n // JUDGED)]
+    seeds = rng.permutation(rows.n_apart)[:COMPARED]
 
     def judged(kernel: Covariance, among: int = COMPARED) -> float:
-        near = nearest(kernel, rows.x, rows.x[seeds[:among]], min(WITHIN, len(rows.x)))
+        around = rows.around(kernel, seeds[:among], WITHIN, JUDGED)
         try:
-            return float(values_around(kernel, rows.law, rows.x, rows.y, Neighbourhoods(near, JUDGED)).mean())
+            return float(values_around(kernel, rows.law, rows.x, rows.y, around).mean())
         except FloatingPointError:
             return -np.inf
 
@@ -157,18 +190,17 @@ def _moved(
     if isinstance(kernel, SMOOTHEST_FIRST):
         most[0] = np.log(VARIANCES[-1])
     mu, nu, seen = np.zeros_like(at), np.zeros_like(at), [at]
-    n, size = len(rows.x), min(AROUND, len(rows.x))
+    n, size = len(rows.others.x), min(AROUND, len(rows.others.x))
     for search in range(searches):
         if not budget:
             break
         budget.spend()
         seeds = rng.permutation(n)[: STEPS * AT_ONCE]
-        near = nearest(kernel_at(kernel, at), rows.x, rows.x[seeds], size)
+        near = nearest(kernel_at(kernel, at), rows.others.x, rows.x[seeds], size)
         for step in range(STEPS):
-            some = np.arange(step * AT_ONCE, (step + 1) * AT_ONCE) % len(seeds)
-            around = Neighbourhoods(near[some], min(INNER, size))
+            some = near[np.arange(step * AT_ONCE, (step + 1) * AT_ONCE) % len(seeds)]
             try:
-                found = slopes_around(kernel_at(kernel, at), rows.law, rows.x, rows.y, sites, around)
+                found = slopes_around(kernel_at(kernel, at), rows.law, rows.x, rows.y, sites, some, min(INNER, size))
             except FloatingPointError:  # too far: what it came from stands
                 return kernel_at(kernel, np.mean(seen[-max(1, len(seen) // 4) :], axis=0))
             uphill = np.concatenate([np.ravel(part) for part in found])

@@ -24,7 +24,7 @@ from natgrad.covariance import diagonal
 from natgrad.models.gp.joint import Softmax
 from natgrad.models.gp.likelihood import Expected, Likelihood
 
-__all__ = ["Cavities", "Law", "Sites", "cavities", "neutral", "renewed", "slope_in_k"]
+__all__ = ["Cavities", "Law", "Sites", "cavities", "expected_at", "neutral", "renewed", "slope_in_k"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -103,6 +103,16 @@ def cavities(k: Floats, sites: Sites) -> Cavities:
     alpha = np.array([blas.dsymv(1.0, half, z, lower=1) for half, z in zip(inverse, sites.z, strict=True)])
     c = np.array([diagonal(half) for half in inverse])
     return Cavities(sites.z - alpha / c, np.maximum(1.0 / c - sites.s, 1e-12 * diagonal(k)), inverse, alpha)
+
+
+def expected_at(k: Floats, sites: Sites) -> tuple[Floats, Floats]:
+    """Means and variances [F, n] of f at the first rows of ``k``, which have no sites, given the last, which have."""
+    first = len(k) - sites.z.shape[1]
+    mean, var = np.empty((2, len(sites.z), first))
+    for f, (z, s) in enumerate(zip(*sites, strict=True)):
+        w = blas.dsymm(1.0, _inverse(k[first:, first:], s), k[first:, :first], lower=1)
+        mean[f], var[f] = z @ w, diagonal(k)[:first] - np.einsum("mn,mn->n", w, k[first:, :first])
+    return mean, np.maximum(var, 1e-12 * diagonal(k)[:first])
 
 
 def renewed(law: Law, y: Floats, mean: Floats, var: Floats, sites: Sites) -> Sites:

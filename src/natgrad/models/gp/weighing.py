@@ -1,0 +1,72 @@
+"""How much of a prediction is that of neighbours: means and variances of two processes for rows that judge in; a weight out.
+
+    m = w m_N + (1 − w) m_S,   v = w v_N + (1 − w) v_S + w (1 − w) (m_N − m_S)²       N: neighbours, S: the sparse process
+
+are the moments of a mixture of both, with weights that all rows share: where the two differ, neither is certain. Neighbours know
+what is near, the sparse process what all rows say together, and their errors differ. w is the one that expects best the rows
+that judge, each without itself, as in stacking (Yao, Vehtari, Simpson and Gelman, 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Moments", "Weighed", "pooled", "weighed"]
+
+Floats = npt.NDArray[np.float64]
+# What is tried.
+WEIGHTS = np.linspace(0.0, 1.0, 21)
+# Nats a row that two processes must expect better than neighbours alone, whose predictions need no other.
+MARGIN = 0.002
+
+
+class Moments(NamedTuple):
+    """Means and variances of f [B, F]."""
+
+    mean: Floats
+    var: Floats
+
+
+class Weighed(NamedTuple):
+    """The weight of neighbours, and what rows [B] gain beside the sparse process, in nats."""
+
+    weight: float
+    gains: Floats
+
+    @property
+    def gain(self) -> float:
+        """Of a row, on average."""
+        return float(self.gains.mean())
+
+    @property
+    def error(self) -> float:
+        """The standard error of that."""
+        return float(self.gains.std() / np.sqrt(len(self.gains)))
+
+
+def pooled(near: Moments, sparse: Moments, weight: float) -> Moments:
+    """Moments of the mixture of two."""
+    other = 1.0 - weight
+    mean = weight * near.mean + other * sparse.mean
+    apart = weight * other * (near.mean - sparse.mean) ** 2
+    return Moments(mean, weight * near.var + other * sparse.var + apart)
+
+
+def weighed(
+    log_densities: Callable[[Moments, float], Floats], near: Moments, sparse: Moments, any_weight: bool
+) -> Weighed:
+    """The best weight for rows whose log densities [B] under moments, and a weight for the noise, can be asked for.
+
+    ``any_weight``: else neighbours alone predict.
+    """
+    without = log_densities(sparse, 0.0)
+    alone = Weighed(1.0, log_densities(near, 1.0) - without)
+    if not any_weight:
+        return alone
+    between = [Weighed(w, log_densities(pooled(near, sparse, w), w) - without) for w in map(float, WEIGHTS[1:-1])]
+    best = max(between, key=lambda one: one.gain)
+    return best if best.gain > alone.gain + MARGIN else alone
