@@ -214,3 +214,27 @@ def test_interval_of_wishart_elements() -> None:
     expected = ss.laplace.interval(0.9)
     np.testing.assert_allclose([low[0, 1], high[0, 1]], expected, rtol=1e-3)
     np.testing.assert_allclose([low[1, 1], high[1, 1]], ss.chi2(2).interval(0.9), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dof", [2.5, 8.0, 29.0, 30.0, 400.0])
+def test_elements_of_a_wishart_are_below_their_quantiles_as_often_as_said(dof: float) -> None:
+    # P(X_01 < x) = E[P(χ² < (x + m Q) / p)], by quantiles of Q; 30 and more degrees of freedom take an expansion.
+    family, r = nf.Wishart(), np.array([-0.999, -0.4, 0.0, 0.7, 0.99])
+    v = np.eye(2) + r[:, None, None] * (1.0 - np.eye(2))
+    lam = family.natural(dof=np.full(5, dof), rate=np.linalg.inv(v))
+    nodes = ss.chi2(dof).ppf((np.arange(20_000) + 0.5) / 20_000)
+    for mass in (0.5, 0.9, 0.99):
+        for x, tail in zip(family.interval(lam, mass), (0.5 - 0.5 * mass, 0.5 + 0.5 * mass), strict=True):
+            reach = (x[:, 0, 1, None] + 0.5 * (1 - r[:, None]) * nodes) / (0.5 * (1 + r[:, None]))
+            np.testing.assert_allclose(ss.chi2(dof).cdf(reach).mean(1), tail, atol=1e-4)
+            np.testing.assert_allclose(x, np.swapaxes(x, 1, 2))
+
+
+def test_intervals_of_a_large_wishart_take_no_longer_than_its_inverse() -> None:
+    # The weights between items of likes are such a matrix; element by element, 80 columns took minutes.
+    family, size = nf.Wishart(), 300
+    lam = family.natural(dof=500.0, rate=np.eye(size) + 0.1)
+    low, high = family.interval(lam, 0.9)
+    mean, sd = family.mean(lam), np.sqrt(family.var(lam))
+    np.testing.assert_allclose(0.5 * (low + high), mean, atol=0.1 * sd.max())
+    np.testing.assert_allclose(high - low, 2 * 1.6449 * sd, rtol=0.01)

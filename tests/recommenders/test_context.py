@@ -141,6 +141,18 @@ def test_who_and_what_is_not_known_has_the_prior_and_the_future_is_less_sure(cas
     assert best.items.shape == (4,)
     assert (np.diff(best.scores) <= 0).all()
     assert set(model.recommend(3, n=10, **asked).items).isdisjoint(pairs[pairs[:, 0] == 3, 1])
+    # Filters, several users, and quantiles of what is expected.
+    two = model.recommend([3, 5], n=3, exclude_seen=False, only=[1, 2], **asked)
+    assert two.items.shape == (2, 3)
+    assert [set(row) for row in two.items] == [{1, 2, None}] * 2
+    assert two.scores[0, :2].tolist() == model.recommend(3, 2, False, only=[1, 2], **asked).scores.tolist()
+    assert best.items[0] not in model.recommend(3, 4, False, exclude=best.items[:1], **asked).items
+    wary = model.recommend(3, n=4, exclude_seen=False, quantile=0.1, **asked)
+    mean, sd = model.predict([3] * 4, wary.items, True, **asked)
+    sure = np.sqrt(sd**2 - model.moments_.noise)
+    np.testing.assert_allclose(wary.scores, mean - 1.2815515655446004 * sure, rtol=1e-9)
+    with pytest.raises(ValueError, match=r"only\[1\] = 'x' is not among the items"):
+        model.recommend(3, only=[1, "x"], **asked)
 
 
 def test_units_rows_and_names_change_nothing_else():

@@ -68,3 +68,9 @@ def test_saved_and_loaded_it_reads_documents_the_same(fitted, tmp_path) -> None:
 def test_a_single_topic_has_no_correlations() -> None:
     with pytest.raises(ValueError, match="n_topics must be"):
         ng.topics.CorrelatedTopics(1).fit(["aa bb", "bb cc"])
+
+
+def test_documents_without_words_have_the_shares_of_the_prior(fitted) -> None:
+    model, counts, _, _ = fitted
+    empty = np.zeros((2, 80), int)
+    assert np.allclose(model.transform(empty), model.transform(np.vstack([empty, counts[:1]]))[:2], rtol=1e-10)

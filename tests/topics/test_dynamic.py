@@ -94,3 +94,15 @@ def test_what_is_refused(fitted) -> None:
         model.transform(counts[:2], [2000, 1999])
     with pytest.raises(ValueError, match="drift"):
         ng.topics.DynamicTopics(3, drift=0.0).fit(counts, times)
+
+
+def test_a_part_may_have_earlier_times_alone() -> None:
+    rng = np.random.default_rng(0)
+    counts, times = rng.poisson(0.7, (30, 12)), np.repeat([1, 2, 3], 10)
+    model = ng.topics.DynamicTopics(2, max_steps=8, tol=0).fit(counts, times)
+    last, told = model.topics_[2], np.maximum(model._told["r2"][1], 0.0).sum()
+    model.partial_fit(counts[:10], times[:10])
+    assert model.times_.tolist() == [1, 2, 3]
+    # What was told of the last time counts on: its topics move by no more than their neighbours pull them.
+    assert np.maximum(model._told["r2"][1], 0.0).sum() == pytest.approx(told, rel=1e-6)
+    assert np.abs(model.topics_[2] - last).sum(-1).max() < 0.2

@@ -257,11 +257,13 @@ def recommend(
         name: ids_like(ratings.item_ids, list(ids)) for name, ids in (("only", only), ("exclude", exclude)) if ids
     }
     asked = {**chosen, **{name: value for name, value in (("quantile", quantile), ("draw", draw)) if value is not None}}
-    if at is not None and (asked or because):
-        raise UserError(f"{type(fitted).__name__} ranks by what is expected, without --{next(iter(asked), 'because')}")
+    if at is not None and (draw is not None or because):
+        raise UserError(
+            f"{type(fitted).__name__} ranks by what is expected, or a quantile, without --{'because' if draw is None else 'draw'}"
+        )
     try:
-        found = fitted.recommend(who, n, **asked) if at is None else fitted.recommend(who[0], n, **at)
-        best = found.items[0][np.isfinite(found.scores[0])] if at is None else found.items
+        found = fitted.recommend(who, n, **asked, **(at or {}))
+        best = found.items[0][np.isfinite(found.scores[0])]
         reasons = [fitted.because(who[0], item, because).items for item in best] if because else []
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None

@@ -366,7 +366,7 @@ def _less(values: Array, family: Any, origin: Floats | None) -> Array:
     return out
 
 
-def check_whole_rows(X: Array, covariance: str) -> None:
+def check_whole_rows(X: Array, covariance: str, advice: str = 'covariance="diag" takes single entries') -> None:
     """Refuse infinity, and rows that are missing in part."""
     check_finite(X)
     for begin, part in chunks_of(X):
@@ -376,7 +376,7 @@ def check_whole_rows(X: Array, covariance: str) -> None:
             row = int(np.argmax(partly))
             raise ValueError(
                 f"X[{begin + row}, {int(np.argmax(missing[row]))}] is NaN, but other columns of that row are not: with "
-                f'covariance="{covariance}" only whole rows can be missing; covariance="diag" takes single entries'
+                f'covariance="{covariance}" only whole rows can be missing; {advice}'
             )
 
 

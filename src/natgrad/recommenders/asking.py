@@ -11,7 +11,7 @@ from natgrad.models.factorization.published import Factors
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, as_seconds, columns_in, label_codes
 from natgrad.recommenders.declared import Moments, predicted
 from natgrad.special import ndtri
-from natgrad.validation import whole_number
+from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
@@ -87,18 +87,50 @@ class ContextQueries:
         return self._judged(self._read(X, y, time, context), metric)
 
     def recommend(
-        self, user: Any, n: int = 10, exclude_seen: bool = True, *, time: Any = None, context: Any = None
-    ) -> Best:
-        """The best items of a user at a time, in a context; those rated at any time are left out if ``exclude_seen``."""
+        self, users: Any, n: int = 10, exclude_seen: bool = True, *, time: Any = None, context: Any = None,
+        only: Any = None, exclude: Any = None, quantile: float | None = None,
+    ) -> Best:  # fmt: skip
+        """The best items of a user, or of each of several, at a time and in a context.
+
+        Parameters
+        ----------
+        users : an id, or a list of ids
+            Of several, arrays are [users, n], with None and −∞ where fewer items are left.
+        n : int
+            How many at most.
+        exclude_seen : bool
+            Whether items that the user rated at any time are left out.
+        time, context : one for all
+        only, exclude : ids of items, optional
+            Recommend none but these, or none of these.
+        quantile : float in (0, 1), optional
+            Rank by this quantile of the expected rating: 0.1 is cautious, 0.9 tries what may be good.
+        """
         self._check_fitted()
-        items, ratings = self.item_ids_, self.ratings_
-        scores = self.predict([user] * len(items), items, time=time, context=context)
-        if exclude_seen:
-            place = int(label_codes(self.user_ids_, "users", [user])[0])
-            scores[ratings.items[ratings.users == place]] = -np.inf
-        order = np.argsort(-scores, kind="stable")[: whole_number(n, "n")]
-        order = order[scores[order] > -np.inf]
-        return Best(items[order], scores[order])
+        if quantile is not None and not 0 < real_number(quantile, "quantile") < 1:
+            raise ValueError(f"quantile must lie in (0, 1), got {quantile!r}")
+        alone = isinstance(users, (str, bytes)) or not hasattr(users, "__len__")
+        who, ratings, n = [users] if alone else list(users), self.ratings_, whole_number(n, "n")
+        refused = np.full(ratings.n_items, only is not None)
+        if only is not None:
+            refused[ratings.find_items(only, "only")] = False
+        if exclude is not None:
+            refused[ratings.find_items(exclude, "exclude")] = True
+        lists = []
+        for user, place in zip(who, label_codes(self.user_ids_, "users", who), strict=True):
+            mean, variance = predicted(
+                self.moments_, self._codes([user] * ratings.n_items, self.item_ids_, time, context)
+            )
+            if quantile is not None:  # of what is expected: noise does not count
+                mean = mean + float(ndtri(quantile)) * np.sqrt(np.maximum(variance - self.moments_.noise, 0.0))
+            left_out = refused.copy()
+            if exclude_seen:
+                left_out[ratings.items[ratings.users == place]] = True
+            mean[left_out] = -np.inf
+            order = np.argsort(-mean, kind="stable")[:n]
+            order = order[mean[order] > -np.inf]
+            lists.append(Best(self.item_ids_[order], mean[order]))
+        return lists[0] if alone else _side_by_side(lists, n)
 
     @property
     def user_ids_(self) -> npt.NDArray[Any]:
@@ -185,6 +217,14 @@ class ContextQueries:
 def width_of(X: Any) -> int | None:
     """The columns of an array of rows; None of anything whose columns have names."""
     return np.shape(X)[1] if isinstance(X, (list, np.ndarray)) and np.ndim(X) == 2 else None
+
+
+def _side_by_side(lists: list[Best], n: int) -> Best:
+    """Lists of several users as arrays [users, n]; where one is shorter, None and −∞."""
+    items, scores = np.full((len(lists), n), None, dtype=object), np.full((len(lists), n), -np.inf)
+    for row, own in enumerate(lists):
+        items[row, : len(own.items)], scores[row, : len(own.items)] = own
+    return Best(items, scores)
 
 
 def _for_all(given: Any, n: int) -> Any:

@@ -139,6 +139,9 @@ class CorrelatedTopics(FixedTopics):
     def _shares(self, corpus: Corpus) -> Floats:
         """Each document's q(ψ), given the mean topics and the mean prior; the mean of the shares over draws of it."""
         topics = self._topics_now()
+        if not corpus.counts.sum():  # no words at all: the prior, as for a document without words among others
+            drawn = self._drawn(self.mean_[None], self.covariance_[None], DRAWS)
+            return np.repeat(stick_probabilities(drawn).mean(0), len(corpus), axis=0)
         # As many plain sweeps for all: what is said of a document depends on no other.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)

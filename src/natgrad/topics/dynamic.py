@@ -10,6 +10,7 @@ message is conjugate, normaliser included (`Categorical(weights=)`): no Gaussian
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.errors import UnreachedNode
 from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Gamma, Plate
@@ -183,7 +185,10 @@ class DynamicTopics(TopicNetwork):
             cell = Plate(f"cell{t}", len(own), weight=counts[own])
             z = Categorical(f"z{t}", theta[cell.index(docs[own])], plate=cell)
             leaves.append(Categorical(f"w{t}", weights=weights[z], plate=cell, observed=words[own]))
-        return Network(*leaves)
+        with warnings.catch_warnings():
+            # Times after the last one that has words now: earlier documents told of them, which `reminded` adds.
+            warnings.simplefilter("ignore", UnreachedNode)
+            return Network(*leaves, before)
 
     def _n_times(self, corpus: Corpus, side: Ints) -> int:
         """Up to the last time that has words, now or earlier."""

@@ -12,8 +12,8 @@ from natgrad.models.factorization.cutpoints import (
     first_cuts,
     level_probabilities,
 )
-from natgrad.models.factorization.likelihoods import RatingSettings
-from natgrad.models.factorization.ordinal import Stars
+from natgrad.models.factorization.likelihoods import RatingSettings, folded_state
+from natgrad.models.factorization.ordinal import FOLD_ROUNDS, Stars
 
 CUTS = np.array([-1.5, -0.2, 0.4, 2.0])
 
@@ -155,6 +155,29 @@ def test_names_of_levels_do_not_matter(model):
     )
     np.testing.assert_allclose(other.elbo_, model.elbo_, rtol=1e-10)
     np.testing.assert_allclose(other.predict_proba([0, 1], [2, 3]), model.predict_proba([0, 1], [2, 3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_folding_in_is_so_many_rounds_of_sweeps(biases):
+    model = ng.MatrixFactorization(3, likelihood="ordinal", biases=biases, max_steps=5, tol=0, verbose=False)
+    model.fit(stars()[0])
+    told = ng.data.Ratings([900, 900, 900, 901], [1, 2, 3, 2], [5.0, 1.0, 3.0, 1.0])
+    state = model.fold_in(told)._newcomers.alone.result_.state
+    some = ng.data.Ratings.numbered(
+        told.users,
+        model.ratings_.find_items(told.item_ids)[told.items],
+        told.values,
+        told.user_ids,
+        model.ratings_.item_ids,
+    )
+    kind = model._kind
+    mine = {"u": tuple(np.asarray(part)[:0] for part in model.result_.state.lam["u"])}
+    empty = {"u": tuple(np.asarray(part)[:0] for part in model.result_.state.mu["u"])}
+    whole = model.result_.state
+    fresh = kind.extended(whole._replace(lam={**whole.lam, **mine}, mu={**whole.mu, **empty}), some, int(model.seed))
+    swept = folded_state(kind._problem(some, rows=np.arange(2)), ("u",), fresh, np.arange(2), FOLD_ROUNDS)
+    for found, expected in zip((*state.lam["u"], *state.mu["u"]), (*swept.lam["u"], *swept.mu["u"]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
 def test_kept_grown_folded_and_recommended(model, tmp_path):

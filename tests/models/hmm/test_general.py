@@ -500,3 +500,14 @@ def test_offsets_and_scales_do_no_harm(kind, offset, scale, rng):
     np.testing.assert_allclose(moved.elbo_ + n_known * np.log(scale), plain.elbo_, rtol=1e-6)
     ahead = [model.forecast(1, x)["column0"].mean()[0, 0] for model, x in zip((plain, moved), both, strict=True)]
     np.testing.assert_allclose((ahead[1] - offset) / scale, ahead[0], atol=1e-3)
+
+
+def test_autoregressions_say_what_they_cannot_read(rng) -> None:
+    X = rng.normal(size=(30, 2))
+    with pytest.raises(
+        ValueError, match="order = 30 observations come before the first that is modelled, and X has 30"
+    ):
+        hmm.HMM(2, emissions=hmm.Autoregressive(30)).fit(X)
+    X[3, 0] = np.nan
+    with pytest.raises(ValueError, match="give each column an Autoregressive of its own"):
+        hmm.HMM(2, emissions=hmm.Autoregressive(1)).fit(X)

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas
 import pytest
 import scipy.stats
 from reference.hmm import naive_filter
@@ -10,6 +11,8 @@ from reference.hmm import naive_filter
 import natgrad as ng
 from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
+from natgrad.models import hmm
+from natgrad.models.hmm import HMM, Autoregressive
 
 
 def data_of(kind, rng, n=120):
@@ -251,3 +254,80 @@ def test_the_other_covariances_find_states_draw_and_save(kind, tmp_path):
     drawn = ng.GaussianHMM(3, covariance=kind, seed=0).fit(X).draws(X, 200, chains=2)
     means = np.asarray(drawn["means"].mean())
     np.testing.assert_allclose(np.sort(means[:, 0]), [-3.0, 0.0, 3.0], atol=0.3)
+
+
+@pytest.mark.parametrize("gap", [0, 1, 6])
+def test_autoregressions_go_on_through_rows_that_are_missing(gap) -> None:
+    # The mean of the column stood for them, 0.6 ± 0.1 where 2.7 ± 0.1 was to be expected.
+    rng = np.random.default_rng(0)
+    y = np.zeros(400)
+    for t in range(1, 400):
+        y[t] = 0.99 * y[t - 1] + 0.1 * rng.normal()
+    y = np.append(y, [4.0, 4.0])
+    model = HMM(1, emissions=Autoregressive(1), seed=0).fit(y[:, None])
+    found = {name: value.item() for name, value in model.emission_parameters()["emission"].items()}
+    mean, var = y[-1], 0.0
+    for _ in range(gap + 1):
+        mean = found["intercepts"] + found["coefficients"] * mean
+        var = found["coefficients"] ** 2 * var + found["covariances"]
+    holey = np.append(y, np.full(gap, np.nan))[:, None]
+    live = model.filter(y[:, None])
+    for row in holey[len(y) :]:
+        live.update(row)
+    for ahead in (model.forecast(1, holey), live.copy().forecast(1)):
+        # 2,000 draws
+        assert ahead.mean().item() == pytest.approx(mean, abs=4 * np.sqrt(var / 2000))
+        assert ahead.std().item() == pytest.approx(np.sqrt(var), rel=0.08)
+        assert ahead.sample(300, seed=1).mean() == pytest.approx(mean, abs=4 * np.sqrt(var / 300))
+    drawn = [model.sample(1, seed=s, after=live)[0].item() for s in range(200)]
+    assert np.mean(drawn) == pytest.approx(mean, abs=4 * np.sqrt(var / 200))
+
+
+def test_rows_that_are_missing_among_others_are_said_to_be() -> None:
+    y = np.random.default_rng(0).normal(size=(60, 1))
+    model = HMM(1, emissions=Autoregressive(2), seed=0).fit(y)
+    y[-2] = np.nan
+    with pytest.warns(UserWarning, match="1 of the last 2 rows of an autoregression are missing"):
+        model.forecast(1, y)
+
+
+def tracks_of(name, rng):
+    """Models whose rows a filter reads one by one without the way of whole sequences."""
+    z = np.repeat(np.arange(8) % 2, 10)
+    X = np.column_stack([rng.normal(3.0 * z), rng.normal(-2.0 * z)])
+    frame = pandas.DataFrame({"a": X[:, 0], "n": rng.poisson(1 + 5 * z), "on": z == 1, "l": np.array(["x", "y"])[z]})
+    kinds = {"a": hmm.Autoregressive(1), "n": hmm.Poisson(), "on": hmm.Bernoulli(), "l": hmm.Categorical()}
+    made = {
+        "student": {"emissions": hmm.StudentT()},
+        "student by column": {"emissions": hmm.StudentT("diag")},
+        "autoregressive": {"emissions": hmm.Autoregressive(2, dof=5.0)},
+        "mixture": {"emissions": hmm.Mixture(hmm.Gaussian("spherical"), 2)},
+        "durations": {"durations": hmm.Explicit(12)},
+        "tracks": {"emissions": kinds, "durations": hmm.NegativeBinomial(2)},
+    }[name]
+    data = frame if name == "tracks" else X
+    return HMM(2, seed=0, max_passes=4, n_init=1, tol=0, **made).fit(data), data
+
+
+@pytest.mark.parametrize("name", ["student", "student by column", "autoregressive", "mixture", "durations", "tracks"])
+def test_a_row_of_tracks_says_what_a_sequence_says(name, rng, monkeypatch) -> None:
+    model, data = tracks_of(name, rng)
+    rows = data.to_dict("records") if name == "tracks" else list(data)
+    whole = model.filter()
+    states = whole.update(data)
+    live = model.filter()
+    found = [live.update(row) for row in rows[:10]]
+    with monkeypatch.context() as patch:  # where nothing is unusual, rows do not go the way of sequences
+        patch.setattr(type(live), "_several", None)
+        found += [live.update(row) for row in rows[10:]]
+    np.testing.assert_allclose(found, states, rtol=1e-9, atol=1e-12)
+    assert live.log_prob == pytest.approx(whole.log_prob, rel=1e-11)
+    np.testing.assert_allclose(live.next_states, whole.next_states, rtol=1e-9)
+    np.testing.assert_allclose(live.forecast(2).states, whole.forecast(2).states, rtol=1e-9)
+    np.testing.assert_allclose(
+        live.copy().forecast(2)[next(iter(live.forecast(1)))].states[-1], whole.forecast(2).states[-1]
+    )
+    # What is unusual does: a missing row leaves states to the transitions.
+    gone = dict.fromkeys(rows[0], None) if name == "tracks" else np.full(2, np.nan)
+    # A forbidden transition has 1e-8 observations.
+    np.testing.assert_allclose(live.update(gone), whole.next_states, rtol=1e-7)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from natgrad import special
 
-__all__ = ["Cuts", "better_cuts", "first_cuts", "level_numbers", "level_probabilities", "levels_as_ratings"]
+__all__ = ["Cuts", "better_cuts", "first_cuts", "level_numbers", "level_probabilities", "levels_as_ratings", "pulls"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -69,6 +69,11 @@ def levels_as_ratings(
     rest[:] = log_mass + 0.5 * pull**2 + HALF_LOG_2PI
     out[0][:], out[1][:] = mean + pull, 1.0
     out[2][places], out[3][places] = mean + pull, 1.0
+
+
+def pulls(cuts: Cuts, level: Ints, mean: Floats) -> Floats:
+    """E[z] − E[f] of hidden values of these levels."""
+    return _between(cuts.ends, level, mean)[1]
 
 
 def level_probabilities(cuts: Cuts, mean: Floats, variance: Floats) -> Floats:

@@ -66,9 +66,10 @@ class DrawnPredictor(NamedTuple):
         return out
 
     def vectors(self) -> Pair:
-        """Vectors of all draws side by side, divided by how many they are: inner products are the mean over draws."""
+        """Vectors of all draws side by side, divided by how many they are: inner products are what `pairs` predicts."""
         both = [
-            augmented(u, v, self.q.biased, self.q.offset) for u, v in zip(self.draws.user, self.draws.item, strict=True)
+            augmented(u, v, self.q.biased, self.q.offset)
+            for u, v in zip(self.draws.user_mean, self.draws.item, strict=True)
         ]
         users, items = (np.concatenate([pair[side] for pair in both], axis=1) for side in (0, 1))
         return users, items / len(both)

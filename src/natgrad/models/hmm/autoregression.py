@@ -9,6 +9,7 @@ observation that follows a missing one within p times. Values are measured from 
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, final
 
 import numpy as np
@@ -56,7 +57,7 @@ class Autoregressions:
 
     def observe(self, X: Array, ends: Array) -> Observed:
         """Observations beside those before them in the same sequence [T, D (1 + p)]; NaN where there are none."""
-        check_whole_rows(X, "full")
+        check_whole_rows(X, "full", "an autoregression has no other: give each column an Autoregressive of its own")
         own = np.asarray(X, np.float64) - self.centre
         values = np.full((len(own), self.n_values), np.nan)
         values[:, : self.n_outputs] = own
@@ -117,6 +118,14 @@ class Autoregressions:
         rows = np.zeros((len(states), self.order + states.shape[1], size))
         if before is not None and len(before):
             last = np.asarray(before, np.float64)[-self.order :] - self.centre
+            if np.isnan(last).any():
+                warnings.warn(
+                    f"{int(np.isnan(last).any(1).sum())} of the last {len(last)} rows of an autoregression are missing, beside "
+                    "others that are not: in draws and forecasts the mean of the column stands for them. Leave the rows after "
+                    "the last whole ones out, or fill them in",
+                    UserWarning,
+                    stacklevel=2,
+                )
             rows[:, self.order - len(last) : self.order] = np.where(np.isnan(last), 0.0, last)
         for t in range(states.shape[1]):
             lags, own = rows[:, t : t + self.order][:, ::-1].reshape(len(states), -1), packed[states[:, t]]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.models.hmm.inputs import Ahead
+    from natgrad.models.hmm.going_on import GoingOn
     from natgrad.models.hmm.live import LiveHMM
 
 __all__ = ["Columns", "Forecast", "StudentColumns", "columns_of"]
@@ -53,12 +53,10 @@ class Forecast:
     """
 
     def __init__(
-        self, states: Floats, model: LiveHMM, columns: Columns | None, leaves: Floats | None = None,
-        chances: Floats | None = None, names: Array | None = None, before: Array | None = None,
-        first: Floats | Ahead | None = None,
+        self, states: Floats, model: LiveHMM, columns: Columns | None, start: GoingOn, leaves: Floats | None = None,
+        chances: Floats | None = None, names: Array | None = None,
     ) -> None:  # fmt: skip
-        self.states, self._model, self._columns, self._before = states, model, columns, before
-        self._first = states[0] if first is None else first
+        self.states, self._model, self._columns, self._start = states, model, columns, start
         # Of mixtures the probabilities of all components [n, L]; of a track of categories its own chances and names.
         self._leaves = states if leaves is None else leaves
         self._chances, self._own_names = chances, model._names() if chances is None else names
@@ -99,7 +97,7 @@ class Forecast:
         rng = np.random.default_rng(seed)
         steps = len(self.states)
         ways = range(whole_number(n, "n"))
-        return np.stack([self._model._drawn_from(self._first, steps, rng, self._before)[0] for _ in ways])
+        return np.stack([self._model._drawn_from(self._start, steps, rng)[0] for _ in ways])
 
     def frame(self, mass: float = 0.9) -> Any:
         """A pandas table: a row for each step and column, with mean, std and interval; of categories their probabilities."""

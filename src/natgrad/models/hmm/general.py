@@ -18,6 +18,7 @@ from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.models.hmm.inputs import InputChain, coded
 from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
+from natgrad.models.hmm.row_weights import RowNames
 from natgrad.models.hmm.tracks import Tracks
 from natgrad.renamed import says_new_names
 
@@ -126,7 +127,7 @@ class HMM(HiddenMarkov):
 
     @property
     def _one_dimensional(self) -> bool:
-        return isinstance(self.emissions, Categorical)
+        return isinstance(getattr(self.emissions, "inner", None), Categorical)
 
     # -- tables and labels --
 
@@ -212,6 +213,17 @@ class HMM(HiddenMarkov):
 
     def _names(self) -> Array | None:
         return self.categories_.get("emission")
+
+    def _row_names(self) -> tuple[RowNames | None, bool]:
+        if self.inputs is not None:
+            return None, True
+        keys = _named_keys(self.emissions)
+        if keys is None:
+            return None, bool(self.categories_)
+        labels: list[Array | None] = [None] * len(keys)
+        for name, columns, _ in declared_emissions(self.emissions, len(keys)):
+            labels[columns[0]] = self.categories_.get(name)
+        return RowNames(keys, labels), bool(self.categories_)
 
 
 def declared_emissions(emissions: Any, n_columns: int) -> list[tuple[str, tuple[int, ...], EmissionKind]]:

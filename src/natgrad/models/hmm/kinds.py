@@ -189,6 +189,11 @@ class Autoregressive(EmissionKind):
     def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
         from natgrad.models.hmm.autoregression import Autoregressions
 
+        if len(X) <= self.order:
+            raise ValueError(
+                f"order = {self.order} observations come before the first that is modelled, and X has {len(X)}: take a "
+                "smaller order"
+            )
         prior = gaussian_prior(self, X, n_states)
         _, variance = mean_and_variance(X, words=False)
         scale = prior.scale * np.concatenate([[1.0], np.tile(variance, int(self.order))])

@@ -88,7 +88,11 @@ def _plain(X: Any) -> Array:
         X = X.to_pylist()
     elif hasattr(X, "to_numpy"):
         X = X.to_numpy()
-    return np.asarray(X)
+    array = np.asarray(X)
+    if array.dtype.kind in "US" and isinstance(X, (list, tuple)):  # 1 beside "a" would become "1"
+        return np.asarray(X, dtype=object)
+    # Nanoseconds, as pandas has them, would become whole numbers; finer than microseconds no date of Python is.
+    return array.astype("M8[us]") if array.dtype.kind == "M" and array.dtype.str.endswith("[ns]") else array
 
 
 def _is_missing(value: Any) -> bool:

@@ -10,24 +10,26 @@ as in `predict_proba` and `score`; distributions of what comes next integrate ov
 from __future__ import annotations
 
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad import special as sp
 from natgrad.data.io.frames import is_frame
 from natgrad.data.sequences import Sequences
 from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
-from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
+from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import TINY
 from natgrad.models.hmm.files import HMMFiles
 from natgrad.models.hmm.forecast import Forecast, columns_of
 from natgrad.models.hmm.forward_backward import weights_of
+from natgrad.models.hmm.going_on import GoingOn, after_rows, named_row
 from natgrad.models.hmm.inputs import Ahead, walked
 from natgrad.models.hmm.parts import Segment
 from natgrad.models.hmm.priors import walk
+from natgrad.models.hmm.row_weights import PlainRows, RowNames, TrackRows, codes_of, weights_of_row
 from natgrad.models.hmm.track_counts import TrackWeights
 from natgrad.models.hmm.track_forecast import TrackForecast, track_forecast
 from natgrad.models.hmm.tracks import Tracks, observed_by, own_of
@@ -55,6 +57,10 @@ class LiveHMM(HMMFiles):
     n_states_: int
     startprob_: Floats
     transmat_: Floats
+    if TYPE_CHECKING:
+
+        @property
+        def _one_dimensional(self) -> bool: ...
 
     def filter(self, X: Any = None) -> StateFilter:
         """An object that takes observations as they come, and says which state it is and what comes next.
@@ -130,21 +136,22 @@ class LiveHMM(HMMFiles):
         self._check_fitted()
         rng, n = np.random.default_rng(seed), whole_number(n, "n")
         live = after if isinstance(after, StateFilter) else self.filter(after)
-        return self._drawn_from(live._goes_on(n, inputs), n, rng, live._before)
+        return self._drawn_from(live._goes_on(n, inputs), n, rng)
 
-    def _drawn_from(
-        self, first: Floats | Ahead, n: int, rng: np.random.Generator, before: Array | None = None
-    ) -> tuple[Array, Array]:
-        """A sequence whose first state of the chain has these probabilities; rows ``before`` it matter to autoregressions."""
+    def _drawn_from(self, start: GoingOn, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A sequence that begins so; rows before it matter to autoregressions."""
+        first, before, missing = start
         if isinstance(first, Ahead):
             states = walked(first, rng.random(n))
         else:
-            states = walk(np.cumsum(np.vstack([first, self._chain_at_mean()[1]]), axis=1), rng.random(n))
+            states = walk(np.cumsum(np.vstack([first, self._chain_at_mean()[1]]), axis=1), rng.random(missing + n))
             states = states if self._model_.chain is None else self._model_.chain.states[states]
         emission = self._model_.emission
         if isinstance(emission, Tracks):
-            return self._named_values(emission.draw(self._state.lam, states, rng, before)), states
-        return self._named_values(emission.draw(self._state.lam["emission"], states, rng)), states
+            drawn = emission.draw(self._state.lam, states, rng, before)
+        else:
+            drawn = emission.draw(self._state.lam["emission"], states, rng)
+        return self._named_values(drawn[missing:]), states[missing:]
 
     def _chain_at_mean(self) -> tuple[Floats, Floats]:
         """Probabilities of first states and transitions of the chain, which is longer where durations are declared."""
@@ -183,6 +190,10 @@ class LiveHMM(HMMFiles):
         """What categories are called, where they have names."""
         return None
 
+    def _row_names(self) -> tuple[RowNames | None, bool]:
+        """How rows with names are read, where that takes no more than their numbers; whether rows of numbers are not enough."""
+        return None, True
+
 
 @final
 class StateFilter:
@@ -206,21 +217,16 @@ class StateFilter:
         self._point = emission.point(own_of(emission, model._state.lam))
         self._width = model.n_features_in_
         self._simple = not isinstance(emission, Tracks)
+        self._order = 0 if self._simple else emission.order
         if self._simple:
             self._columns = columns_of(emission, model._state.lam["emission"])
-            self._begin_rows(model)
+            self._forms = np.ascontiguousarray(emission.weights(self._point))
+            self._kind, self._rows = emission.kind, PlainRows(emission, self._width)
+            self._codes = None if (names := model._names()) is None else codes_of(names)
+        else:
+            self._tracks = [TrackRows(track, self._point) for track in emission.tracks]
+            self._row_names, self._named = model._row_names()
         self.reset()
-
-    def _begin_rows(self, model: LiveHMM) -> None:
-        """What a row of a plain emission needs."""
-        self._forms = np.ascontiguousarray(self._emission.weights(self._point))
-        self._kind = self._emission.kind
-        origin: Any = self._emission.origin
-        self._origin = None
-        if origin is not None:
-            self._origin = np.asarray(self._emission.family.location(origin)).reshape(-1, model.n_features_in_)[0]
-        self._pairs = np.triu_indices(self._width)
-        self._family = self._emission.family.name
 
     def reset(self) -> None:
         """Forget what was seen: the next row is the first of a sequence."""
@@ -229,13 +235,15 @@ class StateFilter:
         self._of_chain = self._initial  # of the chain's states, where these are more
         self.log_prob, self.n_seen = 0.0, 0
         self._before: Array = np.zeros((0, self._width))  # rows that the next one still depends on
+        self._start = GoingOn(self._initial, self._before)
 
     def copy(self) -> StateFilter:
         """Another filter that stands where this one does."""
         other = StateFilter(self._model)
         other.states, other.next_states = self.states.copy(), self.next_states.copy()
         other._of_chain = self._of_chain
-        other.log_prob, other.n_seen, other._before = self.log_prob, self.n_seen, self._before
+        other.log_prob, other.n_seen = self.log_prob, self.n_seen
+        other._before, other._start = self._before, self._start
         return other
 
     def update(self, rows: Any) -> Floats:
@@ -244,54 +252,49 @@ class StateFilter:
         A row whose entries have names (a dict, a row of a table) is read by them.
         """
         named = type(rows) is not np.ndarray and hasattr(rows, "keys") and not is_frame(rows)
-        if named and not (self._simple and self._kind == TABLE):  # of symbols, several of them
-            return np.asarray(self._several(_named_row(rows))[0])
         if not self._simple:
-            one = np.ndim(rows) == 1
-            return np.asarray(self._several(np.asarray(rows)[None])[0]) if one else self._several(rows)
+            return self._row_of_tracks(rows, named)
+        if named and self._kind != TABLE:  # of symbols, several of them
+            return np.asarray(self._several(named_row(rows))[0])
         if self._kind == TABLE:
             if np.ndim(rows) > 0:
                 return self._several(rows)
             usual = self._code(rows)
-            return np.asarray(self._several([rows])[0]) if usual is None else self._stepped(usual, 0.0, [rows])
+            found = None if usual is None else self._stepped(usual, 0.0)
+            return np.asarray(self._several([rows])[0]) if found is None else found
         row = np.asarray(rows)
         if row.ndim != 1 or row.dtype.kind not in "fiub":
             return self._several(rows)
-        statistics, base = self._statistics(row) if len(row) == self._width else (None, 0.0)
-        if statistics is None:
-            return np.asarray(self._several(row[None])[0])
-        return self._stepped(self._forms @ statistics, base, row[None])
+        statistics, base = self._rows.statistics(row) if len(row) == self._width else (None, 0.0)
+        found = None if statistics is None else self._stepped(self._forms @ statistics, base)
+        return np.asarray(self._several(row[None])[0]) if found is None else found
 
     def forecast(self, n: int = 1, *, inputs: Any = None) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations given what was seen, and their ``inputs`` where a model has some."""
-        goes_on = self._goes_on(whole_number(n, "n"), inputs)
-        if isinstance(goes_on, Ahead):
-            told = [goes_on.first]
-            for step in goes_on.steps:
-                told.append(told[-1] @ step)
-            return track_forecast(np.array(told), self._model, self._before, goes_on)
+        start = self._goes_on(whole_number(n, "n"), inputs)
+        if isinstance(start.first, Ahead):
+            told = list(accumulate(start.first.steps, np.matmul, initial=start.first.first))
+            return track_forecast(np.array(told), self._model, start)
         states = np.empty((n, len(self._initial)))
-        states[0] = goes_on
+        states[0] = self._ahead
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
-        if (
-            self._chain is not None
-        ):  # a forbidden transition has 1e-8 observations: at an offset of 1e9 what leaks shows
+        if self._chain is not None:  # what leaks through a forbidden transition (1e-8) shows at an offset of 1e9
             states /= states.sum(1, keepdims=True)
         if not self._simple:
-            return track_forecast(self._folded(states), self._model, self._before, states[0])
-        return Forecast(states, self._model, self._columns)
+            return track_forecast(self._folded(states), self._model, start)
+        return Forecast(states, self._model, self._columns, start)
 
     # -- parts --
 
-    def _goes_on(self, n: int, inputs: Any) -> Floats | Ahead:
+    def _goes_on(self, n: int, inputs: Any) -> GoingOn:
         """What the next state is drawn from, and with inputs those after it."""
         codes = self._model._input_codes(inputs, n)
         if codes is None:
-            return self._ahead
+            return self._start if self._order else GoingOn(self._ahead)
         A = self._model.transmat_
         first = self._model.startprob_ if self.n_seen == 0 else self.states @ A[codes[0]]
-        return Ahead(first, A[codes[1:]])
+        return GoingOn(Ahead(first, A[codes[1:]]), self._before)
 
     @property
     def _ahead(self) -> Floats:
@@ -301,45 +304,45 @@ class StateFilter:
     def _folded(self, q: Floats) -> Floats:
         return q if self._chain is None else self._chain.folded(q)
 
-    def _stepped(self, logs: Floats, base: float, row: Any) -> Floats:
-        """A row with weights ``logs``, without the checks that only what is unusual needs."""
-        top = logs.max()
-        product = self.next_states * np.exp(logs - top)
+    def _row_of_tracks(self, rows: Any, named: bool) -> Floats:
+        """A row of several tracks at once, or as a sequence where there is something unusual in it."""
+        one = named or np.ndim(rows) == (0 if self._model._one_dimensional else 1)
+        if not one:
+            return self._several(rows)
+        row: Any = None
+        if named:
+            row = None if self._row_names is None else self._row_names.numbers(rows)
+        elif not self._named and (given := np.asarray(rows)).dtype.kind in "fiub" and given.size == self._width:
+            row = given.astype(np.float64).reshape(-1)
+        logs, base = (None, 0.0) if row is None else weights_of_row(self._tracks, row, self._before)
+        if logs is None or (found := self._stepped(logs, base)) is None:
+            return np.asarray(self._several(named_row(rows) if named else np.asarray(rows)[None])[0])
+        if self._order:
+            self._remember(row[None], found[None] if self._chain is None else self._at[None])
+        return found
+
+    def _stepped(self, logs: Floats, base: float) -> Floats | None:
+        """A row with weights ``logs``, without the checks that only what is unusual needs; None if no state explains it."""
+        wide = logs if self._chain is None else logs[self._chain.states]
+        top = wide.max()
+        product = self._ahead * np.exp(wide - top)
         total = product.sum()
         if not total >= TINY:
-            return np.asarray(self._several(row)[0])
-        self.states = product / total
-        self.next_states = self.states @ self._transition
+            return None
+        self._at = product / total
+        ahead = self._at @ self._transition
+        self.states, self.next_states, self._of_chain = self._folded(self._at), self._folded(ahead), ahead
         self.log_prob += float(np.log(total) + top) + base
         self.n_seen += 1
         return self.states
 
     def _code(self, symbol: Any) -> Floats | None:
-        """The weights of a symbol that is a known number; None of others."""
+        """The weights of a symbol that is a known number, or a known label; None of others."""
+        if self._codes is not None:
+            code = self._codes.get(symbol) if type(symbol) is str or type(symbol) is np.str_ else None
+            return None if code is None else np.asarray(self._forms[:, code])
         usual = type(symbol) is int or isinstance(symbol, np.integer)
-        usual = usual and self._model._names() is None and 0 <= symbol < self._emission.n_categories
-        return np.asarray(self._forms[:, symbol]) if usual else None
-
-    def _statistics(self, row: Array) -> tuple[Floats | None, float]:
-        """Those of a row that has no missing entry, and its base measure; None of others."""
-        x, base = row.astype(np.float64), 0.0
-        if self._origin is not None:
-            x -= self._origin
-        if self._family == "Gamma":
-            if not ((x >= 0) & (x == np.floor(x))).all():
-                return None, 0.0
-            base = -float(sp.gammaln(x + 1.0).sum())
-        elif self._family == "Beta":
-            if not ((x == 0) | (x == 1)).all():
-                return None, 0.0
-        elif not np.isfinite(x).all():
-            return None, 0.0
-        if self._kind == BY_COLUMN:
-            out = np.ones((self._width, 3))
-            out[:, 1] = x
-            np.multiply(x, x, out=out[:, 2])
-            return out.reshape(-1), base
-        return np.concatenate(([1.0], x, x[self._pairs[0]] * x[self._pairs[1]])), base
+        return np.asarray(self._forms[:, symbol]) if usual and 0 <= symbol < self._emission.n_categories else None
 
     def _several(self, rows: Any) -> Floats:
         return self._taken(self._model._columns(rows, None, None)[0])
@@ -350,7 +353,7 @@ class StateFilter:
 
     def _taken(self, columns: Array) -> Floats:
         """Checked rows, in pieces."""
-        ends, tracks = np.array([0, len(columns)]), isinstance(self._emission, Tracks)
+        ends, tracks = np.array([0, len(columns)]), not self._simple
         seen = self._seen_tracks(columns) if tracks else self._model._observe(self._emission, columns, ends, True)
         if tracks:
             own = (None, None) if self._chain is None else (self._chain.states, self._chain.inputs)
@@ -378,10 +381,15 @@ class StateFilter:
             self.next_states = np.full(len(self.states), np.nan)
         self.log_prob += float(log_prob)
         self.n_seen += len(columns)
-        if tracks:
-            kept = np.vstack([self._before, columns])
-            self._before = kept[len(kept) - min(self._emission.order, len(kept)) :]
+        if self._order:
+            self._remember(columns, out)
         return self._folded(out)
+
+    def _remember(self, columns: Array, states: Floats) -> None:
+        """The last rows, which autoregressions read, and those of the chain's states."""
+        self._start = after_rows(self._start, self._before, columns, states, self._transition, self._order)
+        kept = np.vstack([self._before, columns])
+        self._before = kept[len(kept) - min(self._order, len(kept)) :]
 
     def _seen_tracks(self, columns: Array) -> Observed:
         """Rows that know those before them."""
@@ -390,9 +398,3 @@ class StateFilter:
         seen: Observed = observe(np.vstack([before, columns]), np.array([0, n + len(columns)]))
         known = observe(before, np.array([0, n])).base if n else 0.0
         return seen._replace(values=seen.values[n:], base=seen.base - known)
-
-
-def _named_row(row: Any) -> Array:
-    """A row {name: entry} as a table of one row."""
-    names = [str(name) for name in row.keys()]  # noqa: SIM118, a row of pandas is iterated by its entries
-    return np.array([tuple(row[name] for name in row.keys())], dtype=[(name, object) for name in names])  # noqa: SIM118

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from natgrad.models.hmm.autoregression import Autoregressions
 from natgrad.models.hmm.forecast import Columns, Forecast, StudentColumns, columns_of
+from natgrad.models.hmm.going_on import GoingOn
 from natgrad.models.hmm.inputs import Ahead, walked
 from natgrad.models.hmm.priors import walks
 from natgrad.models.hmm.tracks import Track, Tracks
@@ -88,36 +89,25 @@ class TrackForecast(Mapping[str, Forecast]):
         return out
 
 
-def track_forecast(states: Floats, model: LiveHMM, before: Array, first: Floats | Ahead) -> TrackForecast:
-    """The forecast of states that have these probabilities [n, K], after rows that autoregressions depend on.
-
-    ``first`` are the probabilities of the chain's first state; with inputs all that follows.
-    """
+def track_forecast(states: Floats, model: LiveHMM, start: GoingOn) -> TrackForecast:
+    """The forecast of states that have these probabilities [n, K]; draws begin with ``start``."""
     emission: Any = model._model_.emission
     assert isinstance(emission, Tracks)
-    each = {track.name: _one(track, states, model, before, first) for track in emission.tracks}
+    each = {track.name: _one(track, states, model, start) for track in emission.tracks}
     return TrackForecast(states, model, each, {track.name: list(track.columns) for track in emission.tracks})
 
 
-def _one(track: Track, states: Floats, model: LiveHMM, before: Array, first: Floats | Ahead) -> Forecast:
+def _one(track: Track, states: Floats, model: LiveHMM, start: GoingOn) -> Forecast:
     lam = model._state.lam
     if isinstance(track.emission, Autoregressions):
-        return Forecast(states, model, _drawn(track, len(states), model, before, first), before=before, first=first)
+        return Forecast(states, model, _drawn(track, len(states), model, start), start)
     own = track.together(lam[track.name])
     leaves = (states[:, :, None] * track.leaf_shares(lam)).reshape(len(states), -1)
     if track.kind == "Categories":
         names = getattr(model, "categories_", None) or {}
-        return Forecast(
-            states,
-            model,
-            None,
-            leaves,
-            np.asarray(track.emission.family.mean(own)),
-            names.get(track.name),
-            before,
-            first,
-        )
-    return Forecast(states, model, columns_at(track, own), leaves, before=before, first=first)
+        chances = np.asarray(track.emission.family.mean(own))
+        return Forecast(states, model, None, start, leaves, chances, names.get(track.name))
+    return Forecast(states, model, columns_at(track, own), start, leaves)
 
 
 class DrawnColumns:
@@ -139,17 +129,18 @@ class DrawnColumns:
         return np.asarray(np.quantile(self.drawn, q, axis=0))
 
 
-def _drawn(track: Track, n: int, model: LiveHMM, before: Array, first: Floats | Ahead) -> DrawnColumns:
+def _drawn(track: Track, n: int, model: LiveHMM, start: GoingOn) -> DrawnColumns:
     """Ways to go on, at the mean of q, with a seed of their own."""
     rng, columns = np.random.default_rng(0), list(track.columns)
-    own, chain = before[:, columns] if len(before) else None, model._model_.chain
+    first, before, missing = start
+    own, chain = before[:, columns] if before is not None and len(before) else None, model._model_.chain
     if isinstance(first, Ahead):
         states = walked(first, rng.random((N_DRAWS, n)))
     else:
         rows = np.cumsum(np.vstack([first, model._chain_at_mean()[1]]), axis=1)
-        paths = walks(rows, rng.random((N_DRAWS, n)))
+        paths = walks(rows, rng.random((N_DRAWS, missing + n)))
         states = paths if chain is None else chain.states[paths]
-    return DrawnColumns(track.draw(model._state.lam, states, rng, own))
+    return DrawnColumns(track.draw(model._state.lam, states, rng, own)[:, missing:])
 
 
 def columns_at(track: Track, lam: Any) -> Columns | None:
