@@ -226,7 +226,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         sampled = ends_sampled(self, corpus, moves)
         problem = self._problem(corpus, sampled=sampled)
         start, passes = lambda: problem.start(int(self.seed)), most_passes(self, moves, sampled)
-        self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled)
+        self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled, anew=True)
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
@@ -293,6 +293,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         method: Method | None = None,
         moves: Any = None,
         sampled: bool = False,
+        anew: bool = False,
     ) -> None:
         method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
         probed = problem.is_little or moving is not None or self.tol < PROBED
@@ -302,7 +303,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if sampled:
             from natgrad.models.lda.gibbs import GibbsSweeps
 
-            sampler = GibbsSweeps(problem, self.finish_sweeps, self._keeps_draws)
+            sampler = GibbsSweeps(problem, self.finish_sweeps, self._keeps_draws, rival=anew)
         advice = "raise max_passes, or tol= if so little does not matter, or call continue_fit()"
         limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
         if moving is not None:
