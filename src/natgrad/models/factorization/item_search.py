@@ -44,8 +44,8 @@ Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
 # Held out of each user's likes, the less the more there are; how many likes are to be held out of those who are judged; the k of
-# NDCG, a twentieth of the items between these: chance has less of a say in a longer list. Where items are many the shorter one is
-# taken, with more users against chance: a longer one has more of the factors, and less of what is near.
+# NDCG, a twentieth of the items between these: chance has less of a say in a longer list. Where users like so few of many items
+# that all who can be judged have too few held-out likes, the shorter one is taken: a longer one chose too little of what is near.
 HELD_OUT, ENOUGH, RANKED = (0.1, 0.2), 10_000, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items that are ranked; users times items that are judged.
@@ -215,8 +215,8 @@ class _Judge:
         judged = np.sort(rng.permutation(able)[:users])
         self.seen, self.wanted = self.kept[judged].astype(np.float32), wanted[judged]
         self.has_rare = likes.shape[1] > MOST_REGRESSED
-        shown = RANKED[0] if self.has_rare else int(np.clip(likes.shape[1] // 20, *RANKED))
-        shown = min(shown, likes.shape[1])
+        few = self.has_rare and wanted_users > min(likes.shape[0], most)
+        shown = min(RANKED[0] if few else int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
         self.worth = 1.0 / np.log2(np.arange(shown) + 2.0)
         regressed = self.seen[:, : self.size].tocsr()
         self.regressed = regressed.indptr.astype(np.int64), regressed.indices
