@@ -160,6 +160,19 @@ def test_more_is_held_out_of_few_likes_and_the_regression_is_shrunk_for_all_like
     assert found.ridge in {ridge.ridge * (1.0 - item_search.HELD_OUT[0]) ** 2 for ridge in tried}
 
 
+def test_where_held_out_likes_are_few_more_users_are_judged_by_shorter_lists(monkeypatch):
+    likes = likes_matrix(as_likes(taste(300, 60)))
+    for name, value in {"MOST_REGRESSED": 50, "RANKED": (2, 3), "CELLS": (60 * 10, 60 * 40)}.items():
+        monkeypatch.setattr(item_search, name, value)
+    for enough, users, shown in ((60, 40, 3), (2000, 80, 2)):
+        monkeypatch.setattr(item_search, "ENOUGH", enough)
+        judge = item_search._Judge(likes, 0)
+        assert (judge.seen.shape[0] <= users, len(judge.worth)) == (True, shown)
+    assert judge.seen.shape[0] == 80
+    monkeypatch.setattr(item_search, "MOST_REGRESSED", 60)  # the regression has all items
+    assert item_search._Judge(likes, 0).seen.shape[0] == 40
+
+
 def test_filters_reasons_and_visitors(model):
     found = model.recommend([0, 1], n=3, exclude_seen=False, only=[2, 3, 4, 5], exclude=[4])
     assert set(found.items.ravel().tolist()) == {2, 3, 5}

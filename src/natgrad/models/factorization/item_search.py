@@ -44,12 +44,13 @@ Float32s = npt.NDArray[np.float32]
 Likes = Any  # a sparse matrix of ones, by rows: [users, items]
 Judged = tuple[float, ItemRidge]
 # Held out of each user's likes, the less the more there are; how many likes are to be held out of those who are judged; the k of
-# NDCG, a twentieth of the items between these: chance has less of a say in a longer list. Where items are many the shorter one is
-# taken, with more users against chance: a longer one has more of the factors, and less of what is near.
+# NDCG, a twentieth of the items between these: chance has less of a say in a longer list. Where users like so few of many items
+# that twice as many of them would have too few held-out likes, these are judged, by the shorter one: a longer one chose too
+# little of what is near.
 HELD_OUT, ENOUGH, RANKED = (0.1, 0.2), 10_000, (20, 40)
 # Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
 # microsecond each; items that are ranked; users times items that are judged.
-INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 72_000_000)
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 1.5e3, 500, 1500, 20_000, (12_000_000, 36_000_000)
 # What is tried, in order.
 SIZES, STRENGTHS = (4, 8, 16, 32, 64), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
 FACTORS, CONFIDENCES = (8, 16, 32, 64, 128), (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -201,7 +202,9 @@ class _Judge:
         likes.sort_indices()
         fewest, most = (cells // likes.shape[1] for cells in CELLS)
         wanted_users = ENOUGH * likes.shape[0] / (HELD_OUT[1] * likes.nnz)
-        users = min(likes.shape[0], int(np.clip(wanted_users, fewest, most)))
+        self.has_rare = likes.shape[1] > MOST_REGRESSED
+        few = self.has_rare and wanted_users > 2 * most
+        users = min(likes.shape[0], int(np.clip(wanted_users, fewest, 2 * most if few else most)))
         self.held_out = float(np.clip(ENOUGH * likes.shape[0] / (users * likes.nnz), *HELD_OUT))
         held = rng.random(likes.nnz) < self.held_out
         parts = [likes.copy(), likes.copy()]
@@ -214,9 +217,7 @@ class _Judge:
         able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
         judged = np.sort(rng.permutation(able)[:users])
         self.seen, self.wanted = self.kept[judged].astype(np.float32), wanted[judged]
-        self.has_rare = likes.shape[1] > MOST_REGRESSED
-        shown = RANKED[0] if self.has_rare else int(np.clip(likes.shape[1] // 20, *RANKED))
-        shown = min(shown, likes.shape[1])
+        shown = min(RANKED[0] if few else int(np.clip(likes.shape[1] // 20, *RANKED)), likes.shape[1])
         self.worth = 1.0 / np.log2(np.arange(shown) + 2.0)
         regressed = self.seen[:, : self.size].tocsr()
         self.regressed = regressed.indptr.astype(np.int64), regressed.indices
