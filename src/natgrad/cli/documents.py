@@ -34,7 +34,18 @@ def document_options() -> list[click.Option]:
 def counting_options() -> list[click.Option]:
     """How documents are read, and their words counted."""
     rules: list[tuple[str, Any, Any, str]] = [
-        ("--stop-words", click.Choice(["english", "none"]), "english", "Words to leave out."),
+        (
+            "--stop-words",
+            click.Choice(["english", "corpus", "none"]),
+            "english",
+            "Words to leave out; corpus: those spread at random.",
+        ),
+        (
+            "--phrases",
+            click.IntRange(min=1),
+            1,
+            "Join as many words that occur together far more often than by chance.",
+        ),
         ("--min-documents", click.IntRange(min=1), 2, "Leave out words in fewer documents."),
         ("--max-share", click.FloatRange(0, 1), 0.9, "Leave out words in a larger part of the documents."),
         ("--max-words", click.IntRange(min=1), 50_000, "Keep the most frequent words."),
@@ -64,6 +75,7 @@ def read_texts(path: Path, options: dict[str, Any], fitted: Any) -> Input:
             min_documents=options["min_documents"],
             max_share=options["max_share"],
             max_words=options["max_words"],
+            phrases=options["phrases"],
         )
         data: Any = corpus
         words = f"{count(len(corpus))} documents, {count(corpus.n_words)} words, {count(corpus.n_tokens)} tokens"

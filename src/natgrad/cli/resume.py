@@ -35,8 +35,8 @@ LONGEST, LONGEST_VALUE = 100_000, 1000
 ANEW = ("executor", "n_jobs", "verbose")
 # Options that say how a file is read, and name no other file.
 READING = (
-    "column", "format", "pattern", "stop_words", "min_documents", "max_share", "max_words", "columns", "sequence", "target",
-    "user", "item", "value", "encoding", "authors", "times",
+    "column", "format", "pattern", "stop_words", "min_documents", "max_share", "max_words", "phrases", "columns", "sequence",
+    "target", "user", "item", "value", "encoding", "authors", "times",
 )  # fmt: skip
 
 

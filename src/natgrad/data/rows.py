@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.spill import spill
 from natgrad.data.numbers import as_numbers, refuse_masked
@@ -208,9 +209,22 @@ def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
         return validate_data(estimator, X, *targets, **checks)
     except ValueError as error:
         said = error
+    _refuse_labels(X)
     for values, argument in zip((X, *targets), ("X", "y"), strict=False):
         _refuse_not_finite(values, argument)
     raise said
+
+
+def _refuse_labels(X: Any) -> None:
+    """An error with the first label in a column of a table, if there is one: scikit-learn does not say which column it is."""
+    for place, (name, column) in enumerate((frame_columns(X) or {}).items()):
+        entries = np.asarray(column, dtype=object)
+        for row in np.flatnonzero([isinstance(value, str) for value in entries[:PIECE]])[:1]:
+            raise ValueError(
+                f"X[{row}, {name!r}] = {entries[row]!r} is a label, and columns must hold numbers: give each label one, "
+                f"np.unique(column, return_inverse=True)[1]. The covariance Categories(active=[{place}]) of a Gaussian process "
+                'reads such numbers as labels, and kernel="auto" tries to'
+            )
 
 
 def _refuse_not_finite(values: Any, argument: str) -> None:

@@ -235,3 +235,11 @@ def test_what_choosing_takes_is_part_of_max_seconds(monkeypatch):
     monkeypatch.setattr(model, "_limits", lambda *a, **k: limits.append(k["max_seconds"]) or usual(*a, **k))
     model.fit(x, y)
     assert 500.0 < limits[0] <= 600.0
+
+
+def test_a_column_of_labels_is_named(rng):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"x": rng.normal(size=30), "shop": list("abc") * 10})
+    for own in (table, table.astype({"shop": "category"})):
+        with pytest.raises(ValueError, match=r"X\[0, 'shop'\] = 'a' is a label.*Categories\(active=\[1\]\)"):
+            ng.SparseGPRegressor(n_inducing=5, max_steps=2).fit(own, rng.normal(size=30))

@@ -73,7 +73,7 @@ def levels_as_ratings(
 
 def pulls(cuts: Cuts, level: Ints, mean: Floats) -> Floats:
     """E[z] − E[f] of hidden values of these levels."""
-    return _between(cuts.ends, level, mean)[1]
+    return np.asarray(_between(cuts.ends, level, mean)[1])
 
 
 def level_probabilities(cuts: Cuts, mean: Floats, variance: Floats) -> Floats:

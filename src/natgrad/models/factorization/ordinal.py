@@ -133,7 +133,7 @@ class Stars:
 
         def hidden(vectors: Floats) -> Floats:
             f = np.einsum("nk,nk->n", design, vectors[users]) + bias
-            return f + pulls(self.cuts, level, f)
+            return np.asarray(f + pulls(self.cuts, level, f))
 
         first, vectors = hidden(np.asarray(before.mu["u"][0])[rows]), mean[rows]
         for _ in range(FOLD_ROUNDS - 2):
