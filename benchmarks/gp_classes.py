@@ -2,9 +2,10 @@
 
     python benchmarks/gp.py classes                              # kin40k and generated tables
     python benchmarks/gp_classes.py [FOLDER] [table ...]         # also tables of a folder, as for gp_neighbours.py
+    python benchmarks/gp_several_classes.py FOLDER [name ...]    # more classes than two
 
 Trees are scikit-learn's and, where it is installed, LightGBM's, with their defaults. A fit with neighbours is a sparse one and
-its finish; what `finish="auto"` takes follows from its judges. Results: benchmarks/results/gp-classes.md and .json.
+its finish; the default weighs both by what rows say. Results: benchmarks/results/gp-classes.md and .json.
 """
 
 import re
@@ -52,7 +53,7 @@ def light():
 def models():
     """Those that are installed."""
     others = {"LightGBM": trees(light)} if find_spec("lightgbm") else {}
-    ours = {"sparse GP": process(None), "neighbours": process("neighbours")}
+    ours = {"sparse GP": process(None), "neighbours": process("neighbours"), "default": process("auto")}
     return {"boosted trees": trees(lambda: HistGradientBoostingClassifier(random_state=0)), **others, **ours}
 
 
@@ -92,8 +93,8 @@ def written(found):
         "Whether y is above its median, on rows held out; defaults (M = 200, 128 neighbours; trees as they come); fitting and "
         "predicting on one thread; neighbours: the sparse fit and its finish. Calibration error: the mean difference of "
         "probabilities and frequencies in ten bins, weighted by their rows. Judges: nats a row by which rows of the fit, each "
-        'without itself, are expected better than by the sparse process; with `finish="auto"` neighbours predict where that is '
-        "more than 0.01 and three standard errors.",
+        'without itself, are expected better than by the sparse process; default: `finish="auto"`, neighbours with a weight that '
+        "is best for these rows, where that gains more than 0.01 and three standard errors.",
         "`python benchmarks/gp_classes.py FOLDER`",
     ]
     return "\n".join(lines) + "\n"

@@ -50,9 +50,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
     finish : "auto", "neighbours" or None
         What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
         alone, each with what it says of f as a Gaussian of its own, and the kernel settled again on what rows say of one another;
-        it sees what M inducing inputs cannot hold. The model and its file then hold all rows. "auto": that one where 1,000 to
-        100,000 rows are in memory, with four functions at most, and it expects them, each without itself, better than the sparse
-        process does.
+        it sees what M inducing inputs cannot hold. The model and its file then hold all rows. "auto": both together where 1,000
+        to 100,000 rows are in memory, with four functions at most, neighbours with the weight that expects best a fifth of the
+        rows, which they have not seen (`neighbour_weight_`), if that is better than the sparse process alone.
     n_neighbors : int
         Rows, m, that a prediction is given. With at least as many as there are it is that of the dense process.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
@@ -62,7 +62,7 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     ----------
     classes_ : array [K], sorted; of likelihood="ordinal" in their order
     cutpoints_ : array [K − 1], of likelihood="ordinal"
-    neighbour_kernel_, neighbour_log_density_ : of a finish by neighbours
+    neighbour_kernel_, neighbour_log_density_, neighbour_weight_ : of a finish by neighbours
     kernel_, inducing_, elbo_, trace_, stop_, n_steps_, posterior_, jitter_, jitter_raised_ : as in `SparseGPRegressor`;
         with "probit" and more than two classes `elbo_` is the sum over the K two-class problems
 

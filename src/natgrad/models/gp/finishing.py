@@ -76,8 +76,9 @@ class GPFinishing(GPStarting):
     def neighbour_log_density_(self) -> float:
         """The mean of log p(y_i | y_N(i)) over 1,000 rows of the fit at random, or all of fewer, each given its nearest others.
 
-        In nats a row, in the units of y; of classes the log probability. It is what new rows among the old ones may expect, but
-        for the few parameters that were learned from it; it is no bound, and `elbo_` stays that of the sparse process.
+        In nats a row, in the units of y; of classes the log probability, of a fifth of the rows at most, given the others. It is
+        what new rows among the old ones may expect of neighbours alone, but for the few parameters that were learned from it; it
+        is no bound, and `elbo_` stays that of the sparse process.
 
         Examples
         --------

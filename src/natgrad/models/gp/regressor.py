@@ -69,8 +69,9 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     finish : "auto", "neighbours" or None
         What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
         alone, with kernel and noise settled again on what rows say of one another; it sees what M inducing inputs cannot hold.
-        Gaussian noise and one output; the model and its file then hold all rows. "auto": that one where 1,000 to 100,000 rows
-        are in memory, and it expects them, each without itself, better than the sparse process does.
+        Gaussian noise and one output; the model and its file then hold all rows. "auto": both together where 1,000 to 100,000
+        rows are in memory, neighbours with the weight that expects rows best, each without itself (`neighbour_weight_`), if that
+        is better than the sparse process alone.
     n_neighbors : int
         Rows, m, that a prediction is given: its cost grows as m³. With at least as many as there are it is that of the exact
         process. Kernel and noise settle with 64 at most.
@@ -97,7 +98,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     Attributes
     ----------
     kernel_, inducing_, noise_variance_ : as learned; inducing inputs and noise in the units of the data
-    neighbour_kernel_, neighbour_log_density_ : of a finish by neighbours
+    neighbour_kernel_, neighbour_log_density_, neighbour_weight_ : of a finish by neighbours
     output_covariance_, output_correlation_ : arrays [P, P], B in the units of y, and B with ones on its diagonal
     elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
     posterior_ : {"v": Factor}, the whitened inducing variables of each output

@@ -49,7 +49,8 @@ def facts(subject: Subject) -> list[Fact]:
 def _neighbours(model: Any) -> list[Fact]:
     """Of a finish by neighbours."""
     density = f"{short(model.neighbour_log_density_)} nats a row, each given {count(model.n_neighbors)} others"
-    return [Fact("kernel of neighbours", repr(model.neighbour_kernel_)), Fact("density of rows", density)]
+    weight = [Fact("weight of neighbours", short(model.neighbour_weight_))] if model.neighbour_weight_ < 1.0 else []
+    return [Fact("kernel of neighbours", repr(model.neighbour_kernel_)), Fact("density of rows", density), *weight]
 
 
 def sections(subject: Subject) -> list[Section]:
