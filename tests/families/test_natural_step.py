@@ -25,9 +25,11 @@ OTHER = {
     "kernels/lda/plain.py",  # the same for little data
     "models/clusters.py",  # messages scaled up to longer data
     "models/gp/local.py",  # a part of the noise above the least
+    "models/gp/weighing.py",  # moments of a mixture
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words
     "network/draws/scales.py",  # a precision at a multiple of a value
+    "network/results/conditional_quantiles.py",  # a part of the probability above the least
     "report/charts/svg.py",  # colours
 }
 

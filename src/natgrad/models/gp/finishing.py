@@ -21,7 +21,7 @@ from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites
 from natgrad.models.gp.starting import GPStarting
-from natgrad.models.gp.weighing import Moments, Weighed, weighed
+from natgrad.models.gp.weighing import Moments, Weighed, mixed, weighed
 from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
 from natgrad.threads import ONE_BLAS_THREAD
@@ -209,7 +209,7 @@ class GPFinishing(GPStarting):
         def log_densities(moments: Moments, weight: float) -> Floats:
             own = psi
             if isinstance(local, Local):
-                own = psi_of(weight * local.noise + (1.0 - weight) * law.noise_level(psi))
+                own = psi_of(mixed(local.noise, law.noise_level(psi), weight))
             return law.log_predictive_rows(own, rows.y[order[: len(moments.mean)]], *moments)
 
         begin, end = 0, few

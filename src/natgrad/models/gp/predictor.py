@@ -15,7 +15,7 @@ from natgrad.models.gp.local import Local, psi_of
 from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
 from natgrad.models.gp.sited import SitedLocal
-from natgrad.models.gp.weighing import Moments, pooled
+from natgrad.models.gp.weighing import Moments, mixed, pooled
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -54,7 +54,7 @@ class Predictor(NamedTuple):
         """The same, but what is predicted is a local process, or both; with noise to match, if noise is Gaussian."""
         psi = self.settings.psi
         if isinstance(local, Local):
-            psi = psi_of(weight * local.noise + (1.0 - weight) * self.likelihood.noise_level(np.asarray(psi)))
+            psi = psi_of(mixed(local.noise, self.likelihood.noise_level(np.asarray(psi)), weight))
         return self._replace(settings=self.settings._replace(psi=psi), local=local, weight=weight)
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
@@ -123,7 +123,7 @@ class Predictor(NamedTuple):
         means, w = [self.local.latent(x)[0], self._sparse(x)[0]], self.weight
         left = np.sqrt(w) * (near - means[0]) + np.sqrt(1.0 - w) * (self._sparse_draws(x, n, rng) - means[1])
         apart = np.sqrt(w * (1.0 - w)) * rng.standard_normal((n, 1, 1)) * (means[0] - means[1])
-        return np.asarray(w * means[0] + (1.0 - w) * means[1] + left + apart)
+        return np.asarray(mixed(means[0], means[1], w) + left + apart)
 
     def _sparse_draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         k_nm, _ = compiled(self.kernel).rows(self.settings, x)

@@ -10,14 +10,15 @@ that judge, each without itself, as in stacking (Yao, Vehtari, Simpson and Gelma
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Moments", "Weighed", "pooled", "weighed"]
+__all__ = ["Moments", "Weighed", "mixed", "pooled", "weighed"]
 
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T", float, Floats)
 # What is tried.
 WEIGHTS = np.linspace(0.0, 1.0, 21)
 # Nats a row that two processes must expect better than neighbours alone, whose predictions need no other.
@@ -50,10 +51,13 @@ class Weighed(NamedTuple):
 
 def pooled(near: Moments, sparse: Moments, weight: float) -> Moments:
     """Moments of the mixture of two."""
-    other = 1.0 - weight
-    mean = weight * near.mean + other * sparse.mean
-    apart = weight * other * (near.mean - sparse.mean) ** 2
-    return Moments(mean, weight * near.var + other * sparse.var + apart)
+    apart = weight * (1.0 - weight) * (near.mean - sparse.mean) ** 2
+    return Moments(mixed(near.mean, sparse.mean, weight), mixed(near.var, sparse.var, weight) + apart)
+
+
+def mixed(near: T, sparse: T, weight: float) -> T:
+    """The mean of two, such as variances of noise."""
+    return weight * near + (1.0 - weight) * sparse
 
 
 def weighed(
