@@ -124,10 +124,11 @@ class RecommendMixin(ExportMixin):
             The only ones that are recommended (those in stock, of a kind), and those that are not.
         quantile : float, optional
             Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
-            tries what may be. Of models with Gaussian factors, and of likes alone.
+            tries what may be. After ``finish="gibbs"`` a quantile over its draws; of counts that of the expected count, by the
+            Gamma with its mean and variance.
         draw : int, optional
             Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
-            score is drawn by itself.
+            score is drawn by itself; after ``finish="gibbs"`` the seed chooses one of the draws that were kept.
 
         Examples
         --------
