@@ -139,3 +139,34 @@ def test_reasons_add_up_to_the_prediction(settings):
     assert (np.diff(reasons.scores) <= 0).all()
     told = fit.because(fit.ratings_.user_ids[5], 7, n=3)  # of somebody known
     assert len(told.items) == 3
+
+
+@pytest.mark.parametrize("likelihood", ["ordinal", "bernoulli", "poisson"])
+def test_levels_likes_and_counts_have_reasons_that_add_up(likelihood):
+    ratings = paper_ratings(60, 40, 900)
+    taste = ratings.values - ratings.values.mean()
+    seen = {"ordinal": np.clip(np.round(3 + taste), 1, 4), "bernoulli": taste > 0, "poisson": np.round(np.exp(taste))}
+    told = ng.data.Ratings(ratings.users, ratings.items, np.minimum(seen[likelihood].astype(float), 9.0))
+    fit = ng.MatrixFactorization(3, max_steps=15, tol=0, verbose=False, likelihood=likelihood).fit(told)
+    given = {"ordinal": [4.0, 1.0, 3.0, 2.0], "bernoulli": [1.0, 0.0, 0.0, 1.0], "poisson": [6.0, 1.0, 0.0, 2.0]}
+    folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], given[likelihood]))
+    found = folded.because("zoe", 7, n=10)
+    assert sorted(found.items.tolist()) == [3, 8, 11, 30]
+    if likelihood == "poisson":  # the rest is what the prior of shape 0.3 adds
+        theta, beta = (folded.posterior_[name].parameters for name in ("u", "v"))
+        rest = (0.3 / theta["rate"][-1] * beta["shape"][7] / beta["rate"][7]).sum()
+        assert (found.scores[:-1] > 0).all()
+        assert (found.items[-1], found.scores[-1]) == (11, 0.0)  # a count of none
+    else:
+        rest = fit.item_biases_.mean[7] + fit.offset_
+    users, items, _, _ = folded.vectors()
+    assert float(found.scores.sum()) + rest == pytest.approx(float(users[-1] @ items[7]), abs=2e-5)
+
+
+def test_scalars_and_vectors_with_known_precisions_have_reasons():
+    ratings = paper_ratings(60, 40, 900)
+    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 15, "tol": 0, "verbose": False}
+    for factorized in (False, True):
+        fit = ng.MatrixFactorization(3, factorized=factorized, **bare).fit(ratings)
+        folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], [5.0, 1.0, 4.0, 2.0]))
+        assert float(folded.because("zoe", 7).scores.sum()) == pytest.approx(folded.predict(["zoe"], [7])[0], abs=1e-5)

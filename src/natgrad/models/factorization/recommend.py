@@ -14,7 +14,7 @@ from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.exploring import BATCH_SCORES, ExportMixin
-from natgrad.models.factorization.likelihoods import Gaussian, LikelihoodModel
+from natgrad.models.factorization.likelihoods import LikelihoodModel
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.newcomers import alone_with
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
@@ -200,8 +200,10 @@ class RecommendMixin(ExportMixin):
     def because(self, user: Any, item: Any, n: int = 5) -> Recommendations:
         """What of a user's speaks most for an item, with what each adds to its score: "because you liked …".
 
-        Of likes alone with every pair counted, where the score is the sum of these and of what popularity adds, and of Gaussian
-        ratings, where the prediction is the mean of all ratings, the bias of the item, and the sum of these.
+        The rest of a score is nobody's: of likes alone with every pair counted what popularity adds; of ratings, levels, and
+        likes with dislikes the mean of all and the bias of the item; of counts what the prior adds. Levels and likes are
+        explained on the scale that they are ranked by, where hidden values stand for them. A fit that ended before it settled
+        has sums beside its scores by as much as its next sweep would move them. After ``finish="gibbs"`` it is the scores of q.
 
         Examples
         --------
@@ -214,10 +216,10 @@ class RecommendMixin(ExportMixin):
         if (alone := alone_with(self, user)) is not None:
             return Recommendations(*alone.because(user, item, n))
         row, place = int(self.ratings_.find_users([user])[0]), int(self.ratings_.find_items([item])[0])
-        if isinstance(self._kind, Gaussian):
-            from natgrad.models.factorization.reasons import rating_reasons
+        if self._kind.sides:
+            from natgrad.models.factorization.reasons import reasons
 
-            found, parts = rating_reasons(self._kind, self.result_.state, self.ratings_, row, place)
+            found, parts = reasons(self._kind, self.result_.state, self.ratings_, row, place)
         else:
             found, parts = self._of_all_pairs("because").parts(row, place)
         order = np.argsort(-parts, kind="stable")[: whole_number(n, "n")]
@@ -226,8 +228,9 @@ class RecommendMixin(ExportMixin):
     def _of_all_pairs(self, asked: str) -> Any:
         self._check_fitted()
         if self._kind.sides:
-            needed = "likes alone with every pair counted" + (", or Gaussian ratings" if asked == "because" else "")
-            raise TypeError(f'{asked} needs {needed}: likelihood="bernoulli", n_negatives=None, fitted to ones')
+            raise TypeError(
+                f'{asked} needs likes alone with every pair counted: likelihood="bernoulli", n_negatives=None, fitted to ones'
+            )
         return self._predictor
 
     def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
