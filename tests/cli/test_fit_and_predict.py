@@ -346,6 +346,10 @@ def test_ratings_in_time_and_context(workspace):
     assert lines[1] == f"ann,0,2000.0,tv,{mean[0]:.6g},{sd[0]:.6g}"
     best = json.loads(right("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--json").stdout)
     assert "3" in [row["item"] for row in best["items"]]
+    told = json.loads(
+        right("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--because", 1, "--json").stdout
+    )
+    assert [len(row["because"]) for row in told["items"]] == [1] * len(best["items"])
     right("continue", "m", "-o", "n")
     assert len(ng.load("n").ratings_) == len(known.ratings_)
     assert "the fit had a time" in one_line(call("recommend", "m", "ann"))

@@ -257,14 +257,12 @@ def recommend(
         name: ids_like(ratings.item_ids, list(ids)) for name, ids in (("only", only), ("exclude", exclude)) if ids
     }
     asked = {**chosen, **{name: value for name, value in (("quantile", quantile), ("draw", draw)) if value is not None}}
-    if at is not None and (draw is not None or because):
-        raise UserError(
-            f"{type(fitted).__name__} ranks by what is expected, or a quantile, without --{'because' if draw is None else 'draw'}"
-        )
+    if at is not None and draw is not None:
+        raise UserError(f"{type(fitted).__name__} ranks by what is expected, or a quantile, without --draw")
     try:
         found = fitted.recommend(who, n, **asked, **(at or {}))
         best = found.items[0][np.isfinite(found.scores[0])]
-        reasons = [fitted.because(who[0], item, because).items for item in best] if because else []
+        reasons = [fitted.because(who[0], item, because, **(at or {})).items for item in best] if because else []
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
     if not len(best):
