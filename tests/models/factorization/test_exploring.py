@@ -204,3 +204,55 @@ def test_vectors_of_draws_give_what_is_predicted(rng):
     np.testing.assert_allclose((found.users @ found.items.T).ravel(), model.predict(*pairs), atol=2e-5)
     best = model.recommend(0, n=2, exclude_seen=False)
     np.testing.assert_allclose(best.scores, model.predict([0, 0], best.items), atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["full", "scalars", "likes", "items"])
+def test_diverse_lists_trade_score_for_unlikeness(models, name):
+    model = models[name]
+    plain = model.recommend(n=5)
+    np.testing.assert_array_equal(model.recommend(n=5, diversity=0).items, plain.items)
+    several = model.recommend(n=5, diversity=0.7)
+    np.testing.assert_array_equal(several.items[:, 0], plain.items[:, 0])
+    assert all(len(set(row)) == 5 for row in several.items.tolist())
+    within = [np.mean([_alike_within(model, row) for row in found.items]) for found in (plain, several)]
+    assert within[1] < within[0]
+    assert (several.scores.mean(1) <= plain.scores.mean(1) + 1e-6).all()
+    # By hand, of one user: the second item has the best trade with the first.
+    user = model.ratings_.user_ids[3]
+    every = model.recommend(user, n=25)
+    rest = np.array([item is not None for item in every.items])
+    items, scores = model.ratings_.find_items(every.items[rest]), every.scores[rest].astype(np.float64)
+    trade = 0.3 * (scores - scores[0]) / scores.std() - 0.7 * _correlations(model)[items[0], items]
+    wanted = items[1:][np.argmax(trade[1:])]
+    assert model.ratings_.find_items(several.items[3, 1:2])[0] == wanted
+
+
+def _correlations(model):
+    if not model._kind.sides:
+        table = np.zeros((model.ratings_.n_users, model.ratings_.n_items))
+        table[model.ratings_.users, model.ratings_.items] = 1.0
+    else:
+        users, items = model._predictor.vectors()
+        table = users @ items.T
+        table -= table.mean(1, keepdims=True)
+    return np.corrcoef(table.T)
+
+
+def _alike_within(model, row):
+    places = model.ratings_.find_items(row)
+    return _correlations(model)[np.ix_(places, places)][np.triu_indices(len(places), 1)].mean()
+
+
+def test_diversity_of_new_users_filters_and_wrong_values(models):
+    model = models["full"]
+    folded = model.fold_in(ng.data.Ratings(["zoe"] * 3, ["i01", "i02", "i03"], [5.0, 1.0, 4.0]))
+    found = folded.recommend("zoe", n=4, diversity=0.8, only=["i05", "i06", "i07"])
+    assert sorted(found.items[:3].tolist()) == ["i05", "i06", "i07"]
+    assert found.items[3] is None
+    assert found.scores[0] == folded.recommend("zoe", n=1, only=["i05", "i06", "i07"]).scores[0]
+    assert model.recommend("u03", n=40, diversity=1).items.shape == (40,)
+    for wrong in (-0.1, 1.5, np.nan):
+        with pytest.raises(ValueError, match=r"diversity must lie in \[0, 1\]"):
+            model.recommend("u03", diversity=wrong)
+    with pytest.raises(TypeError, match="diversity must be a number, got 'much'"):
+        model.recommend("u03", diversity="much")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special
+from natgrad.models.factorization.diversity import Alike, directions, likes_alike
 from natgrad.models.factorization.predictors import PoissonPredictor, ScalarGaussianPredictor, StarsPredictor
 from natgrad.models.factorization.sides import pair_moments
 from natgrad.models.scikit import OnlyWhere
@@ -183,6 +184,13 @@ class ExportMixin:
             paths.append(where / f"{name}.parquet")
             pyarrow.parquet.write_table(pyarrow.table(columns), paths[-1])
         return paths[0], paths[1]
+
+    def _alike(self) -> Alike:
+        if not self._kind.sides:
+            return likes_alike(self.ratings_)
+        users, items = self._predictor.vectors()
+        toward = directions(users, items - items.mean(0))  # without what a user gives all items alike
+        return lambda items: toward[items] @ toward[items].T
 
     def _exploring(self, rows: Ints | None, quantile: Any, draw: Any) -> Scores | None:
         """Scores by a quantile or a draw; None if neither is asked for."""

@@ -13,6 +13,7 @@ from natgrad.data.ids import joined_ids, same_words
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
+from natgrad.models.factorization.diversity import candidates, checked_diversity, directions, diverse
 from natgrad.models.factorization.exploring import BATCH_SCORES, ExportMixin
 from natgrad.models.factorization.likelihoods import LikelihoodModel
 from natgrad.models.factorization.metrics import ranking_scores
@@ -109,7 +110,7 @@ class RecommendMixin(ExportMixin):
 
     def recommend(
         self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None,
-        quantile: float | None = None, draw: int | None = None,
+        quantile: float | None = None, draw: int | None = None, diversity: float = 0.0,
     ) -> Recommendations:  # fmt: skip
         """The best items of one user, of several, or of all (None), in batches.
 
@@ -129,6 +130,10 @@ class RecommendMixin(ExportMixin):
         draw : int, optional
             Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
             score is drawn by itself; after ``finish="gibbs"`` the seed chooses one of the draws that were kept.
+        diversity : float in [0, 1]
+            How much likeness to the items before counts against a score: 0 is a list by scores alone. The best item is the
+            first; the others are chosen one after another among the best 100, or ten times ``n``. Likeness is the correlation
+            over the users of scores less each user's mean; of likes alone, of who likes them.
 
         Examples
         --------
@@ -141,15 +146,17 @@ class RecommendMixin(ExportMixin):
         ['b']
         """
         self._check_fitted()
-        if (few := alone_with(self, users)) is not None:
+        share = checked_diversity(diversity)
+        if not share and (few := alone_with(self, users)) is not None:
             options = {"only": only, "exclude": exclude, "quantile": quantile, "draw": draw}
             return Recommendations(*few.recommend(users, n, exclude_seen, **options))
         whole_number(n, "n")
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
-        items, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
-        return self._named(items, scores, alone)
+        among = candidates(n, self.ratings_.n_items) if share else n
+        best = self._best(rows, among, exclude_seen, allowed, self._exploring(rows, quantile, draw))
+        return self._named(*(diverse(*best, n, share, self._alike()) if share else best), alone)
 
     def recommend_for(
         self, liked: Any, n: int = 10, *, ratings: Any = None, only: Any = None, exclude: Any = None
@@ -254,18 +261,13 @@ class RecommendMixin(ExportMixin):
         """The items whose predicted ratings go most along with those of one, over the users: correlations, best first."""
         self._check_fitted()
         place, n = int(self.ratings_.find_items([item], "item")[0]), whole_number(n, "n")
-        if not self._kind.sides:
+        if self._kind.sides:
+            toward = directions(*self._predictor.vectors())
+            likeness = toward @ toward[place]
+            likeness[place] = -np.inf
+        else:
             likeness = self._of_all_pairs("similar_items").likeness(place)
-            best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
-            return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
-        users, items = self._predictor.vectors()
-        centred = users - users.mean(0)
-        spread = centred.T @ centred / len(users)
-        covariance = items @ (spread @ items[place])
-        lengths = np.sqrt(np.maximum(np.einsum("id,de,ie->i", items, spread, items), 1e-300))
-        likeness = covariance / (lengths * lengths[place])
-        likeness[place] = -np.inf
-        best = np.argsort(-likeness, kind="stable")[: min(n, len(items) - 1)]
+        best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
         return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
 
     def score(self, X: Any, y: Any = None, *, metric: str = "log_likelihood", k: int = 10) -> float:
