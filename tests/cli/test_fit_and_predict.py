@@ -76,6 +76,9 @@ def test_ratings_from_file_to_recommendation(workspace):
     found = json.loads(right("recommend", "m", "ann", *words).stdout)["items"]
     assert [item["item"] for item in found] == some[1:]
     assert found[0]["because"] == model.because("ann", some[1], 2).items.tolist()
+    listed = json.loads(right("recommend", "m", "ann", "-n", 3, "--diversity", 0.9, "--json").stdout)["items"]
+    assert [item["item"] for item in listed] == model.recommend("ann", n=3, diversity=0.9).items.tolist()
+    assert "diversity must lie in [0, 1]" in one_line(call("recommend", "m", "ann", "--diversity", 2))
     assert "only[0] = 'x' is not among the items" in one_line(call("recommend", "m", "ann", "--only", "x"))
     rows = list(csv.DictReader(right("predict", "m", "pairs.csv").stdout.splitlines()))
     mean, sd = model.predict(["ann", "bob"], ["3", "0"], return_std=True)
@@ -346,10 +349,15 @@ def test_ratings_in_time_and_context(workspace):
     assert lines[1] == f"ann,0,2000.0,tv,{mean[0]:.6g},{sd[0]:.6g}"
     best = json.loads(right("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--json").stdout)
     assert "3" in [row["item"] for row in best["items"]]
+    told = json.loads(
+        right("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--because", 1, "--json").stdout
+    )
+    assert [len(row["because"]) for row in told["items"]] == [1] * len(best["items"])
     right("continue", "m", "-o", "n")
     assert len(ng.load("n").ratings_) == len(known.ratings_)
     assert "the fit had a time" in one_line(call("recommend", "m", "ann"))
-    assert "without --draw" in one_line(call("recommend", "m", "ann", "--time", 2003, "--context", "tv", "--draw", 1))
+    for way in ("--draw", "--diversity"):
+        assert f"without {way}" in one_line(call("recommend", "m", "ann", "--time", 2003, "--context", "tv", way, 1))
     assert "must be a number, or a date" in one_line(call("recommend", "m", "ann", "--time", "soon"))
     assert "--time yeer is not a column" in one_line(call("fit", "context", "rated.csv", "-o", "x", "--time", "yeer"))
     assert "give --time or --context" in one_line(call("fit", "context", "rated.csv", "-o", "x"))

@@ -9,6 +9,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.recommenders.declared import predicted
+from natgrad.recommenders.reasons import reasons_of
 
 VAGUE = 1e-3
 
@@ -218,3 +219,34 @@ def test_text_for_numbers_is_no_stranger():
     with pytest.raises(ValueError, match=r"context\[0\] = '0' is not among the contexts .* pass 0"):
         model.predict([3], [1], context="0")
     assert np.isfinite(model.predict([3, 99], [1, 77], context=[0, 5])).all()
+
+
+def test_reasons_add_up_to_what_is_expected(case):
+    kind, model, more, pairs, _ = case
+    asked = {name: part[0] for name, part in more.items()}
+    found = model.because(3, 4, n=99, **asked)
+    assert sorted(found.items.tolist()) == np.unique(pairs[pairs[:, 0] == 3, 1]).tolist()
+    assert (np.diff(found.scores) <= 0).all()
+    kept, codes = model.moments_, model._codes([3], [4], asked.get("time"), asked.get("context"))
+    rest = kept.offset + kept.c[0][4, codes.bins[0] if kind == "time" else 0]
+    rest += 0.0 if kept.d is None else kept.d[0][codes.contexts[0]]
+    expected = model.predict([3], [4], **asked)[0]
+    assert found.scores.sum() + rest == pytest.approx(expected, abs=0.02)
+    # With the precisions as q has them, not the means of their inverses, the sum is exact where the sweeps have settled.
+    q = {name: model.posterior_[name].mean() for name in model.posterior_ if name.endswith("precision")}
+    (u, spread), (b, wide) = kept.u, (part.copy() for part in kept.b)
+    spread, alpha, wide[-1, 0] = spread.copy(), 1.0 / q["user_precision"], 1.0 / q["user_bias_precision"]
+    spread[-1] = np.diag(alpha) if spread.ndim == 3 else alpha
+    steps = (1.0 / q["user_step_precision"], 0.0) if kind == "time" else kept.steps
+    exact = kept._replace(u=(u, spread), b=(b, wide), steps=steps, noise=1.0 / model.posterior_["noise"].mean())
+    told = model._codes(*pairs[pairs[:, 0] == 3].T, **_of_user(more, pairs, 3))
+    parts = reasons_of(exact, told, model.ratings_.values[pairs[:, 0] == 3], codes)
+    assert parts.sum() + rest == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(ValueError, match="nobody"):
+        model.because("nobody", 4, **asked)
+    with pytest.raises(ValueError, match=f"the fit had a {kind}="):
+        model.because(3, 4)
+
+
+def _of_user(more, pairs, user):
+    return {name: more[name][pairs[:, 0] == user] if name in more else None for name in ("time", "context")}

@@ -237,13 +237,14 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
 @click.option("--exclude", multiple=True, metavar="ITEM", help="Do not recommend these; once for each.")
 @click.option("--quantile", type=float, help="Rank by a quantile: 0.1 is cautious, 0.9 tries what may be good.")
 @click.option("--draw", type=click.IntRange(min=0), help="Rank by a draw from the posterior with this seed.")
+@click.option("--diversity", type=float, help="From 0 to 1: how much likeness to items before counts against a score.")
 @click.option("--because", type=click.IntRange(min=1), help="Show so many of the user's items that speak for each.")
 @click.option("--time", type=Value(), help="The time at which, of a model that was fitted with times.")
 @click.option("--context", help="The context in which, of a model that was fitted with contexts.")
 @json_option
 def recommend(
     model: Path, user: str, n: int, only: tuple[str, ...], exclude: tuple[str, ...], quantile: float | None,
-    draw: int | None, because: int | None, time: Any, context: str | None, as_json: bool,
+    draw: int | None, diversity: float | None, because: int | None, time: Any, context: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The items that a user has not rated and would rate highest, with standard deviations."""
     fitted = load_model(model)
@@ -256,15 +257,14 @@ def recommend(
     chosen = {
         name: ids_like(ratings.item_ids, list(ids)) for name, ids in (("only", only), ("exclude", exclude)) if ids
     }
-    asked = {**chosen, **{name: value for name, value in (("quantile", quantile), ("draw", draw)) if value is not None}}
-    if at is not None and (draw is not None or because):
-        raise UserError(
-            f"{type(fitted).__name__} ranks by what is expected, or a quantile, without --{'because' if draw is None else 'draw'}"
-        )
+    ways = {"quantile": quantile, "draw": draw, "diversity": diversity}
+    asked = {**chosen, **{name: value for name, value in ways.items() if value is not None}}
+    for name in {"draw", "diversity"} & asked.keys() if at is not None else ():
+        raise UserError(f"{type(fitted).__name__} ranks by what is expected, or a quantile, without --{name}")
     try:
         found = fitted.recommend(who, n, **asked, **(at or {}))
         best = found.items[0][np.isfinite(found.scores[0])]
-        reasons = [fitted.because(who[0], item, because).items for item in best] if because else []
+        reasons = [fitted.because(who[0], item, because, **(at or {})).items for item in best] if because else []
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
     if not len(best):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from natgrad.models.factorization.published import Factors
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, as_seconds, columns_in, label_codes
 from natgrad.recommenders.declared import Moments, predicted
+from natgrad.recommenders.reasons import reasons_of
 from natgrad.special import ndtri
 from natgrad.validation import real_number, whole_number
 
@@ -40,6 +41,7 @@ class ContextQueries:
         context_ids_: npt.NDArray[Any] | None
         n_features_in_: int
         _bins: TimeBins | None
+        _data: Columns
 
         def _check_fitted(self) -> None: ...
 
@@ -131,6 +133,35 @@ class ContextQueries:
             order = order[mean[order] > -np.inf]
             lists.append(Best(self.item_ids_[order], mean[order]))
         return lists[0] if alone else _side_by_side(lists, n)
+
+    def because(self, user: Any, item: Any, n: int = 5, *, time: Any = None, context: Any = None) -> Best:
+        """What of a user's speaks most for an item at a time, in a context, with what each adds to its expected rating.
+
+        The rest of what is expected is nobody's: the mean of all ratings, the bias of the item then, and that of the context. An
+        item that was rated several times is named once, with all that it adds. Sums are those of predictions but for a small
+        part, one in as many as there are users, since precisions that were learned are known that well.
+
+        Parameters
+        ----------
+        user, item : ids that were fitted
+        n : int
+            How many at most.
+        time, context : as of `recommend`
+        """
+        self._check_fitted()
+        n = whole_number(n, "n")
+        row = int(self.ratings_.find_users([user])[0])
+        self.ratings_.find_items([item], "item")
+        asked = self._codes([user], [item], time, context)
+        here, held = np.flatnonzero(self.ratings_.users == row), self._data
+        when, where = (None if part is None else part[here] for part in (held.time, held.context))
+        users, rated = held.pairs
+        told = self._codes(users[here], rated[here], when, where)
+        parts = reasons_of(self.moments_, told, self.ratings_.values[here], asked)
+        items, places = np.unique(told.items, return_inverse=True)
+        adds = np.bincount(places, parts, minlength=len(items)).astype(np.float64)
+        order = np.argsort(-adds, kind="stable")[:n]
+        return Best(self.item_ids_[items[order]], adds[order])
 
     @property
     def user_ids_(self) -> npt.NDArray[Any]:

@@ -58,6 +58,50 @@ def test_quantiles_are_those_of_draws_of_the_vectors(models):
         np.testing.assert_allclose(middle, _scores(model, model.recommend(user, n=25, exclude_seen=False)), rtol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def counts():
+    values = np.random.default_rng(3).poisson(1.5, size=(14, 12)).astype(float)
+    return ng.MatrixFactorization(2, likelihood="poisson", max_steps=30, tol=0, verbose=False).fit(values)
+
+
+def test_counts_are_ranked_by_quantiles_and_draws_of_their_rates(counts):
+    everything = {"n": 12, "exclude_seen": False}
+    drawn = np.array([_scores(counts, counts.recommend(3, draw=seed, **everything)) for seed in range(3000)])
+    # The law of each draw is that of θ·β under q: its moments, and quantiles that a Gamma of the same moments has.
+    mean, sd = counts.predict([3] * 12, np.arange(12), return_std=True)
+    np.testing.assert_allclose(drawn.mean(0), mean, rtol=0.05)
+    np.testing.assert_allclose(drawn.std(0), np.sqrt(sd**2 - mean), rtol=0.08)
+    for level in (0.1, 0.5, 0.9):
+        found = _scores(counts, counts.recommend(3, quantile=level, **everything))
+        below = (drawn < found).mean(0)
+        np.testing.assert_allclose(below, level, atol=0.04)
+    np.testing.assert_array_equal(*(counts.recommend(n=5, draw=4).items for _ in range(2)))
+
+
+@pytest.mark.parametrize("settings", [{}, {"biases": False, "learn_noise": False, "learn_priors": False}], ids=str)
+def test_after_gibbs_lists_are_those_of_its_draws(models, settings):
+    known = models["full"].ratings_
+    noisy = known.values + np.random.default_rng(1).normal(size=len(known))
+    ratings = ng.data.Ratings(known.user_ids[known.users], known.item_ids[known.items], noisy)
+    model = ng.MatrixFactorization(3, max_steps=10, finish="gibbs", finish_sweeps=60, **settings).fit(ratings)
+    kept, everything = model._kept_draws, {"n": 25, "exclude_seen": False}
+    each = np.array([np.einsum("uk,ik->ui", u, v) for u, v in zip(kept.user[..., :3], kept.item[..., :3], strict=True)])
+    if model.user_biases_ is not None:
+        each += kept.user[:, :, None, 3] + kept.item[:, None, :, 3] + model.offset_
+    users = model.ratings_.user_ids
+    for seed in (0, 1):
+        found = _scores(model, model.recommend(users[2], draw=seed, **everything))
+        assert np.abs(each[:, 2] - found).max(1).min() < 1e-5  # one of the draws
+    lists = {tuple(model.recommend(users[2], draw=seed, **everything).items) for seed in range(30)}
+    assert len(lists) > 10
+    mean = model.predict(np.repeat(users, 25), np.tile(model.ratings_.item_ids, 30)).reshape(30, 25)
+    for level in (0.1, 0.5, 0.9):
+        wanted = np.quantile(each, level, axis=0) - each.mean(0) + mean
+        found = model.recommend(quantile=level, **everything)
+        rows = [_scores(model, type(found)(*one)) for one in zip(*found, strict=True)]
+        np.testing.assert_allclose(rows, wanted, atol=2e-5)
+
+
 def _scores(model, found):
     order = np.argsort(model.ratings_.find_items(found.items))
     return found.scores[order].astype(np.float64)
@@ -129,9 +173,6 @@ def test_what_cannot_be_asked_for_says_so(models):
     for wrong, error in ((0, ValueError), (2.5, TypeError)):
         with pytest.raises(error, match="n_dimensions must be a whole number"):
             models["items"].vectors(wrong)
-    counts = ng.MatrixFactorization(2, likelihood="poisson", max_steps=2, tol=0, verbose=False).fit(np.eye(6) + 1)
-    with pytest.raises(TypeError, match="need Gaussian factors"):
-        counts.recommend(0, quantile=0.1)
     with pytest.raises(ValueError, match=r"quantile must lie in \(0, 1\)"):
         models["full"].recommend("u00", quantile=1.5)
     with pytest.raises(ValueError, match="give one of them"):
@@ -163,3 +204,55 @@ def test_vectors_of_draws_give_what_is_predicted(rng):
     np.testing.assert_allclose((found.users @ found.items.T).ravel(), model.predict(*pairs), atol=2e-5)
     best = model.recommend(0, n=2, exclude_seen=False)
     np.testing.assert_allclose(best.scores, model.predict([0, 0], best.items), atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["full", "scalars", "likes", "items"])
+def test_diverse_lists_trade_score_for_unlikeness(models, name):
+    model = models[name]
+    plain = model.recommend(n=5)
+    np.testing.assert_array_equal(model.recommend(n=5, diversity=0).items, plain.items)
+    several = model.recommend(n=5, diversity=0.7)
+    np.testing.assert_array_equal(several.items[:, 0], plain.items[:, 0])
+    assert all(len(set(row)) == 5 for row in several.items.tolist())
+    within = [np.mean([_alike_within(model, row) for row in found.items]) for found in (plain, several)]
+    assert within[1] < within[0]
+    assert (several.scores.mean(1) <= plain.scores.mean(1) + 1e-6).all()
+    # By hand, of one user: the second item has the best trade with the first.
+    user = model.ratings_.user_ids[3]
+    every = model.recommend(user, n=25)
+    rest = np.array([item is not None for item in every.items])
+    items, scores = model.ratings_.find_items(every.items[rest]), every.scores[rest].astype(np.float64)
+    trade = 0.3 * (scores - scores[0]) / scores.std() - 0.7 * _correlations(model)[items[0], items]
+    wanted = items[1:][np.argmax(trade[1:])]
+    assert model.ratings_.find_items(several.items[3, 1:2])[0] == wanted
+
+
+def _correlations(model):
+    if not model._kind.sides:
+        table = np.zeros((model.ratings_.n_users, model.ratings_.n_items))
+        table[model.ratings_.users, model.ratings_.items] = 1.0
+    else:
+        users, items = model._predictor.vectors()
+        table = users @ items.T
+        table -= table.mean(1, keepdims=True)
+    return np.corrcoef(table.T)
+
+
+def _alike_within(model, row):
+    places = model.ratings_.find_items(row)
+    return _correlations(model)[np.ix_(places, places)][np.triu_indices(len(places), 1)].mean()
+
+
+def test_diversity_of_new_users_filters_and_wrong_values(models):
+    model = models["full"]
+    folded = model.fold_in(ng.data.Ratings(["zoe"] * 3, ["i01", "i02", "i03"], [5.0, 1.0, 4.0]))
+    found = folded.recommend("zoe", n=4, diversity=0.8, only=["i05", "i06", "i07"])
+    assert sorted(found.items[:3].tolist()) == ["i05", "i06", "i07"]
+    assert found.items[3] is None
+    assert found.scores[0] == folded.recommend("zoe", n=1, only=["i05", "i06", "i07"]).scores[0]
+    assert model.recommend("u03", n=40, diversity=1).items.shape == (40,)
+    for wrong in (-0.1, 1.5, np.nan):
+        with pytest.raises(ValueError, match=r"diversity must lie in \[0, 1\]"):
+            model.recommend("u03", diversity=wrong)
+    with pytest.raises(TypeError, match="diversity must be a number, got 'much'"):
+        model.recommend("u03", diversity="much")

@@ -8,6 +8,8 @@ import pytest
 import natgrad as ng
 from natgrad.data.datasets.generated.ratings import paper_ratings
 from natgrad.models.factorization import likelihoods
+from natgrad.models.factorization.likelihoods import folded_state
+from natgrad.models.factorization.poisson import CountsProblem
 
 KINDS = {
     "one noise": {"noise_per": None},
@@ -139,3 +141,55 @@ def test_reasons_add_up_to_the_prediction(settings):
     assert (np.diff(reasons.scores) <= 0).all()
     told = fit.because(fit.ratings_.user_ids[5], 7, n=3)  # of somebody known
     assert len(told.items) == 3
+
+
+@pytest.mark.parametrize("likelihood", ["ordinal", "bernoulli", "poisson"])
+def test_levels_likes_and_counts_have_reasons_that_add_up(likelihood):
+    ratings = paper_ratings(60, 40, 900)
+    taste = ratings.values - ratings.values.mean()
+    seen = {"ordinal": np.clip(np.round(3 + taste), 1, 4), "bernoulli": taste > 0, "poisson": np.round(np.exp(taste))}
+    told = ng.data.Ratings(ratings.users, ratings.items, np.minimum(seen[likelihood].astype(float), 9.0))
+    fit = ng.MatrixFactorization(3, max_steps=15, tol=0, verbose=False, likelihood=likelihood).fit(told)
+    given = {"ordinal": [4.0, 1.0, 3.0, 2.0], "bernoulli": [1.0, 0.0, 0.0, 1.0], "poisson": [6.0, 1.0, 0.0, 2.0]}
+    folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], given[likelihood]))
+    found = folded.because("zoe", 7, n=10)
+    assert sorted(found.items.tolist()) == [3, 8, 11, 30]
+    if likelihood == "poisson":  # the rest is what the prior of shape 0.3 adds
+        theta, beta = (folded.posterior_[name].parameters for name in ("u", "v"))
+        rest = (0.3 / theta["rate"][-1] * beta["shape"][7] / beta["rate"][7]).sum()
+        assert (found.scores[:-1] > 0).all()
+        assert (found.items[-1], found.scores[-1]) == (11, 0.0)  # a count of none
+    else:
+        rest = fit.item_biases_.mean[7] + fit.offset_
+    users, items, _, _ = folded.vectors()
+    assert float(found.scores.sum()) + rest == pytest.approx(float(users[-1] @ items[7]), abs=2e-5)
+
+
+def test_scalars_and_vectors_with_known_precisions_have_reasons():
+    ratings = paper_ratings(60, 40, 900)
+    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 15, "tol": 0, "verbose": False}
+    for factorized in (False, True):
+        fit = ng.MatrixFactorization(3, factorized=factorized, **bare).fit(ratings)
+        folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], [5.0, 1.0, 4.0, 2.0]))
+        assert float(folded.because("zoe", 7).scores.sum()) == pytest.approx(folded.predict(["zoe"], [7])[0], abs=1e-5)
+
+
+def test_new_users_of_counts_are_fitted_without_a_sweep_over_all_items(monkeypatch):
+    """What the engine's sweeps say, to the last digits, in closed form; a sweep asks for the bound of every item."""
+    rng = np.random.default_rng(2)
+    counts = ng.data.Ratings(*np.nonzero(np.ones((30, 25))), rng.poisson(1.0, 750).astype(float))
+    model = ng.MatrixFactorization(3, likelihood="poisson", max_steps=10, tol=0, verbose=False).fit(counts)
+    known, kind = model.result_.state, model._kind
+    more = ng.data.Ratings.numbered(
+        np.repeat([30, 31], 6), np.tile(np.arange(3, 9), 2), rng.poisson(2.0, 12) * 1.0, np.arange(32), np.arange(25)
+    )
+    rows = np.array([30, 31])
+    larger = kind.extended(known, more, 0)
+    problem = CountsProblem(more.restricted(rows), 3)
+    swept = folded_state(problem, ("u", "user_rate"), larger, rows, 30)
+    monkeypatch.setattr(CountsProblem, "bound", lambda *_: pytest.fail("the bound is asked for"))
+    found = kind.folded(larger, more.restricted(rows), rows, 10)
+    for name in ("u", "user_rate", "v", "item_rate"):
+        for side in ("lam", "mu"):
+            for one, other in zip(getattr(found, side)[name], getattr(swept, side)[name], strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-10)

@@ -187,9 +187,10 @@ def test_filters_reasons_and_visitors(model):
     np.testing.assert_array_equal(visitor.items, known.recommend(777, n=3).items)
     with pytest.raises(ValueError, match=r"only.*99"):
         model.recommend(0, only=[99])
-    counts = ng.MatrixFactorization(2, likelihood="poisson", max_steps=2, verbose=False).fit(taste() * 2.0)
-    with pytest.raises(TypeError, match="because needs likes alone with every pair counted, or Gaussian ratings"):
-        counts.because(0, 1)
+    drawn = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=2, max_steps=2, verbose=False)
+    drawn.fit(model.ratings_)
+    with pytest.raises(TypeError, match=r"because: of likes alone with n_negatives= .* leave out n_negatives="):
+        drawn.because(0, 1)
 
 
 def test_saved_grown_and_looked_at_again(model, tmp_path):

@@ -74,6 +74,29 @@ class DrawnPredictor(NamedTuple):
         users, items = (np.concatenate([pair[side] for pair in both], axis=1) for side in (0, 1))
         return users, items / len(both)
 
+    def one(self, number: int) -> Pair:
+        """Vectors of one draw, users' and items', whose inner products are its scores."""
+        return augmented(self.draws.user[number], self.draws.item[number], self.q.biased, self.q.offset)
+
+    def quantiles(self, rows: Ints, level: float) -> npt.NDArray[np.float32]:
+        """Over the draws, of u·v + b + c without noise: [rows, items]; the draws are moved as in `pairs`."""
+        n_draws, n_items = self.draws.item.shape[:2]
+        out, size = np.empty((len(rows), n_items), np.float32), max(1, PIECE // (n_draws * n_items))
+        for begin in range(0, len(rows), size):
+            here = rows[begin : begin + size]
+            drawn, means = (self._products(users[:, here]) for users in (self.draws.user, self.draws.user_mean))
+            at = np.quantile(drawn, level, axis=0) + means.mean(0) - drawn.mean(0)
+            out[begin : begin + size] = at + self.q.offset
+        return out
+
+    def _products(self, users: npt.NDArray[np.float32]) -> Floats:
+        """u·v + b + c [draw, users, items] of some users with all items."""
+        items, inner = self.draws.item, self.draws.item.shape[2] - self.q.biased
+        scores: Floats = np.matmul(users[..., :inner], items[..., :inner].transpose(0, 2, 1)).astype(np.float64)
+        if self.q.biased:
+            scores += users[:, :, inner, None].astype(np.float64) + items[:, None, :, inner]
+        return scores
+
     def _pieces(self, rows: Ints, columns: Ints) -> Iterator[tuple[slice, Floats, Floats]]:
         """Means [draw, n] and variances of the noise of some pairs at a time."""
         n_draws, inner = len(self.draws.noise), self.draws.user.shape[2] - self.q.biased

@@ -1,7 +1,8 @@
 """Ranking that knows how sure it is, and vectors for those who rank elsewhere: moments of users and items in, scores out.
 
 a quantile     mean + z sd of u·v + b + c under q: a low one keeps to what is known, a high one tries what is not
-a draw         u and v drawn from q, and ranked by their product: Thompson sampling
+               of counts θ·β, by the Gamma with its mean and variance; after Gibbs sampling a quantile over the draws
+a draw         u and v drawn from q, and ranked by their product: Thompson sampling; after Gibbs sampling one of its draws
 vectors        (u, b + m, 1) and (v, 1, c), whose inner product is the prediction; of likes alone, those nearest to the scores
 """
 
@@ -16,18 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special
-from natgrad.models.factorization.predictors import (
-    BernoulliPredictor,
-    GaussianPredictor,
-    ScalarGaussianPredictor,
-    StarsPredictor,
-)
+from natgrad.models.factorization.diversity import Alike, directions, likes_alike
+from natgrad.models.factorization.predictors import PoissonPredictor, ScalarGaussianPredictor, StarsPredictor
 from natgrad.models.factorization.sides import pair_moments
 from natgrad.models.scikit import OnlyWhere
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
+    from natgrad.models.factorization.drawn import DrawnPredictor
+    from natgrad.models.factorization.gibbs import KeptDraws
     from natgrad.models.factorization.likelihoods import LikelihoodModel
 
 __all__ = ["BATCH_SCORES", "ExportMixin", "Vectors", "drawn_scores", "quantile_scores"]
@@ -62,6 +61,7 @@ class ExportMixin:
     if TYPE_CHECKING:
         ratings_: Ratings
         _predictor: Any
+        _kept_draws: KeptDraws | None
         _kind: LikelihoodModel
         result_: Any
         user_factors_: Any
@@ -185,6 +185,13 @@ class ExportMixin:
             pyarrow.parquet.write_table(pyarrow.table(columns), paths[-1])
         return paths[0], paths[1]
 
+    def _alike(self) -> Alike:
+        if not self._kind.sides:
+            return likes_alike(self.ratings_)
+        users, items = self._predictor.vectors()
+        toward = directions(users, items - items.mean(0))  # without what a user gives all items alike
+        return lambda items: toward[items] @ toward[items].T
+
     def _exploring(self, rows: Ints | None, quantile: Any, draw: Any) -> Scores | None:
         """Scores by a quantile or a draw; None if neither is asked for."""
         if quantile is None and draw is None:
@@ -200,28 +207,49 @@ class ExportMixin:
 
             kind: Any = self._kind
             return unsure_scores(kind, self.result_.state, self._predictor, users, quantile, seed)
-        if not isinstance(
-            self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor, StarsPredictor)
-        ):
-            raise TypeError(
-                "quantile= and draw= need Gaussian factors of users and items, or likes alone: ratings without a finish, or likes"
-            )
+        if self._kept_draws is not None:
+            return _of_draws(self._predictor, users, quantile, seed)
         if seed is not None:
             return drawn_scores(self._predictor, users, seed)
         return quantile_scores(self._predictor, users, float(quantile))
 
 
 def quantile_scores(predictor: Any, users: Ints, quantile: float) -> Scores:
-    """The quantile of u·v + b + c of every item, for a run of the users."""
-    z, items = float(special.ndtri(quantile)), np.arange(len(predictor.item[0]))
+    """The quantile of u·v + b + c of every item, for a run of the users; of counts that of θ·β."""
+    items = np.arange(len(predictor.item[0]))
 
     def scores(some: slice) -> Float32s:
         rows = users[some]
         pairs = np.repeat(rows, len(items)), np.tile(items, len(rows))
-        mean, variance = _latent(predictor, *pairs)
-        return (mean + z * np.sqrt(variance)).reshape(len(rows), len(items)).astype(np.float32)
+        at = _rate_quantiles if isinstance(predictor, PoissonPredictor) else _latent_quantiles
+        return at(predictor, *pairs, quantile).reshape(len(rows), len(items)).astype(np.float32)
 
     return scores
+
+
+def _rate_quantiles(predictor: PoissonPredictor, rows: Ints, columns: Ints, quantile: float) -> Floats:
+    """Of the Gamma with the mean and variance of θ·β: what the intervals of counts mix their Poissons by."""
+    mean, of_counts = predictor.pairs(rows, columns)
+    relative = (of_counts - mean) / mean**2
+    unsure = relative > np.finfo(np.float64).eps  # below that rounding is all there is
+    scale = np.where(unsure, relative, 1.0)
+    return np.where(unsure, mean * scale * special.gammaincinv(1.0 / scale, quantile), mean)
+
+
+def _latent_quantiles(predictor: Any, rows: Ints, columns: Ints, quantile: float) -> Floats:
+    mean, variance = _latent(predictor, rows, columns)
+    return np.asarray(mean + float(special.ndtri(quantile)) * np.sqrt(variance))
+
+
+def _of_draws(predictor: DrawnPredictor, users: Ints, quantile: float | None, seed: int | None) -> Scores:
+    """By a quantile over the draws of Gibbs sampling, or by one of them."""
+    if seed is None:
+        assert quantile is not None
+        level = float(quantile)
+        return lambda some: predictor.quantiles(users[some], level)
+    left, right = predictor.one(int(np.random.default_rng(seed).integers(len(predictor.draws.noise))))
+    mine, turned = left[users].astype(np.float32), np.ascontiguousarray(right.T, dtype=np.float32)
+    return lambda some: mine[some] @ turned
 
 
 def _latent(predictor: Any, rows: Ints, columns: Ints) -> tuple[Floats, Floats]:
@@ -237,8 +265,9 @@ def _latent(predictor: Any, rows: Ints, columns: Ints) -> tuple[Floats, Floats]:
 def drawn_scores(predictor: Any, users: Ints, seed: int) -> Scores:
     """u·v + b + c with vectors drawn from q, one draw of each; the same items for all users."""
     rng = np.random.default_rng(seed)
-    items = _drawn(predictor.item, None, rng)
-    everybody = _drawn(predictor.user, users, rng)
+    drawn = _drawn_gammas if isinstance(predictor, PoissonPredictor) else _drawn
+    items = drawn(predictor.item, None, rng)
+    everybody = drawn(predictor.user, users, rng)
     moments = {"user": (everybody, predictor.user[1]), "item": (items, predictor.item[1])}
     left, right = predictor._replace(**moments).vectors()
     left, right = left.astype(np.float32), np.ascontiguousarray(right.T, dtype=np.float32)
@@ -252,3 +281,10 @@ def _drawn(moments: Any, rows: Ints | None, rng: np.random.Generator) -> Floats:
         return np.asarray(mean + np.sqrt(np.maximum(second - mean**2, 0.0)) * noise)
     values, axes = np.linalg.eigh(second - mean[:, :, None] * mean[:, None, :])
     return np.asarray(mean + np.einsum("rde,re->rd", axes, np.sqrt(np.maximum(values, 0.0)) * noise))
+
+
+def _drawn_gammas(moments: Any, rows: Ints | None, rng: np.random.Generator) -> Floats:
+    mean, second = moments if rows is None else (part[rows] for part in moments)
+    # Of counts beyond 10¹⁵ the difference is rounding, and may be 0.
+    scale = np.maximum((second - mean**2) / mean, np.finfo(np.float64).eps * mean)
+    return np.asarray(scale * rng.standard_gamma(mean / scale))

@@ -34,6 +34,7 @@ __all__ = [
     "folded_users",
     "likelihood_of",
     "narrowed",
+    "put_rows",
     "with_fresh_rows",
 ]
 
@@ -368,15 +369,17 @@ def folded_state(
     joined: list[dict[str, Any]] = []
     for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
         for name in names:
-            whole[name] = tuple(_put(old, new, rows) for old, new in zip(whole[name], pieces[name], strict=True))
+            whole[name] = put_rows(whole[name], pieces[name], rows)
         joined.append(whole)
     return State(joined[0], joined[1], state.t)
 
 
-def _put(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> Any:
-    out = np.array(whole)
-    out[rows] = pieces
-    return out
+def put_rows(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+    """The parts of a block with others in some rows."""
+    parts = tuple(np.array(part) for part in whole)
+    for part, piece in zip(parts, pieces, strict=True):
+        part[rows] = piece
+    return parts
 
 
 def _variance(values: Floats) -> float:

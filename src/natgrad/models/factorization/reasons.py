@@ -1,56 +1,120 @@
-"""Why a user is expected to rate an item as high: the user's ratings in; what each of them adds to the prediction out.
+"""Why a user is expected to like an item: what the user has rated in; what each of these adds to the score out.
 
 The mean of a user's vector is linear in the ratings, given the items. With z = (v, 1) beside the bias c of an item,
 
-    E[(u_i, b_i)] = Σ_n Λ⁻¹ a_n,   a_n = τ s_i t_n (E[z_n] (r_n − m) − E[z_n c_n]),   Λ = diag(α) + Σ_n τ s_i t_n E[z_n z_nᵀ]
+    E[(u_i, b_i)] = Σ_n Λ⁻¹ a_n,   a_n = ω_n (E[z_n] (y_n − m) − E[z_n c_n]),   Λ = diag(α) + Σ_n ω_n E[z_n z_nᵀ]
 
-so that the prediction m + c_j + Σ_n E[z_j] · Λ⁻¹ a_n is a sum over what the user has rated.
+so that the score m + c_j + Σ_n E[z_j] · Λ⁻¹ a_n is a sum over what the user has rated. Of Gaussian ratings y_n is the rating and
+ω_n = τ s_i t_n; of levels and of likes with dislikes they are the hidden value and its precision, as of the next sweep. Counts
+are shared by factors, and with φ_n ∝ exp(E[log θ_i] + E[log β_n])
+
+    E[θ_ik] = (a + Σ_n r_n φ_nk) / g_ik,   g_ik = E[ξ_i] + Σ_j E[β_jk],   so that r_n adds Σ_k r_n φ_nk E[β_jk] / g_ik to θ·β
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.problem import State
-from natgrad.models.factorization.likelihoods import Gaussian
+from natgrad.models.factorization.likelihoods import Bare, Gaussian
+from natgrad.models.factorization.logistic import Link, linked
+from natgrad.models.factorization.sides import pair_moments
 
-__all__ = ["rating_reasons"]
+__all__ = ["reasons"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def rating_reasons(kind: Gaussian, state: State, ratings: Ratings, row: int, item: int) -> tuple[Ints, Floats]:
-    """The items that a user has rated, and what each rating adds to the prediction for an item."""
-    if kind.learned["features"]:
-        raise TypeError("because: with user_features= or item_features= the prior has a part in every prediction")
+class _Told(NamedTuple):
+    """Numbers of the items that a user has rated, the values y_n − m and the precisions ω_n; and α, that of the prior."""
+
+    items: Ints
+    values: Floats
+    weight: Floats
+    prior: Floats
+
+
+def reasons(kind: Any, state: State, ratings: Ratings, row: int, item: int) -> tuple[Ints, Floats]:
+    """The items that a user has rated, and what each rating adds to the score of an item."""
+    settings = kind.settings
+    if settings.likelihood != "poisson" and not isinstance(kind, Bare):
+        _check_told(kind.learned)
     rows = ratings.sorted_by_user
     here = slice(int(rows.start[row]), int(rows.start[row + 1]))
-    rated, values = rows.other[here].astype(np.int64), rows.values[here] - kind.offset
+    rated, values = rows.other[here].astype(np.int64), rows.values[here]
+    if settings.likelihood == "poisson":
+        return rated, _of_counts(state, row, item, rated, values)
+    known = kind.prior if isinstance(kind, Bare) else kind.priors.precisions(kind.n_factors)
+    prior = np.asarray(state.mu["user_precision"][0] if "user_precision" in state.mu else known)
+    if isinstance(kind, Bare):
+        told = _Told(rated, values, np.full(len(rated), kind.noise), np.full(kind.n_factors, prior))
+    elif isinstance(kind, Gaussian):
+        told = _Told(rated, values - kind.offset, _trust(kind, state, row, rated), prior)
+    else:
+        link = kind.offset if settings.likelihood == "bernoulli" else kind.cuts
+        hidden = _hidden(link, state, row, rated, values, bool(settings.biases))
+        told = _Told(rated, *hidden, prior)
+    return rated, _parts(state, told, item, kind.n_factors, bool(settings.biases))
+
+
+def _check_told(learned: Any) -> None:
+    if learned["features"]:
+        raise TypeError(
+            "because: with user_features= or item_features= the prior has a part in every prediction; fit without them to have "
+            "scores that are sums over what a user has rated"
+        )
+    if learned.get("one_class"):
+        raise TypeError(
+            "because: of likes alone with n_negatives= much of a score is said by the pairs drawn as dislikes, which the user "
+            "never gave; leave out n_negatives=, so that every pair is counted, or fit likes and dislikes"
+        )
+
+
+def _parts(state: State, told: _Told, item: int, k: int, biased: bool) -> Floats:
     mean, second = (np.asarray(part) for part in state.mu["v"])
-    k = kind.n_factors
-    weight = _expected(state, "noise", kind.priors.noise) * _of_row(state, "user_noise", row)
-    weight = weight * (state.mu["item_noise"][0][rated] if "item_noise" in state.mu else np.ones(len(rated)))
-    z, zz, zc = mean[rated, :k], second[rated, :k, :k], np.zeros((len(rated), k))
-    asked = mean[item, :k]
-    if kind.settings.biases:
+    rated, weight = told.items, told.weight
+    z, zc, asked = mean[rated, :k], np.zeros((len(rated), k)), mean[item, :k]
+    if second.ndim == 2:  # a factor of q for each number
+        zz = z[:, :, None] * z[:, None, :] + np.eye(k) * (second[rated] - z**2)[:, None, :]
+    else:
+        zz = second[rated, :k, :k]
+    if biased:
         bias, both = mean[rated, k], second[rated, :k, k]
         ones = np.ones((len(rated), 1))
         zz = np.block([[zz, z[:, :, None]], [z[:, None, :], ones[:, :, None]]])
         z, zc, asked = np.hstack([z, ones]), np.hstack([both, bias[:, None]]), np.append(asked, 1.0)
-    alpha = np.asarray(state.mu["user_precision"][0]) if "user_precision" in state.mu else kind.priors.precisions(k)
-    precision = np.diag(alpha) + np.einsum("n,nde->de", weight, zz)
-    told = weight[:, None] * (z * values[:, None] - zc)
-    return rated, np.asarray(told @ np.linalg.solve(precision, asked))
+    precision = np.diag(told.prior) + np.einsum("n,nde->de", weight, zz)
+    adds = weight[:, None] * (z * told.values[:, None] - zc)
+    return np.asarray(adds @ np.linalg.solve(precision, asked))
 
 
-def _expected(state: State, name: str, otherwise: float) -> float:
-    return float(state.mu[name][0]) if name in state.mu else otherwise
+def _trust(kind: Gaussian, state: State, row: int, rated: Ints) -> Floats:
+    """τ s_i t_n of Gaussian ratings."""
+    mu = state.mu
+    noise = float(mu["noise"][0]) if "noise" in mu else kind.priors.noise
+    own = float(mu["user_noise"][0][row]) if "user_noise" in mu else 1.0
+    of_items = np.asarray(mu["item_noise"][0])[rated] if "item_noise" in mu else np.ones(len(rated))
+    return np.asarray(noise * own * of_items)
 
 
-def _of_row(state: State, name: str, row: int) -> Any:
-    return float(state.mu[name][0][row]) if name in state.mu else 1.0
+def _hidden(link: Link, state: State, row: int, rated: Ints, seen: Floats, biased: bool) -> tuple[Floats, Floats]:
+    """The ratings that levels or likes are to a state, less m, and their precisions."""
+    n = len(rated)
+    mean, variance = pair_moments(np.full(n, row), rated, state.mu["u"], state.mu["v"], biased)
+    values, trust, rest = np.empty((3, n))
+    linked(link, (mean, variance + mean**2), np.arange(n), seen, (values, trust, values, trust), rest)
+    return values, trust
+
+
+def _of_counts(state: State, row: int, item: int, rated: Ints, counts: Floats) -> Floats:
+    theta_log, (beta, beta_log) = np.asarray(state.mu["u"][1])[row], (np.asarray(part) for part in state.mu["v"])
+    logs = theta_log + beta_log[rated]
+    shares = np.exp(logs - logs.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    rate = -np.asarray(state.lam["u"][0])[row]
+    return np.asarray(counts * (shares @ (beta[item] / rate)))

@@ -13,8 +13,9 @@ from natgrad.data.ids import joined_ids, same_words
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
+from natgrad.models.factorization.diversity import candidates, checked_diversity, directions, diverse
 from natgrad.models.factorization.exploring import BATCH_SCORES, ExportMixin
-from natgrad.models.factorization.likelihoods import Gaussian, LikelihoodModel
+from natgrad.models.factorization.likelihoods import LikelihoodModel
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.newcomers import alone_with
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
@@ -109,7 +110,7 @@ class RecommendMixin(ExportMixin):
 
     def recommend(
         self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None,
-        quantile: float | None = None, draw: int | None = None,
+        quantile: float | None = None, draw: int | None = None, diversity: float = 0.0,
     ) -> Recommendations:  # fmt: skip
         """The best items of one user, of several, or of all (None), in batches.
 
@@ -124,10 +125,15 @@ class RecommendMixin(ExportMixin):
             The only ones that are recommended (those in stock, of a kind), and those that are not.
         quantile : float, optional
             Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
-            tries what may be. Of models with Gaussian factors, and of likes alone.
+            tries what may be. After ``finish="gibbs"`` a quantile over its draws; of counts that of the expected count, by the
+            Gamma with its mean and variance.
         draw : int, optional
             Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
-            score is drawn by itself.
+            score is drawn by itself; after ``finish="gibbs"`` the seed chooses one of the draws that were kept.
+        diversity : float in [0, 1]
+            How much likeness to the items before counts against a score: 0 is a list by scores alone. The best item is the
+            first; the others are chosen one after another among the best 100, or ten times ``n``. Likeness is the correlation
+            over the users of scores less each user's mean; of likes alone, of who likes them.
 
         Examples
         --------
@@ -140,15 +146,17 @@ class RecommendMixin(ExportMixin):
         ['b']
         """
         self._check_fitted()
-        if (few := alone_with(self, users)) is not None:
+        share = checked_diversity(diversity)
+        if not share and (few := alone_with(self, users)) is not None:
             options = {"only": only, "exclude": exclude, "quantile": quantile, "draw": draw}
             return Recommendations(*few.recommend(users, n, exclude_seen, **options))
         whole_number(n, "n")
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
-        items, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
-        return self._named(items, scores, alone)
+        among = candidates(n, self.ratings_.n_items) if share else n
+        best = self._best(rows, among, exclude_seen, allowed, self._exploring(rows, quantile, draw))
+        return self._named(*(diverse(*best, n, share, self._alike()) if share else best), alone)
 
     def recommend_for(
         self, liked: Any, n: int = 10, *, ratings: Any = None, only: Any = None, exclude: Any = None
@@ -199,8 +207,10 @@ class RecommendMixin(ExportMixin):
     def because(self, user: Any, item: Any, n: int = 5) -> Recommendations:
         """What of a user's speaks most for an item, with what each adds to its score: "because you liked …".
 
-        Of likes alone with every pair counted, where the score is the sum of these and of what popularity adds, and of Gaussian
-        ratings, where the prediction is the mean of all ratings, the bias of the item, and the sum of these.
+        The rest of a score is nobody's: of likes alone with every pair counted what popularity adds; of ratings, levels, and
+        likes with dislikes the mean of all and the bias of the item; of counts what the prior adds. Levels and likes are
+        explained on the scale that they are ranked by, where hidden values stand for them. A fit that ended before it settled
+        has sums beside its scores by as much as its next sweep would move them. After ``finish="gibbs"`` it is the scores of q.
 
         Examples
         --------
@@ -213,10 +223,10 @@ class RecommendMixin(ExportMixin):
         if (alone := alone_with(self, user)) is not None:
             return Recommendations(*alone.because(user, item, n))
         row, place = int(self.ratings_.find_users([user])[0]), int(self.ratings_.find_items([item])[0])
-        if isinstance(self._kind, Gaussian):
-            from natgrad.models.factorization.reasons import rating_reasons
+        if self._kind.sides:
+            from natgrad.models.factorization.reasons import reasons
 
-            found, parts = rating_reasons(self._kind, self.result_.state, self.ratings_, row, place)
+            found, parts = reasons(self._kind, self.result_.state, self.ratings_, row, place)
         else:
             found, parts = self._of_all_pairs("because").parts(row, place)
         order = np.argsort(-parts, kind="stable")[: whole_number(n, "n")]
@@ -225,8 +235,9 @@ class RecommendMixin(ExportMixin):
     def _of_all_pairs(self, asked: str) -> Any:
         self._check_fitted()
         if self._kind.sides:
-            needed = "likes alone with every pair counted" + (", or Gaussian ratings" if asked == "because" else "")
-            raise TypeError(f'{asked} needs {needed}: likelihood="bernoulli", n_negatives=None, fitted to ones')
+            raise TypeError(
+                f'{asked} needs likes alone with every pair counted: likelihood="bernoulli", n_negatives=None, fitted to ones'
+            )
         return self._predictor
 
     def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
@@ -250,18 +261,13 @@ class RecommendMixin(ExportMixin):
         """The items whose predicted ratings go most along with those of one, over the users: correlations, best first."""
         self._check_fitted()
         place, n = int(self.ratings_.find_items([item], "item")[0]), whole_number(n, "n")
-        if not self._kind.sides:
+        if self._kind.sides:
+            toward = directions(*self._predictor.vectors())
+            likeness = toward @ toward[place]
+            likeness[place] = -np.inf
+        else:
             likeness = self._of_all_pairs("similar_items").likeness(place)
-            best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
-            return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
-        users, items = self._predictor.vectors()
-        centred = users - users.mean(0)
-        spread = centred.T @ centred / len(users)
-        covariance = items @ (spread @ items[place])
-        lengths = np.sqrt(np.maximum(np.einsum("id,de,ie->i", items, spread, items), 1e-300))
-        likeness = covariance / (lengths * lengths[place])
-        likeness[place] = -np.inf
-        best = np.argsort(-likeness, kind="stable")[: min(n, len(items) - 1)]
+        best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
         return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
 
     def score(self, X: Any, y: Any = None, *, metric: str = "log_likelihood", k: int = 10) -> float:
