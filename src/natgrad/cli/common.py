@@ -10,7 +10,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ from natgrad.cli.interrupt import INTERRUPTED
 from natgrad.errors import NotConverged
 
 __all__ = [
+    "OF_ROWS",
+    "RATINGS",
+    "TOPICS",
     "Command",
     "UserError",
     "WithExample",
@@ -38,6 +41,19 @@ __all__ = [
 # What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
 MISTAKES = (ValueError, TypeError, KeyError, OSError, ImportError, NotImplementedError, FloatingPointError, MemoryError)
 TRACEBACK = "NATGRAD_TRACEBACK"
+RATINGS = ("MatrixFactorization", "ContextFactorization")
+OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
+TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
+HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
+# What models can be asked for, each of the models that it is for.
+ASKED = {
+    "predict": (*RATINGS, "SupervisedLDA", *OF_ROWS, "SavedFit"),
+    "recommend": RATINGS,
+    "topics": TOPICS,
+    "transform": TOPICS,
+    "decode": HMMS,
+    "forecast": (*HMMS, "StateSpaceGP"),
+}
 
 
 class UserError(click.ClickException):
@@ -132,11 +148,17 @@ def load_model(path: Path) -> Any:
     return ng.load(path)
 
 
-def require_model(model: Any, kinds: tuple[str, ...], what: str) -> None:
-    """Refuse a model that cannot do what was asked."""
-    if type(model).__name__ not in kinds:
-        named = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
-        raise UserError(f"{what} is for {named} models, and this is {type(model).__name__}")
+def require_model(model: Any, what: str) -> None:
+    """Refuse a model that cannot do what was asked, and say what it can do."""
+    kinds, own = ASKED[what], type(model).__name__
+    if own not in kinds:
+        others = [f"natgrad {name}" for name, able in ASKED.items() if own in able]
+        hint = f"; it has {_listed(others)}" if others else ""
+        raise UserError(f"{what} is for {_listed(kinds)} models, and this is {own}{hint}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _plain(value: Any) -> Any:

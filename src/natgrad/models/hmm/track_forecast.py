@@ -35,12 +35,13 @@ class TrackForecast(Mapping[str, Forecast]):
     Attributes
     ----------
     states : array [n, K], the probabilities of the states
+    columns : {track: the places of its columns}, those of ``mean`` and ``interval``
     """
 
     def __init__(
         self, states: Floats, model: LiveHMM, each: Mapping[str, Forecast], columns: Mapping[str, Any]
     ) -> None:
-        self.states, self._model, self._each, self._columns = states, model, dict(each), dict(columns)
+        self.states, self._model, self._each, self.columns = states, model, dict(each), dict(columns)
 
     def __getitem__(self, name: str) -> Forecast:
         return self._each[name]
@@ -82,10 +83,10 @@ class TrackForecast(Mapping[str, Forecast]):
         )
 
     def _side_by_side(self, each: Mapping[str, Floats]) -> Floats:
-        width = 1 + max(max(columns) for columns in self._columns.values())
+        width = 1 + max(max(columns) for columns in self.columns.values())
         out = np.full((len(self.states), width), np.nan)
         for name, values in each.items():
-            out[:, self._columns[name]] = values
+            out[:, self.columns[name]] = values
         return out
 
 
