@@ -7,6 +7,7 @@ import pytest
 from cli.calls import call, one_line, right
 
 import natgrad as ng
+from natgrad.cli.common import with_digits
 
 WHAT = ("mean", "sd", "lower", "upper")
 TRACKS = '{"symbol": Categorical(), "level": StudentT()}'
@@ -118,6 +119,7 @@ def test_what_cannot_go_on_is_refused(workspace):
     assert "--mass must lie in (0, 1), got 90" in one_line(call(*ask, 2, "--mass", 90))
     assert "'--steps': 0 is not in the range x>=1" in one_line(call(*ask, 0), code=2)
     assert "--every is for other models, and this is GaussianHMM" in one_line(call(*ask, 2, "--every", 1))
+    assert "-o no/x.csv: there is no folder no; make it first" in one_line(call(*ask, 2, "-o", "no/x.csv"))
     assert "--inputs is for models that were fitted with them" in one_line(call(*ask, 2, "--inputs", "a,b"))
     right("fit", "mixture", "rows.csv", "-o", "c", "--columns", "x,y", "--n-components", 2, "--n-init", 1)
     assert one_line(call("forecast", "c", "--steps", 2)) == (
@@ -128,3 +130,27 @@ def test_what_cannot_go_on_is_refused(workspace):
     refused = one_line(call("forecast", "t", "--steps", 2, "--data", "rows.csv"))
     assert "--data rows.csv: gp-time goes on from the rows of its fit; natgrad update adds others" in refused
     assert "--every must be > 0, got -1" in one_line(call("forecast", "t", "--steps", 2, "--every", -1))
+
+
+def test_large_numbers_keep_the_digits_that_their_deviations_need(workspace):
+    """Six digits of 10⁹ would say nothing of a wave of height one, nor of a time in milliseconds."""
+    lines = [f"{1.7e12 + 10 * t:.0f},{1e9 + np.sin(t / 5):.6f}" for t in range(60)]
+    (workspace / "late.csv").write_text("\n".join(["x,y", *lines, ""]))
+    right("fit", "gp-time", "late.csv", "-o", "m", "--columns", "x", "--target", "y")
+    model, times = ng.load(workspace / "m"), 1.7e12 + 10.0 * np.arange(63)
+    mean, sd = model.predict(times, return_std=True)
+    rows = list(csv.DictReader(right("predict", "m", "late.csv").stdout.splitlines()))
+    assert [float(row["x"]) for row in rows] == times[:60].tolist()
+    assert (np.abs([float(row["mean"]) for row in rows] - mean[:60]) < 1e-4 * sd[:60]).all()
+    ahead = asked()
+    assert [float(row["x"]) for row in ahead] == times[60:].tolist()
+    assert (np.abs([float(row["y mean"]) for row in ahead] - mean[60:]) < 1e-4 * sd[60:]).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "sd", "text"),
+    [(2.0 / 3.0, 0.1, "0.666667"), (1e9 + 0.25, 0.5, "1000000000.25"), (1e9 + 1.0, 0.0, "1000000001"), (0.0, 1.0, "0"),
+     (1.5, np.inf, "1.5"), (np.nan, 1.0, "nan"), (-1e20, 1e-9, "-1e+20")],
+)  # fmt: skip
+def test_digits(value, sd, text):
+    assert with_digits(value, sd) == text

@@ -7,6 +7,7 @@ Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import warnings
@@ -36,6 +37,7 @@ __all__ = [
     "make_table",
     "output_option",
     "require_model",
+    "with_digits",
 ]
 
 # What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
@@ -139,6 +141,14 @@ def make_table(head: list[str], rows: list[list[str]], numeric: tuple[int, ...] 
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def with_digits(value: float, sd: float) -> str:
+    """A number with six digits, and as many more as its standard deviation needs: 1000000003.21 ± 0.5, not 1e+09."""
+    if not math.isfinite(value) or not math.isfinite(sd) or value == 0.0:
+        return f"{value:.6g}"
+    wanted = 5 + math.ceil(math.log10(abs(value) / sd)) if sd > 0.0 else 15
+    return f"{value:.{min(max(wanted, 6), 17)}g}"
 
 
 def load_model(path: Path) -> Any:

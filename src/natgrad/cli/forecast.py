@@ -71,7 +71,7 @@ def forecast(
     for name, (begin, end) in zip(series_of(source), pairwise(ends.tolist()), strict=True):
         ahead = fitted.forecast(steps, rows[begin:end], **told)
         head, values = _columns_ahead(ahead, _emitted(fitted, source.columns["columns"]), mass)
-        lines += [[name, step, *(f"{v:.10g}" for v in row)] for step, row in enumerate(values, 1)]
+        lines += [[name, step, *(f"{v:.15g}" for v in row)] for step, row in enumerate(values, 1)]
     write_rows(output, ["sequence", "step", *head], lines)
 
 
@@ -138,7 +138,7 @@ def _after_times(fitted: Any, steps: int, mass: float, every: float | None) -> t
     known = dict(fitted.columns_ or {})
     name, target = (known.get("columns") or ["x"])[0], known.get("target") or "y"
     rows = [
-        [step, f"{time:.15g}", *(f"{v:.10g}" for v in row)]
+        [step, f"{time:.15g}", *(f"{v:.15g}" for v in row)]
         for step, (time, row) in enumerate(zip(ahead, columns, strict=True), 1)
     ]
     return ["step", name, *(f"{target} {what}" for what in WHAT)], rows

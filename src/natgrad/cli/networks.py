@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 import numpy as np
 
-from natgrad.cli.common import Command, UserError, load_model
+from natgrad.cli.common import Command, UserError, load_model, with_digits
 from natgrad.cli.inputs import model_of, reading_options
 from natgrad.network.bind.bound import open_tables
 from natgrad.network.bind.tables import Table, TableChunks
@@ -91,7 +91,13 @@ def _columns(fitted: SavedFit, name: str, predictive: Any) -> tuple[list[str], l
     width = flat[0].shape[1]
     words = [""] if width == 1 else [f" {place}" for place in range(width)]
     names = [f"{name}{word} {what}" for word in words for what in ("mean", "sd", "lower", "upper")]
-    return names, [[f"{v:.6g}" for v in part[:, place]] for place in range(width) for part in flat]
+    spread = flat[1]
+    texts = [
+        [with_digits(v, s) for v, s in zip(part[:, place], spread[:, place], strict=True)]
+        for place in range(width)
+        for part in flat
+    ]
+    return names, texts
 
 
 def _texts(table: Table, name: str) -> list[str]:
@@ -116,5 +122,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"-o {path}: there is no folder {path.parent}; make it first")
     with path.open("w", encoding="utf-8", newline="") as file:
         yield file

@@ -21,6 +21,7 @@ from natgrad.cli.common import (
     make_table,
     output_option,
     require_model,
+    with_digits,
 )
 from natgrad.cli.inputs import Input, model_of, pair_options, read_texts, reading_options, remembered
 from natgrad.cli.networks import opened, predict_table
@@ -100,7 +101,7 @@ def predict(
         return
     if type(fitted).__name__ == "ContextFactorization":
         names, pairs, mean, sd = pairs_at(file, {**named, "encoding": encoding}, fitted)
-        ends = ([f"{m:.6g}", f"{s:.6g}"] for m, s in zip(mean, sd, strict=True))
+        ends = ([with_digits(m, s), f"{s:.6g}"] for m, s in zip(mean, sd, strict=True))
         write_rows(
             output, [*names, "mean", "sd"], ([*row, *end] for row, end in zip(pairs.tolist(), ends, strict=True))
         )
@@ -109,7 +110,7 @@ def predict(
 
 
 def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
-    rows = [[f"{value:.10g}" for value in row] for row in numbers.rows]
+    rows = [[f"{value:.15g}" for value in row] for row in numbers.rows]
     if hasattr(fitted, "predict_proba"):
         probability = fitted.predict_proba(numbers.rows)
         best = probability.argmax(1)
@@ -121,7 +122,10 @@ def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
         mean, sd = (np.reshape(part, (len(rows), -1)) for part in fitted.predict(numbers.rows, return_std=True))
         suffixes = [""] if mean.shape[1] == 1 else [f" {p}" for p in range(mean.shape[1])]
         head = [f"{word}{suffix}" for suffix in suffixes for word in ("mean", "sd")]
-        ends = [[f"{v:.6g}" for pair in zip(m, s, strict=True) for v in pair] for m, s in zip(mean, sd, strict=True)]
+        ends = [
+            [text for a, b in zip(m, s, strict=True) for text in (with_digits(a, b), f"{b:.6g}")]
+            for m, s in zip(mean, sd, strict=True)
+        ]
     write_rows(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
 
 
@@ -131,7 +135,7 @@ def _predict_documents(fitted: Any, source: Input, output: Path | None) -> None:
         head, ends = ["probability"], [[f"{p:.5f}"] for p in chance]
     else:
         pairs = zip(*fitted.predict(*source.arguments, return_std=True), strict=True)
-        head, ends = ["mean", "sd"], [[f"{m:.6g}", f"{s:.6g}"] for m, s in pairs]
+        head, ends = ["mean", "sd"], [[with_digits(m, s), f"{s:.6g}"] for m, s in pairs]
     names = source.names or [str(d) for d in range(len(ends))]
     write_rows(output, ["document", *head], ([name, *end] for name, end in zip(names, ends, strict=True)))
 
@@ -145,7 +149,7 @@ def _predict_pairs(
     users, items = columns[chosen.user], columns[chosen.item]
     known = fitted.ratings_
     mean, sd = fitted.predict(ids_like(known.user_ids, users), ids_like(known.item_ids, items), return_std=True)
-    rows = zip(users, items, (f"{m:.6g}" for m in mean), (f"{s:.6g}" for s in sd), strict=True)
+    rows = zip(users, items, map(with_digits, mean, sd), (f"{s:.6g}" for s in sd), strict=True)
     write_rows(output, ["user", "item", "mean", "sd"], rows)
 
 
