@@ -110,6 +110,22 @@ def test_a_process_goes_on_after_its_last_time(workspace, every, apart):
     np.testing.assert_allclose(numbers(rows, "y"), expected, rtol=1e-7)
 
 
+def test_a_process_with_more_rows_goes_on_after_them(workspace):
+    """The file of a process along time holds its rows, so that `natgrad update` adds others to all of them."""
+    lines = (workspace / "rows.csv").read_text().splitlines()
+    (workspace / "first.csv").write_text("\n".join([*lines[:31], ""]))
+    (workspace / "rest.csv").write_text("\n".join([lines[0], *lines[31:], ""]))
+    for name, file in (("whole", "rows.csv"), ("part", "first.csv")):
+        right("fit", "gp-time", file, "-o", name, "--columns", "x", "--target", "y", "--tol", 1e-6)
+    right("update", "part", "rest.csv", "-o", "m")
+    whole, model = ng.load(workspace / "whole"), ng.load(workspace / "m")
+    assert model.n_rows_seen_ == 40
+    np.testing.assert_allclose(model.elbo_, whole.elbo_, atol=1e-3)
+    times = [float(row["x"]) for row in asked()]
+    np.testing.assert_allclose(times, 6 + np.arange(1, 4) * 6 / 39, atol=0.003)
+    np.testing.assert_allclose(numbers(asked(), "y")[0][0], whole.predict(times)[0], atol=1e-3)
+
+
 def test_what_cannot_go_on_is_refused(workspace):
     right("fit", "hmm", "series.csv", "-o", "m", "--n-states", 2, "--columns", "level", "--max-passes", 2)
     assert "--data is needed: the file of a GaussianHMM holds no series" in one_line(

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from natgrad.cli.common import Command, UserError, load_model, require_model
-from natgrad.cli.inputs import model_of, reading_options
+from natgrad.cli.inputs import model_of, series_options
 from natgrad.cli.predict import MODEL, series_of, write_rows
 from natgrad.models.hmm.track_forecast import TrackForecast
 
@@ -35,7 +35,7 @@ WHAT = ("mean", "sd", "lower", "upper")
     "-o", "--output", "--out", "output", type=click.Path(path_type=Path, dir_okay=False),
     help="A CSV file; standard output if not given.",
 )  # fmt: skip
-@reading_options
+@series_options
 def forecast(
     model: Path, data: Path | None, steps: int, mass: float, inputs: str | None, every: float | None,
     output: Path | None, **options: Any,

@@ -36,18 +36,20 @@ def update(model: Path, file: Path, output: Path, forgetting: float | None, forc
     """Add new data to a fitted model.
 
     Of a network that was fitted to a table: the posterior given the rows of FILE too; ids that are new become new levels. Of
-    matrix factorisation: a few sweeps over all ratings, which the model keeps. Of other models: one step from the new data,
-    as partial_fit takes it, since the earlier data are not in the file.
+    matrix factorisation: a few sweeps over all ratings, which the model keeps. Of gp-time: steps on all rows, which it keeps. Of
+    other models: one step from the new data, as partial_fit takes it, since the earlier data are not in the file.
     """
     from natgrad.cli.fit import check_output
 
     check_output(output, force)
     fitted = load_model(model)
-    if hasattr(fitted, "partial_fit"):
+    keeps_all = type(fitted).__name__ == "StateSpaceGP"
+    if keeps_all or hasattr(fitted, "partial_fit"):
         if forgetting is not None:
             raise click.UsageError("--forgetting is for networks that were fitted to a table: leave it out")
         source = model_of(fitted).read(file, options, fitted)
-        fitted.partial_fit(*source.arguments).save(output, overwrite=force)
+        grown = fitted.update(*source.arguments) if keeps_all else fitted.partial_fit(*source.arguments)
+        grown.save(output, overwrite=force)
         click.echo(f"{source.words}\n{output}: updated")
         return
     updated = _with_declaration(fitted, "update").update(str(file), forgetting=forgetting, verbose=False)
