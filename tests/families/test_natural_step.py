@@ -24,10 +24,13 @@ OTHER = {
     "kernels/lda/documents.py",  # expected counts of a document, extrapolated
     "kernels/lda/plain.py",  # the same for little data
     "models/clusters.py",  # messages scaled up to longer data
+    "models/gp/finishing.py",  # noise of two processes by their weight
+    "models/gp/predictor.py",  # noise and means of two processes by their weight
     "models/gp/local.py",  # a part of the noise above the least
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words
     "network/draws/scales.py",  # a precision at a multiple of a value
+    "network/results/conditional_quantiles.py",  # a probability between the least and one
     "report/charts/svg.py",  # colours
 }
 
