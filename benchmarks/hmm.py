@@ -5,7 +5,7 @@
 
 speed     one E-step with statistics at K = 8, D = 2: subchains, the exact chain, and the peers; medians of three after a warm-up
 sizes     the same in processor seconds of one thread, K from 2 to 64, against dynamax
-live      microseconds for a row that comes alone, in processor time
+live      microseconds for a row that comes alone, in processor time, of every kind of emissions and durations
 kinds     observations a processor second of each kind of emissions and durations
 either    the exact chain, subchains and the default, in processor seconds and held-out score, by the size of the data
 memory    peak resident bytes of one iteration at T = 2 M, each in a process of its own
@@ -30,7 +30,8 @@ from pathlib import Path
 
 import numpy as np
 from hmm_data import generated, genome, marks, true_score
-from hmm_sizes import chain_or_subchains, estep_sizes, kinds_of_emissions, live_rows
+from hmm_live import live_rows
+from hmm_sizes import chain_or_subchains, estep_sizes, kinds_of_emissions
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PEER = HERE / "results", HERE / "peers" / "hmm_peer.py"

@@ -1,4 +1,4 @@
-"""Rows as they come, and E-steps of small and large models, for `benchmarks/hmm.py live sizes`."""
+"""E-steps of small and large models and of every kind, for `benchmarks/hmm.py sizes kinds either`."""
 
 import tempfile
 import time
@@ -6,55 +6,12 @@ from pathlib import Path
 
 import numpy as np
 from hmm_data import generated
-
-
-def live_rows(n_times=4000):
-    """Microseconds a row, alone and with the mean of the next one; in processor seconds, the quickest of three."""
-    import natgrad as ng
-
-    rows = []
-    for n_states in (2, 8, 32):
-        for covariance in ("full", "diag"):
-            _, _, X, _ = generated(n_times, 0, n_states)
-            model = ng.GaussianHMM(
-                n_states, covariance=covariance, n_init=1, max_passes=5, n_jobs=1, verbose=False
-            ).fit(X)
-            found = []
-            for ask in (False, True):
-                seconds = []
-                for _ in range(3):
-                    live, begin = model.filter(), time.process_time()
-                    for row in X:
-                        live.update(row)
-                        if ask:
-                            live.forecast(1).mean()
-                    seconds.append(time.process_time() - begin)
-                found.append(min(seconds) / n_times * 1e6)
-            begin = time.process_time()
-            model.filter(X)
-            found.append((time.process_time() - begin) / n_times * 1e6)
-            begin = time.process_time()
-            for _ in range(5):
-                model.predict_proba(X)
-            found.append((time.process_time() - begin) / 5 * 1e6)
-            rows.append((n_states, covariance, *found))
-    lines = [
-        "| K | covariance | a row, µs | with the mean of the next, µs | rows at once, µs each | all of the past, µs |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += ["| {} | {} | {:.1f} | {:.1f} | {:.2f} | {:,.0f} |".format(*row) for row in rows]
-    return lines, rows
+from hmm_live import quickest
 
 
 def quickest_step(problem, state):
-    """Processor seconds of an E-step with statistics, the quickest of three after a first one."""
-    problem.solve(state, None, None, 0.0, 1)
-    seconds = []
-    for _ in range(3):
-        begin = time.process_time()
-        problem.solve(state, None, None, 0.0, 1)
-        seconds.append(time.process_time() - begin)
-    return min(seconds)
+    """Processor seconds of an E-step with statistics."""
+    return quickest(lambda: problem.solve(state, None, None, 0.0, 1))
 
 
 def estep_sizes(problem_of, peer, python, n_times=60_000):

@@ -216,6 +216,15 @@ def commanded(case: Case, folder: Path) -> None:
     asking = "decode" if "--sequence" in case.command else "transform" if case.command[0] == "lda" else "predict"
     asked = call(asking, folder / "m", path, "-o", folder / "out.csv")
     assert asked.exit_code == 0, asked.output
+    if asking == "decode":
+        ahead = call("forecast", folder / "m", "--data", path, "--steps", 2)
+        assert ahead.exit_code == 0, ahead.output
+        assert [line.split(",")[:2] for line in ahead.stdout.splitlines()[1:]] == [
+            ["a", "1"],
+            ["a", "2"],
+            ["b", "1"],
+            ["b", "2"],
+        ]
 
 
 def unsaid(case: Case) -> dict[str, Any]:

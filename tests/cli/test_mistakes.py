@@ -54,7 +54,7 @@ def test_model_of_another_kind_is_said(workspace):
     right("fit", "mf", "ratings.csv", "-o", "m", "--max-steps", 2)
     assert one_line(call("topics", "m")) == (
         "Error: topics is for LDA, SupervisedLDA, CorrelatedTopics, DynamicTopics and AuthorTopics models, and this is "
-        "MatrixFactorization"
+        "MatrixFactorization; it has natgrad predict and natgrad recommend"
     )
     assert "there is no user 'zoe'" in one_line(call("recommend", "m", "zoe"))
     (workspace / "bad.csv").write_text("user,what\nann,1\n")

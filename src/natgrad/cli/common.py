@@ -7,10 +7,11 @@ Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from natgrad.cli.interrupt import INTERRUPTED
 from natgrad.errors import NotConverged
 
 __all__ = [
+    "OF_ROWS",
+    "RATINGS",
+    "TOPICS",
     "Command",
     "UserError",
     "WithExample",
@@ -33,11 +37,25 @@ __all__ = [
     "make_table",
     "output_option",
     "require_model",
+    "with_digits",
 ]
 
 # What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
 MISTAKES = (ValueError, TypeError, KeyError, OSError, ImportError, NotImplementedError, FloatingPointError, MemoryError)
 TRACEBACK = "NATGRAD_TRACEBACK"
+RATINGS = ("MatrixFactorization", "ContextFactorization")
+OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
+TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
+HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
+# What models can be asked for, each of the models that it is for.
+ASKED = {
+    "predict": (*RATINGS, "SupervisedLDA", *OF_ROWS, "SavedFit"),
+    "recommend": RATINGS,
+    "topics": TOPICS,
+    "transform": TOPICS,
+    "decode": HMMS,
+    "forecast": (*HMMS, "StateSpaceGP"),
+}
 
 
 class UserError(click.ClickException):
@@ -125,6 +143,14 @@ def make_table(head: list[str], rows: list[list[str]], numeric: tuple[int, ...] 
     return table
 
 
+def with_digits(value: float, sd: float) -> str:
+    """A number with six digits, and as many more as its standard deviation needs: 1000000003.21 ± 0.5, not 1e+09."""
+    if not math.isfinite(value) or not math.isfinite(sd) or value == 0.0:
+        return f"{value:.6g}"
+    wanted = 5 + math.ceil(math.log10(abs(value) / sd)) if sd > 0.0 else 15
+    return f"{value:.{min(max(wanted, 6), 17)}g}"
+
+
 def load_model(path: Path) -> Any:
     """A model that `fit` wrote."""
     if not path.exists():
@@ -132,11 +158,17 @@ def load_model(path: Path) -> Any:
     return ng.load(path)
 
 
-def require_model(model: Any, kinds: tuple[str, ...], what: str) -> None:
-    """Refuse a model that cannot do what was asked."""
-    if type(model).__name__ not in kinds:
-        named = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
-        raise UserError(f"{what} is for {named} models, and this is {type(model).__name__}")
+def require_model(model: Any, what: str) -> None:
+    """Refuse a model that cannot do what was asked, and say what it can do."""
+    kinds, own = ASKED[what], type(model).__name__
+    if own not in kinds:
+        others = [f"natgrad {name}" for name, able in ASKED.items() if own in able]
+        hint = f"; it has {_listed(others)}" if others else ""
+        raise UserError(f"{what} is for {_listed(kinds)} models, and this is {own}{hint}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _plain(value: Any) -> Any:

@@ -37,6 +37,7 @@ __all__ = [
     "read_texts",
     "reading_options",
     "remembered",
+    "series_options",
 ]
 
 
@@ -77,6 +78,11 @@ def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
         encoding_option(),
     ]
     return _with_options(function, own)
+
+
+def series_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which columns of a table are series, and how its text is read."""
+    return _with_options(function, _number_options())
 
 
 def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,6 +46,10 @@ COMMANDS = {
         "predict:decode",
         "The likeliest path of hidden states, a row for each time, with the probability of the state at that time.",
     ),
+    "forecast": (
+        "forecast:forecast",
+        "What comes next in series: mean, sd and interval of each column, or the probability of each category.",
+    ),
     "compare": (
         "compare:compare",
         "Put models of the same data side by side: bounds, with and without labellings, and their score on a file.",

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 import numpy as np
 
-from natgrad.cli.common import Command, UserError, load_model
+from natgrad.cli.common import Command, UserError, load_model, with_digits
 from natgrad.cli.inputs import model_of, reading_options
 from natgrad.network.bind.bound import open_tables
 from natgrad.network.bind.tables import Table, TableChunks
@@ -36,18 +36,20 @@ def update(model: Path, file: Path, output: Path, forgetting: float | None, forc
     """Add new data to a fitted model.
 
     Of a network that was fitted to a table: the posterior given the rows of FILE too; ids that are new become new levels. Of
-    matrix factorisation: a few sweeps over all ratings, which the model keeps. Of other models: one step from the new data,
-    as partial_fit takes it, since the earlier data are not in the file.
+    matrix factorisation: a few sweeps over all ratings, which the model keeps. Of gp-time: steps on all rows, which it keeps. Of
+    other models: one step from the new data, as partial_fit takes it, since the earlier data are not in the file.
     """
     from natgrad.cli.fit import check_output
 
     check_output(output, force)
     fitted = load_model(model)
-    if hasattr(fitted, "partial_fit"):
+    keeps_all = type(fitted).__name__ == "StateSpaceGP"
+    if keeps_all or hasattr(fitted, "partial_fit"):
         if forgetting is not None:
             raise click.UsageError("--forgetting is for networks that were fitted to a table: leave it out")
         source = model_of(fitted).read(file, options, fitted)
-        fitted.partial_fit(*source.arguments).save(output, overwrite=force)
+        grown = fitted.update(*source.arguments) if keeps_all else fitted.partial_fit(*source.arguments)
+        grown.save(output, overwrite=force)
         click.echo(f"{source.words}\n{output}: updated")
         return
     updated = _with_declaration(fitted, "update").update(str(file), forgetting=forgetting, verbose=False)
@@ -91,7 +93,13 @@ def _columns(fitted: SavedFit, name: str, predictive: Any) -> tuple[list[str], l
     width = flat[0].shape[1]
     words = [""] if width == 1 else [f" {place}" for place in range(width)]
     names = [f"{name}{word} {what}" for word in words for what in ("mean", "sd", "lower", "upper")]
-    return names, [[f"{v:.6g}" for v in part[:, place]] for place in range(width) for part in flat]
+    spread = flat[1]
+    texts = [
+        [with_digits(v, s) for v, s in zip(part[:, place], spread[:, place], strict=True)]
+        for place in range(width)
+        for part in flat
+    ]
+    return names, texts
 
 
 def _texts(table: Table, name: str) -> list[str]:
@@ -116,5 +124,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"-o {path}: there is no folder {path.parent}; make it first")
     with path.open("w", encoding="utf-8", newline="") as file:
         yield file

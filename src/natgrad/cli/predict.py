@@ -11,6 +11,8 @@ import click
 import numpy as np
 
 from natgrad.cli.common import (
+    OF_ROWS,
+    TOPICS,
     Command,
     UserError,
     emit,
@@ -19,6 +21,7 @@ from natgrad.cli.common import (
     make_table,
     output_option,
     require_model,
+    with_digits,
 )
 from natgrad.cli.inputs import Input, model_of, pair_options, read_texts, reading_options, remembered
 from natgrad.cli.networks import opened, predict_table
@@ -29,12 +32,8 @@ from natgrad.data.io.tables import read_table
 from natgrad.data.rating_columns import rating_columns
 from natgrad.report.format import percent, short
 
-__all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
+__all__ = ["decode", "predict", "recommend", "report", "score", "series_of", "topics", "transform", "write_rows"]
 
-RATINGS = ("MatrixFactorization", "ContextFactorization")
-OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
-TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
-HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -92,7 +91,7 @@ def predict(
     if type(fitted).__name__ == "SavedFit":
         predict_table(fitted, file, output)
         return
-    require_model(fitted, (*RATINGS, "SupervisedLDA", *OF_ROWS), "predict")
+    require_model(fitted, "predict")
     if type(fitted).__name__ == "SupervisedLDA":
         _predict_documents(fitted, read_texts(file, {"column": column, "encoding": encoding}, fitted), output)
         return
@@ -102,14 +101,16 @@ def predict(
         return
     if type(fitted).__name__ == "ContextFactorization":
         names, pairs, mean, sd = pairs_at(file, {**named, "encoding": encoding}, fitted)
-        ends = ([f"{m:.6g}", f"{s:.6g}"] for m, s in zip(mean, sd, strict=True))
-        _write(output, [*names, "mean", "sd"], ([*row, *end] for row, end in zip(pairs.tolist(), ends, strict=True)))
+        ends = ([with_digits(m, s), f"{s:.6g}"] for m, s in zip(mean, sd, strict=True))
+        write_rows(
+            output, [*names, "mean", "sd"], ([*row, *end] for row, end in zip(pairs.tolist(), ends, strict=True))
+        )
         return
     _predict_pairs(fitted, file, output, named, encoding)
 
 
 def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
-    rows = [[f"{value:.10g}" for value in row] for row in numbers.rows]
+    rows = [[f"{value:.15g}" for value in row] for row in numbers.rows]
     if hasattr(fitted, "predict_proba"):
         probability = fitted.predict_proba(numbers.rows)
         best = probability.argmax(1)
@@ -121,8 +122,11 @@ def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
         mean, sd = (np.reshape(part, (len(rows), -1)) for part in fitted.predict(numbers.rows, return_std=True))
         suffixes = [""] if mean.shape[1] == 1 else [f" {p}" for p in range(mean.shape[1])]
         head = [f"{word}{suffix}" for suffix in suffixes for word in ("mean", "sd")]
-        ends = [[f"{v:.6g}" for pair in zip(m, s, strict=True) for v in pair] for m, s in zip(mean, sd, strict=True)]
-    _write(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
+        ends = [
+            [text for a, b in zip(m, s, strict=True) for text in (with_digits(a, b), f"{b:.6g}")]
+            for m, s in zip(mean, sd, strict=True)
+        ]
+    write_rows(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
 
 
 def _predict_documents(fitted: Any, source: Input, output: Path | None) -> None:
@@ -131,9 +135,9 @@ def _predict_documents(fitted: Any, source: Input, output: Path | None) -> None:
         head, ends = ["probability"], [[f"{p:.5f}"] for p in chance]
     else:
         pairs = zip(*fitted.predict(*source.arguments, return_std=True), strict=True)
-        head, ends = ["mean", "sd"], [[f"{m:.6g}", f"{s:.6g}"] for m, s in pairs]
+        head, ends = ["mean", "sd"], [[with_digits(m, s), f"{s:.6g}"] for m, s in pairs]
     names = source.names or [str(d) for d in range(len(ends))]
-    _write(output, ["document", *head], ([name, *end] for name, end in zip(names, ends, strict=True)))
+    write_rows(output, ["document", *head], ([name, *end] for name, end in zip(names, ends, strict=True)))
 
 
 def _predict_pairs(
@@ -145,8 +149,8 @@ def _predict_pairs(
     users, items = columns[chosen.user], columns[chosen.item]
     known = fitted.ratings_
     mean, sd = fitted.predict(ids_like(known.user_ids, users), ids_like(known.item_ids, items), return_std=True)
-    rows = zip(users, items, (f"{m:.6g}" for m in mean), (f"{s:.6g}" for s in sd), strict=True)
-    _write(output, ["user", "item", "mean", "sd"], rows)
+    rows = zip(users, items, map(with_digits, mean, sd), (f"{s:.6g}" for s in sd), strict=True)
+    write_rows(output, ["user", "item", "mean", "sd"], rows)
 
 
 @click.command(cls=Command, example="natgrad transform letters.natgrad letters/ -o shares.csv")
@@ -157,13 +161,13 @@ def _predict_pairs(
 def transform(model: Path, file: Path, output: Path | None, **options: Any) -> None:
     """Shares of the topics in documents, a row for each."""
     fitted = load_model(model)
-    require_model(fitted, TOPICS, "transform")
+    require_model(fitted, "transform")
     source = model_of(fitted).read(file, options, fitted)
     given = source.arguments[:1] if type(fitted).__name__ == "SupervisedLDA" else source.arguments
     shares = fitted.transform(*given)
     names = source.names or [str(d) for d in range(len(shares))]
     head = ["document", *(f"topic {k}" for k in range(shares.shape[1]))]
-    _write(output, head, ([name, *(f"{v:.5f}" for v in row)] for name, row in zip(names, shares, strict=True)))
+    write_rows(output, head, ([name, *(f"{v:.5f}" for v in row)] for name, row in zip(names, shares, strict=True)))
 
 
 @click.command(cls=Command, example="natgrad topics letters.natgrad -n 6")
@@ -186,7 +190,7 @@ def transform(model: Path, file: Path, output: Path | None, **options: Any) -> N
 def topics(model: Path, n: int, by: Any, texts: Path | None, as_json: bool) -> None:
     """The words of each topic, largest topic first; with --coherence also how well they go together."""
     fitted = load_model(model)
-    require_model(fitted, TOPICS, "topics")
+    require_model(fitted, "topics")
     words = [[str(word) for word in row] for row in fitted.top_words(n, by=by)]
     counts = _words_of_topics(fitted)
     share = counts / counts.sum()
@@ -219,14 +223,13 @@ def _words_of_topics(fitted: Any) -> Any:
 def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None:
     """The likeliest path of hidden states, a row for each time, with the probability of the state at that time."""
     fitted = load_model(model)
-    require_model(fitted, HMMS, "decode")
+    require_model(fitted, "decode")
     source = model_of(fitted).read(file, options, fitted)
     _, states = fitted.decode(*source.arguments)
     sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
-    lengths = source.arguments[1]
-    numbers = np.repeat(np.arange(len(lengths)) if source.sequences is None else source.sequences, lengths)
-    rows = zip(numbers.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
-    _write(output, ["sequence", "state", "probability"], rows)
+    names = np.repeat(series_of(source), source.arguments[1])
+    rows = zip(names.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
+    write_rows(output, ["sequence", "state", "probability"], rows)
 
 
 @click.command(cls=Command, example="natgrad recommend ratings.natgrad ann -n 3")
@@ -248,7 +251,7 @@ def recommend(
 ) -> None:  # fmt: skip
     """The items that a user has not rated and would rate highest, with standard deviations."""
     fitted = load_model(model)
-    require_model(fitted, RATINGS, "recommend")
+    require_model(fitted, "recommend")
     ratings, at = fitted.ratings_, _when_and_where(fitted, time, context)
     who = ids_like(ratings.user_ids, [user])
     if who.tolist()[0] not in ratings.user_ids.tolist():
@@ -337,7 +340,13 @@ def _shown_part(arguments: tuple[Any, ...]) -> Any:
     return arguments[0] if len(arguments) == 1 else arguments
 
 
-def _write(path: Path | None, head: list[str], rows: Iterable[Iterable[Any]]) -> None:
+def series_of(source: Input) -> list[Any]:
+    """The names of series, or their numbers."""
+    return list(range(len(source.arguments[1]))) if source.sequences is None else source.sequences
+
+
+def write_rows(path: Path | None, head: list[str], rows: Iterable[Iterable[Any]]) -> None:
+    """A CSV file, or standard output."""
     with opened(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(head)

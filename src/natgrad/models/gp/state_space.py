@@ -386,6 +386,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
         self.mean_ = float(saved["mean"])
         problem = ChainProblem(saved["kernel"], saved["times"], saved["y"])
         self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
+        self._data = HeldRows((problem.times[:, None], (problem.y + self.mean_)[:, None]))  # the file holds its rows
 
 
 def _check_kernel(value: Any, where: str, optional: bool) -> None:

@@ -62,6 +62,11 @@ class Forecast:
         self._chances, self._own_names = chances, model._names() if chances is None else names
 
     @property
+    def of_categories(self) -> bool:
+        """Whether observations are categories: they have `probabilities`, and no mean or interval."""
+        return self._columns is None
+
+    @property
     def categories(self) -> Array:
         """What the columns of `probabilities` stand for."""
         return np.arange(self._category_means().shape[1]) if self._own_names is None else self._own_names
@@ -104,7 +109,7 @@ class Forecast:
         import pandas as pd
 
         steps = np.arange(1, len(self.states) + 1)
-        if self._columns is None:
+        if self.of_categories:
             return pd.DataFrame(self.probabilities(), index=pd.Index(steps, name="step"), columns=self.categories)
         low, high = self.interval(mass)
         width = low.shape[1]

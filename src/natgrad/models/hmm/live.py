@@ -31,7 +31,7 @@ from natgrad.models.hmm.parts import Segment
 from natgrad.models.hmm.priors import walk
 from natgrad.models.hmm.row_weights import PlainRows, RowNames, TrackRows, codes_of, weights_of_row
 from natgrad.models.hmm.track_counts import TrackWeights
-from natgrad.models.hmm.track_forecast import TrackForecast, track_forecast
+from natgrad.models.hmm.track_forecast import TrackForecast, TrackLaws
 from natgrad.models.hmm.tracks import Tracks, observed_by, own_of
 from natgrad.threads import is_little
 from natgrad.validation import whole_number
@@ -226,6 +226,7 @@ class StateFilter:
         else:
             self._tracks = [TrackRows(track, self._point) for track in emission.tracks]
             self._row_names, self._named = model._row_names()
+            self._laws = TrackLaws(model)
         self.reset()
 
     def reset(self) -> None:
@@ -241,8 +242,7 @@ class StateFilter:
         """Another filter that stands where this one does."""
         other = StateFilter(self._model)
         other.states, other.next_states = self.states.copy(), self.next_states.copy()
-        other._of_chain = self._of_chain
-        other.log_prob, other.n_seen = self.log_prob, self.n_seen
+        other._of_chain, other.log_prob, other.n_seen = self._of_chain, self.log_prob, self.n_seen
         other._before, other._start = self._before, self._start
         return other
 
@@ -274,7 +274,7 @@ class StateFilter:
         start = self._goes_on(whole_number(n, "n"), inputs)
         if isinstance(start.first, Ahead):
             told = list(accumulate(start.first.steps, np.matmul, initial=start.first.first))
-            return track_forecast(np.array(told), self._model, start)
+            return self._laws.forecast(np.array(told), start)
         states = np.empty((n, len(self._initial)))
         states[0] = self._ahead
         for step in range(1, len(states)):
@@ -282,7 +282,7 @@ class StateFilter:
         if self._chain is not None:  # what leaks through a forbidden transition (1e-8) shows at an offset of 1e9
             states /= states.sum(1, keepdims=True)
         if not self._simple:
-            return track_forecast(self._folded(states), self._model, start)
+            return self._laws.forecast(self._folded(states), start)
         return Forecast(states, self._model, self._columns, start)
 
     # -- parts --

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from natgrad.models.hmm.tracks import Track, Tracks
 if TYPE_CHECKING:
     from natgrad.models.hmm.live import LiveHMM
 
-__all__ = ["TrackForecast", "track_forecast"]
+__all__ = ["TrackForecast", "TrackLaws"]
 
 # Draws of a forecast that has no closed form: an interval is then right to about a twentieth of its width.
 N_DRAWS = 2_000
@@ -35,12 +36,13 @@ class TrackForecast(Mapping[str, Forecast]):
     Attributes
     ----------
     states : array [n, K], the probabilities of the states
+    columns : {track: the places of its columns}, those of ``mean`` and ``interval``
     """
 
     def __init__(
         self, states: Floats, model: LiveHMM, each: Mapping[str, Forecast], columns: Mapping[str, Any]
     ) -> None:
-        self.states, self._model, self._each, self._columns = states, model, dict(each), dict(columns)
+        self.states, self._model, self._each, self.columns = states, model, dict(each), dict(columns)
 
     def __getitem__(self, name: str) -> Forecast:
         return self._each[name]
@@ -82,32 +84,55 @@ class TrackForecast(Mapping[str, Forecast]):
         )
 
     def _side_by_side(self, each: Mapping[str, Floats]) -> Floats:
-        width = 1 + max(max(columns) for columns in self._columns.values())
+        width = 1 + max(max(columns) for columns in self.columns.values())
         out = np.full((len(self.states), width), np.nan)
         for name, values in each.items():
-            out[:, self._columns[name]] = values
+            out[:, self.columns[name]] = values
         return out
 
 
-def track_forecast(states: Floats, model: LiveHMM, start: GoingOn) -> TrackForecast:
-    """The forecast of states that have these probabilities [n, K]; draws begin with ``start``."""
-    emission: Any = model._model_.emission
-    assert isinstance(emission, Tracks)
-    each = {track.name: _one(track, states, model, start) for track in emission.tracks}
-    return TrackForecast(states, model, each, {track.name: list(track.columns) for track in emission.tracks})
+@final
+class TrackLaws:
+    """What tracks emit in each state, read from q once; forecasts of any probabilities of states out."""
+
+    def __init__(self, model: LiveHMM) -> None:
+        emission: Any = model._model_.emission
+        assert isinstance(emission, Tracks)
+        self.model, self.tracks, self.lam = model, emission.tracks, model._state.lam
+
+    def forecast(self, states: Floats, start: GoingOn) -> TrackForecast:
+        """That of states which have these probabilities [n, K]; draws begin with ``start``."""
+        each = {track.name: self._one(track, states, start) for track in self.tracks}
+        return TrackForecast(states, self.model, each, {track.name: list(track.columns) for track in self.tracks})
+
+    @cached_property
+    def _laws(self) -> dict[str, _Law]:
+        return {
+            track.name: self._law(track) for track in self.tracks if not isinstance(track.emission, Autoregressions)
+        }
+
+    def _law(self, track: Track) -> _Law:
+        own, shares = track.together(self.lam[track.name]), track.leaf_shares(self.lam)
+        if track.kind != "Categories":
+            return _Law(shares, columns_at(track, own))
+        names = getattr(self.model, "categories_", None) or {}
+        return _Law(shares, None, np.asarray(track.emission.family.mean(own)), names.get(track.name))
+
+    def _one(self, track: Track, states: Floats, start: GoingOn) -> Forecast:
+        if isinstance(track.emission, Autoregressions):
+            return Forecast(states, self.model, _drawn(track, len(states), self.model, start), start)
+        law = self._laws[track.name]
+        leaves = (states[:, :, None] * law.shares).reshape(len(states), -1)
+        return Forecast(states, self.model, law.columns, start, leaves, law.chances, law.names)
 
 
-def _one(track: Track, states: Floats, model: LiveHMM, start: GoingOn) -> Forecast:
-    lam = model._state.lam
-    if isinstance(track.emission, Autoregressions):
-        return Forecast(states, model, _drawn(track, len(states), model, start), start)
-    own = track.together(lam[track.name])
-    leaves = (states[:, :, None] * track.leaf_shares(lam)).reshape(len(states), -1)
-    if track.kind == "Categories":
-        names = getattr(model, "categories_", None) or {}
-        chances = np.asarray(track.emission.family.mean(own))
-        return Forecast(states, model, None, start, leaves, chances, names.get(track.name))
-    return Forecast(states, model, columns_at(track, own), start, leaves)
+class _Law(NamedTuple):
+    """Of a track: weights of the components in each state [K, m], and the columns, or the chances of categories [L, V]."""
+
+    shares: Floats
+    columns: Columns | None
+    chances: Floats | None = None
+    names: Array | None = None
 
 
 class DrawnColumns:
