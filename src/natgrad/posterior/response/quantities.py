@@ -104,9 +104,9 @@ def _slope(
     there, flat, steps = _Means(factors, given, kept), mean.ravel(), STEP * np.ravel(sd)
 
     def at(places: Any, numbers: Any) -> Any:
-        moved = given[name] = flat.copy()
+        moved = flat.copy()
         moved[places] = numbers
-        moved.shape = mean.shape
+        given[name] = moved.reshape(mean.shape)
         return function(there)
 
     def counts(places: slice) -> bool:
