@@ -168,11 +168,15 @@ class Shared:
 
 
 def in_order(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """The function of every item, by the threads that are allowed; results are in the order of the items."""
+    """The function of every item, by the threads that are allowed; results are in the order of the items.
+
+    The matrix library has one thread in each: cores are not shared twice, and the numbers are those of one thread.
+    """
     threads = min(n_threads(), len(items))
 
     def run(first: int) -> list[Any]:
-        return [function(item) for item in items[first::threads]]
+        with ONE_BLAS_THREAD:
+            return [function(item) for item in items[first::threads]]
 
     if threads <= 1:
         return run(0) if items else []

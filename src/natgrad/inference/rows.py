@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from natgrad.inference.executors.threads import ShardSpec, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State, Stats
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import in_order
 
 __all__ = ["RowProblem", "RowShard", "sum_pieces"]
 
@@ -47,12 +47,10 @@ def sum_pieces(
     shard: RowShard, summarise: Callable[[RowShard, Any], Stats], sent: Any, chosen: Ints | None, size: int
 ) -> Stats:
     """Σ of what pieces of ``size`` rows tell, in their order; ``chosen`` are rows of the shard, None all."""
-    from natgrad.threads import in_order
 
     def piece(begin: int) -> Stats:
         part = slice(begin, begin + size) if chosen is None else chosen[begin : begin + size]
-        with ONE_BLAS_THREAD:
-            return summarise(shard.rows(part), sent)
+        return summarise(shard.rows(part), sent)
 
     n_rows, total = len(shard.x) if chosen is None else len(chosen), list[Stats]()
     for first in range(0, n_rows, size * WINDOW):
@@ -176,11 +174,9 @@ class RowProblem(GroupProblem):
 
     def by_row(self, function: Callable[[Array, Any], Any], sent: Any) -> Array:
         """A function of rows [n, D] that says something of each of them, of all rows."""
-        from natgrad.threads import in_order
 
         def piece(begin: int) -> Any:
-            with ONE_BLAS_THREAD:
-                return function(self.data.x[begin : begin + self.piece], sent)
+            return function(self.data.x[begin : begin + self.piece], sent)
 
         return np.concatenate(in_order(piece, range(0, self.n_groups, self.piece)))
 

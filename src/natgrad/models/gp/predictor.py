@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
 from natgrad.models.gp.sited import SitedLocal
 from natgrad.models.gp.weighing import Moments, mixed, pooled
+from natgrad.threads import ONE_BLAS_THREAD, in_order
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -59,6 +61,10 @@ class Predictor(NamedTuple):
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""
+        mean, var = _in_pieces(self._moments, x)
+        return mean, var
+
+    def _moments(self, x: Floats) -> tuple[Floats, Floats]:
         if self.local is None:
             return self._sparse(x)
         near = Moments(*self.local.latent(x))
@@ -66,30 +72,27 @@ class Predictor(NamedTuple):
 
     def _sparse(self, x: Floats) -> tuple[Floats, Floats]:
         """Those of the sparse process."""
-        means, variances, matrices = [], [], compiled(self.kernel)
-        for begin in range(0, len(x), MOST_ROWS):
-            k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
-            a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
-            means.append(a.T @ self.marginal.mean.T + self.offset)
-            pairs = zip(self.marginal.covariance, self.marginal.scale, strict=True)
-            shrunk = [np.einsum("mn,mn->n", a, blas.dsymm(1.0, s, a, lower=1) - b * a) for s, b in pairs]
-            prior = self.marginal.scale * k_nn[:, None]
-            variances.append(np.maximum(prior + np.array(shrunk).T, 1e-12 * prior))
-        return np.concatenate(means), np.concatenate(variances)
+        k_nm, k_nn = compiled(self.kernel).rows(self.settings, x)
+        a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
+        pairs = zip(self.marginal.covariance, self.marginal.scale, strict=True)
+        shrunk = [np.einsum("mn,mn->n", a, blas.dsymm(1.0, s, a, lower=1) - b * a) for s, b in pairs]
+        prior = self.marginal.scale * k_nn[:, None]
+        return a.T @ self.marginal.mean.T + self.offset, np.maximum(prior + np.array(shrunk).T, 1e-12 * prior)
 
     def covariances(self, x: Floats) -> Floats:
         """Of the functions f with one another at each row [N, F, F], at standardised inputs."""
         if self.mixing is None:
             var = self.latent(x)[1]
             return np.asarray(var[:, :, None] * np.eye(var.shape[1]))
-        parts, matrices = [], compiled(self.kernel)
-        for begin in range(0, len(x), MOST_ROWS):
-            k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
-            a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
-            left = np.maximum(k_nn - np.einsum("mn,mn->n", a, a), 1e-12 * k_nn)
-            inner = by_blocks(self.q.covariance, len(self.mixing), a) + left[:, None, None] * np.eye(len(self.mixing))
-            parts.append(self.mixing @ inner @ self.mixing.T)
-        return np.concatenate(parts)
+        return _in_pieces(self._mixed, x)[0]
+
+    def _mixed(self, x: Floats) -> tuple[Floats]:
+        assert self.mixing is not None
+        k_nm, k_nn = compiled(self.kernel).rows(self.settings, x)
+        a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
+        left = np.maximum(k_nn - np.einsum("mn,mn->n", a, a), 1e-12 * k_nn)
+        inner = by_blocks(self.q.covariance, len(self.mixing), a) + left[:, None, None] * np.eye(len(self.mixing))
+        return (self.mixing @ inner @ self.mixing.T,)
 
     def law(self, x: Floats, of_f: bool, known: Floats | None = None) -> tuple[Floats, Floats]:
         """Means [N, P] and covariances [N, P, P] of outputs with Gaussian noise, or of their functions, given what is known of y.
@@ -114,13 +117,17 @@ class Predictor(NamedTuple):
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, F] at standardised inputs."""
+        with ONE_BLAS_THREAD:
+            return self._draws(x, n, rng)
+
+    def _draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         if self.local is None:
             return self._sparse_draws(x, n, rng)
         near = self.local.draws(x, n, rng)
         if self.weight == 1.0:
             return near
         # With the moments of `latent`: what each leaves open, and what they differ by, which is the same for all inputs.
-        means, w = [self.local.latent(x)[0], self._sparse(x)[0]], self.weight
+        means, w = [_in_pieces(part, x)[0] for part in (self.local.latent, self._sparse)], self.weight
         left = np.sqrt(w) * (near - means[0]) + np.sqrt(1.0 - w) * (self._sparse_draws(x, n, rng) - means[1])
         apart = np.sqrt(w * (1.0 - w)) * rng.standard_normal((n, 1, 1)) * (means[0] - means[1])
         return np.asarray(mixed(means[0], means[1], w) + left + apart)
@@ -138,6 +145,12 @@ class Predictor(NamedTuple):
                 drawn.append(v @ a + rng.standard_normal((n, len(x))) @ root.T)
         functions = np.stack(drawn, axis=-1)
         return np.asarray((functions if self.mixing is None else functions @ self.mixing.T) + self.offset)
+
+
+def _in_pieces(function: Callable[[Floats], tuple[Floats, ...]], x: Floats) -> tuple[Floats, ...]:
+    """What a function says of every row, by pieces that threads share: their matrices stay small, with one thread for each."""
+    parts = in_order(lambda begin: function(x[begin : begin + MOST_ROWS]), range(0, len(x), MOST_ROWS))
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 def _gaussian_rows(y: Floats, mean: Floats, covariance: Floats) -> Floats:

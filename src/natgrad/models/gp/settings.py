@@ -201,8 +201,9 @@ class Matrices:
     def pulled(self, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
         """The gradient of the bound in the settings themselves."""
         if self._direct is not None:
-            known = self._last is not None and self._last[0] is settings and self._last[1] is x
-            at = self._last[2] if known and self._last else self._direct.evaluate(settings.theta, settings.inducing, x)
+            last = self._last  # read once: another thread may predict with the same kernel meanwhile
+            known = last is not None and last[0] is settings and last[1] is x
+            at = last[2] if known and last else self._direct.evaluate(settings.theta, settings.inducing, x)
             theta, inducing = self._direct.pulled(at, gradient.k_mm, gradient.k_nm, gradient.k_nn)
             return Settings(theta, inducing, gradient.psi)
         with in_64_bits():

@@ -11,7 +11,7 @@ from natgrad.families import Categorical
 from natgrad.inference.problem import Block, State
 from natgrad.inference.sampler import GroupDraw, alike
 from natgrad.models.mixture.problem import memberships
-from natgrad.threads import ONE_BLAS_THREAD, in_order
+from natgrad.threads import in_order
 
 if TYPE_CHECKING:
     from natgrad.models.mixture.problem import MixtureProblem
@@ -52,17 +52,16 @@ class MembershipSampler:
 
         def piece(number: int) -> tuple[Floats, Floats]:
             here = slice(number * problem.piece, (number + 1) * problem.piece)
-            with ONE_BLAS_THREAD:
-                phi, q, _ = memberships(problem.data.x[here], sent)
-                # Up to the last with some weight: a uniform beyond the rounded sum must not choose an impossible one.
-                cut = np.minimum(np.cumsum(q, axis=0), q.sum(0))
-                z[here] = np.minimum((cut <= uniforms[here] * cut[-1]).sum(0), self.n_labels - 1)
-                if kept is not None:
-                    kept[here] = q.T
-                chosen = (np.arange(self.n_labels)[:, None] == z[here]) * 1.0
-                if self._times is not None:
-                    chosen = self._copies(chosen, q, self._times[here], np.random.default_rng(int(seeds[number])))
-                return chosen.sum(1), phi @ chosen.T
+            phi, q, _ = memberships(problem.data.x[here], sent)
+            # Up to the last with some weight: a uniform beyond the rounded sum must not choose an impossible one.
+            cut = np.minimum(np.cumsum(q, axis=0), q.sum(0))
+            z[here] = np.minimum((cut <= uniforms[here] * cut[-1]).sum(0), self.n_labels - 1)
+            if kept is not None:
+                kept[here] = q.T
+            chosen = (np.arange(self.n_labels)[:, None] == z[here]) * 1.0
+            if self._times is not None:
+                chosen = self._copies(chosen, q, self._times[here], np.random.default_rng(int(seeds[number])))
+            return chosen.sum(1), phi @ chosen.T
 
         parts = in_order(piece, range(len(seeds)))
         sums = tuple(np.sum(part, axis=0) for part in zip(*parts, strict=True))
