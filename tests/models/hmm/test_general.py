@@ -505,7 +505,7 @@ def test_offsets_and_scales_do_no_harm(kind, offset, scale, rng):
 def test_autoregressions_say_what_they_cannot_read(rng) -> None:
     X = rng.normal(size=(30, 2))
     with pytest.raises(
-        ValueError, match="order = 30 observations come before the first that is modelled, and X has 30"
+        ValueError, match="order = 30 observations come before the first that is modelled, and X has n_samples = 30"
     ):
         hmm.HMM(2, emissions=hmm.Autoregressive(30)).fit(X)
     X[3, 0] = np.nan

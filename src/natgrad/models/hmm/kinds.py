@@ -191,8 +191,8 @@ class Autoregressive(EmissionKind):
 
         if len(X) <= self.order:
             raise ValueError(
-                f"order = {self.order} observations come before the first that is modelled, and X has {len(X)}: take a "
-                "smaller order"
+                f"order = {self.order} observations come before the first that is modelled, and X has n_samples = {len(X)}: take "
+                "a smaller order"
             )
         prior = gaussian_prior(self, X, n_states)
         _, variance = mean_and_variance(X, words=False)
