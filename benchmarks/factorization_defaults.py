@@ -80,7 +80,7 @@ def noise(options, found):
         ratings = ng.data.Ratings(*train, shape=shape)
         began = time.process_time()
         with at_most(1):
-            chosen = chosen_noise(ng.MatrixFactorization(20)._settings(), ratings, 0)
+            chosen = chosen_noise(ng.MatrixFactorization(20)._settings(), ratings, 0).noise_per
         choice = time.process_time() - began
         for by in (None, "user", "item", "both"):
             row = measured(train, test, shape, 20, noise_per=by)
