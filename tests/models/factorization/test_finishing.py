@@ -206,3 +206,12 @@ def test_vectors_of_draws_are_exact_or_as_few_as_asked_for(few) -> None:
     np.testing.assert_allclose(whole.users @ whole.items.T, wanted, atol=1e-4)
     assert some.users.shape[1] == 13  # the mean of all has a column
     assert np.abs(some.users @ some.items.T - wanted).mean() < 0.1 * wanted.std()
+
+
+@pytest.mark.parametrize("unit", [1e-45, 1e40])
+def test_draws_of_ratings_in_any_unit_are_the_same(unit: float, few) -> None:
+    """Biases have the unit of ratings, and single precision ends at 1e-38 and 1e38."""
+    ratings = some_ratings()
+    other = ng.Ratings(ratings.users, ratings.items, unit * ratings.values, shape=(40, 30))
+    here, there = (fitted(data).predict([0, 1, 2], [3, 4, 5]) for data in (ratings, other))
+    np.testing.assert_allclose(there / unit, here, rtol=1e-4)

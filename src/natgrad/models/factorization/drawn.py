@@ -21,8 +21,9 @@ Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 # Pairs whose draws are in memory together, in numbers.
 PIECE = 2**22
-# Steps of Newton's method, safeguarded by bisection, to a quantile: from that of a Gaussian four are enough for eight digits.
-STEPS = 12
+# Steps of Newton's method, safeguarded by bisection, to a quantile: from that of a Gaussian four are enough for eight digits. It
+# ends where one moves by so much of a standard deviation: what is left is the square of it.
+STEPS, CLOSE = 12, 1e-6
 
 
 @final
@@ -77,6 +78,18 @@ class DrawnPredictor(NamedTuple):
     def one(self, number: int) -> Pair:
         """Vectors of one draw, users' and items', whose inner products are its scores."""
         return augmented(self.draws.user[number], self.draws.item[number], self.q.biased, self.q.offset)
+
+    def scores(self, rows: Ints) -> npt.NDArray[np.float32]:
+        """What `pairs` expects of some users with all items [rows, items]: draw after draw, with no vectors side by side."""
+        inner, n_draws = self.draws.item.shape[2] - self.q.biased, len(self.draws.noise)
+        out = np.zeros((len(rows), self.draws.item.shape[1]), np.float32)
+        for mine, theirs in zip(self.draws.user_mean, self.draws.item, strict=True):
+            out += mine[rows, :inner] @ theirs[:, :inner].T
+        out /= n_draws
+        if self.q.biased:
+            own, other = self.draws.user_mean[:, rows, inner], self.draws.item[..., inner]
+            out += (own.mean(0, dtype=np.float64) + self.q.offset)[:, None] + other.mean(0, dtype=np.float64)
+        return out
 
     def quantiles(self, rows: Ints, level: float) -> npt.NDArray[np.float32]:
         """Over the draws, of u·v + b + c without noise: [rows, items]; the draws are moved as in `pairs`."""
@@ -186,7 +199,9 @@ def _quantile(means: Floats, deviations: Floats, level: float) -> Floats:
         slope = (np.exp(-0.5 * z * z) / deviations).mean(0) / np.sqrt(2 * np.pi)
         with np.errstate(divide="ignore", invalid="ignore"):
             new = x - above / slope
-        x = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        before, x = x, np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        if (np.abs(x - before) <= CLOSE * spread).all():
+            break
     return np.asarray(x)
 
 

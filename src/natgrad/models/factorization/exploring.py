@@ -165,7 +165,11 @@ class ExportMixin:
         if not self._kind.sides:
             users = np.arange(self.ratings_.n_users) if rows is None else rows
             return lambda some: self._predictor.scores(users[some], new)
-        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in self._centred()[0].vectors())
+        predictor = self._centred()[0]
+        if self._kept_draws is not None:
+            users = np.arange(self.ratings_.n_users) if rows is None else rows
+            return lambda some: predictor.scores(users[some])
+        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in predictor.vectors())
         mine, turned = left if rows is None else left[rows], np.ascontiguousarray(right.T)
         return lambda some: mine[some] @ turned
 

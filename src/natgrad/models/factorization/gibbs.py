@@ -40,11 +40,14 @@ GAMMA = Gamma()
 VECTORS = (*OTHER, *MAP.values())
 # Numbers of kept draws of users and items together: 256 MB in single precision.
 MOST_KEPT = 2**26
+# Ratings with a standard deviation beyond it, or its inverse, have biases that single precision cannot hold.
+FAR = 1e25
 
 
 class KeptDraws(NamedTuple):
-    """Draws of vectors [draw, rows, D] in single precision, of 1/τ [draw] and of 1/s, 1/t [draw, rows] (or [draw, 0]).
+    """Draws of vectors [draw, rows, D], of 1/τ [draw] and of 1/s, 1/t [draw, rows] (or [draw, 0]).
 
+    Vectors are in single precision if that can hold them.
     A draw is what users are drawn given, and the users that were drawn; ``user_mean`` is E[x_i | rest], which varies less.
     ``sweeps``: how many were made.
     """
@@ -108,6 +111,7 @@ class RatingGibbs:
             for name in NOISE.values()
             if draws_dof and name in problem.blocks
         }
+        self.kept_as = np.float32 if 1.0 / FAR < problem.priors.unit < FAR else np.float64
         self.made, self.least = 0, 1
         self.draws: list[tuple[Any, ...]] = []
         self._mu: dict[str, Pair] = {}
@@ -230,4 +234,4 @@ class RatingGibbs:
             (1.0 / mu[name][0]).astype(np.float32) if name in mu else np.empty(0, np.float32)
             for name in ("user_noise", "item_noise")
         )
-        return *(part.astype(np.float32) for part in (mu["u"][0], user_mean, mu["v"][0])), noise, *rows
+        return *(part.astype(self.kept_as) for part in (mu["u"][0], user_mean, mu["v"][0])), noise, *rows
