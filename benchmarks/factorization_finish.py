@@ -7,7 +7,8 @@
 RMSE and mean log predictive density of a tenth of the ratings, held out at random, and processor seconds of one thread: means
 over splits 0, 1 and 2. ``finish=None`` is what the default was. myFM (`pip install myfm`) makes 100 sweeps, of which the last 95
 are kept (with the last 50 alone its errors are larger), and is left out where it is not installed. Where there are no draws, the
-default is q alone. The least ratings, the least for each row and the sweeps of the default were chosen on split 0 of these sets.
+default is q alone. The least ratings and the least for each row were chosen on split 0 of these sets, the most sweeps on all
+splits of the smallest.
 
 Results: ``benchmarks/results/factorization-finish.json`` and ``.md``.
 """

@@ -90,7 +90,7 @@ def test_fewer_ratings_have_more_sweeps_and_other_data_forty(few, monkeypatch) -
     ratings, model = some_ratings(), ng.MatrixFactorization(3, verbose=False)
     kind = Gaussian(model._settings(), ratings)
     work = 900 * 13 + 20 * 70 * 3
-    for most, wanted in ((1e9, 300), (work * 200, 200), (work, 120)):
+    for most, wanted in ((1e9, 200), (work * 150, 150), (work, 120)):
         monkeypatch.setattr(finishing, "WORK", most)
         assert finishing.sampled_from(model, kind, ratings, None, None)[0].sweeps == wanted
     monkeypatch.setattr(finishing, "LEAST", 901)
@@ -137,7 +137,7 @@ def test_draws_go_through_updates_files_and_checkpoints(few, tmp_path) -> None:
         for part in (slice(0, 950), slice(950, 1000))
     )
     model = fitted(first, finish_sweeps=None)
-    assert model.draws_.settings.warmup == 100  # of 300
+    assert model.draws_.settings.warmup == 66  # of 200
     model.finish_sweeps = 9
     model.update(rest)
     assert len(model.ratings_) == 1000

@@ -92,7 +92,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         without features, with learned precisions, and with nothing said of how far q is to go (limits, tol, method, step,
         executor). "gibbs" takes over from q after seven sweeps, unless ``tol=0`` or `continue_fit` asks for more.
     finish_sweeps : int, optional
-        Sweeps of the finish; the first third burns in. By default 120 to 300 where "auto" samples, the fewer ratings the more,
+        Sweeps of the finish; the first third burns in. By default 120 to 200 where "auto" samples, the fewer ratings the more,
         and 40 elsewhere.
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.

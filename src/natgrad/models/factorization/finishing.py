@@ -33,8 +33,9 @@ OF_PASSES: dict[str, Any] = {
 }  # fmt: skip
 NOISE_DOF = 4.0
 # Of finish_sweeps=None: for other data; the least and the most for few, and the work between them. On 25,000 to 100,000 ratings
-# 120 sweeps were within 0.1 % of the error of 300 where tastes have a long tail, and 0.5 % behind where they have few factors.
-OTHERS, FEWEST, MOST, WORK = 40, 120, 300, 5e8
+# 120 sweeps were within 0.1 % of the error of 200 where tastes have a long tail, 0.3 % behind where they have few factors, and
+# 300 were no better.
+OTHERS, FEWEST, MOST, WORK = 40, 120, 200, 5e8
 # The most work of the fewest sweeps: about five seconds. Below ten ratings a row, and below 20,000 at all, draws were no better
 # than q, or worse. Scores of all pairs are as many products as there are draws: beyond so many pairs they take longer than q.
 MOST_WORK, RATINGS_A_ROW, MOST_PAIRS = 1e9, 10, 20_000_000
