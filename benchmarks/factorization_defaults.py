@@ -6,7 +6,7 @@
     … --label "before: "                                                       # in front of the name of each row
 
 Processor seconds of one thread; a tenth of the ratings is held out at random, seed 0. ``noise`` fits the four kinds of noise and
-says which of them is the default (the fit is then the same one; the seconds of the choice are counted apart). Generated sets
+says which of them is the default of q (the fit is then the same one; the seconds of the choice are counted apart). Generated sets
 have 1,500 users, 600 items and six factors: noise of all ratings alike, or with standard deviations by user, log-normal.
 
 Results: ``benchmarks/results/factorization-defaults.json`` and ``factorization-factors.md``, ``factorization-noise.md``.
@@ -53,7 +53,7 @@ SETS = {
 def measured(train, test, shape, n_factors, **more):
     ratings = ng.data.Ratings(*train, shape=shape)
     began = time.process_time()
-    model = ng.MatrixFactorization(n_factors, n_jobs=1, verbose=False, **more).fit(ratings)
+    model = ng.MatrixFactorization(n_factors, finish=None, n_jobs=1, verbose=False, **more).fit(ratings)
     cpu = time.process_time() - began
     return {
         "cpu": cpu,
@@ -80,7 +80,7 @@ def noise(options, found):
         ratings = ng.data.Ratings(*train, shape=shape)
         began = time.process_time()
         with at_most(1):
-            chosen = chosen_noise(ng.MatrixFactorization(20)._settings(), ratings, 0)
+            chosen = chosen_noise(ng.MatrixFactorization(20)._settings(), ratings, 0).noise_per
         choice = time.process_time() - began
         for by in (None, "user", "item", "both"):
             row = measured(train, test, shape, 20, noise_per=by)

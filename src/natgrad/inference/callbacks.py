@@ -173,20 +173,21 @@ class HeldOut:
         self._best, self._since = float(kept[0]), int(kept[1])
 
     def _begin(self) -> None:
-        self._best, self._since, self._due = -math.inf, 0, 0.0
+        self._best, self._since, self._due, self._scored = -math.inf, 0, 0.0, -1
 
     def __call__(self, seen: Progress) -> Stop | None:
         """Score, if it is time to."""
         if seen.t <= 1:
             self._begin()  # the same object may serve several fits
         begin = time.perf_counter()
-        if begin < self._due:
+        if begin < self._due or seen.t == self._scored:  # while a fit is sampled, what it was before stays as it is
             return None
         model = seen.model()
         if not hasattr(model, "score"):
             raise TypeError(f"HeldOut needs a model with a score, and {type(model).__name__} has none")
         score = float(model.score(*self.data))
         seen.trace.note(score)
+        self._scored = seen.t
         now = time.perf_counter()
         self._due = now + (now - begin) * (1.0 / self.share - 1.0)
         self._since = 0 if score > self._best else self._since + 1

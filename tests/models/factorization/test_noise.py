@@ -38,7 +38,7 @@ def test_whose_noise_differs_is_found_and_the_bound_agrees(monkeypatch):
     monkeypatch.setattr(noise, "LEAST", 1)
     for differs, wanted in (((), None), (("user",), "user"), (("item",), "item"), (("user", "item"), "both")):
         ratings = ratings_of(np.random.default_rng(1), differs)
-        assert chosen_noise(settings(), ratings, 0) == wanted
+        assert chosen_noise(settings(), ratings, 0) == (wanted, "both")
     bounds = {
         by: ng.MatrixFactorization(2, noise_per=by, max_steps=40).fit(ratings).elbo_ for by in (None, "user", "both")
     }
@@ -60,14 +60,14 @@ def test_what_predicts_worse_by_two_standard_errors_gives_way(monkeypatch):
     monkeypatch.setattr(noise, "LEAST", 1)
     for less, spread, wanted in ((1.0, 1.0, "item"), (0.1, 10.0, "both"), (0.1, 0.0, "item"), (-0.1, 0.0, "both")):
         monkeypatch.setattr(noise, "_errors", partial(errors, less, spread))
-        assert chosen_noise(settings(), ratings, 0) == wanted
+        assert chosen_noise(settings(), ratings, 0) == (wanted, wanted)  # draws have no more of it than predicts
 
 
 def test_little_data_other_methods_and_other_likelihoods_have_one_noise():
     ratings = ratings_of(np.random.default_rng(0), ("user",))
     assert ng.MatrixFactorization(2, max_steps=1).fit(ratings).noise_per_ is None
     assert settings().noise_per is None
-    assert chosen_noise(settings(learn_noise=False), ratings, 0) is None
+    assert chosen_noise(settings(learn_noise=False), ratings, 0) == (None, None)
     bare = ng.MatrixFactorization(2, factorized=True, biases=False, learn_noise=False, learn_priors=False, max_steps=1)
     assert bare.fit(ratings).noise_per_ is None
 

@@ -302,3 +302,23 @@ def test_unknown_users_and_items_are_predicted_from_the_prior(caplog):
     numbers = ng.MatrixFactorization(2, max_steps=2).fit(ng.data.Ratings([42, 43, 42], [1, 1, 2], [1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match="The text '42' is not the int 42, which is: pass 42"):
         numbers.predict(["42"], [1])
+
+
+@pytest.mark.parametrize("finish", [None, "gibbs"])
+def test_ratings_around_a_million_are_ranked_as_those_around_zero(finish):
+    """Scores are ranked in single precision, which has a step of 0.06 there."""
+    rng = np.random.default_rng(4)
+    users, items = np.divmod(rng.choice(900, 700, replace=False), 30)
+    values = (rng.normal(size=(30, 2))[users] * rng.normal(size=(30, 2))[items]).sum(1) + 0.3 * rng.normal(size=700)
+    near, far = (
+        ng.MatrixFactorization(3, max_steps=20, finish=finish, finish_sweeps=6, verbose=False).fit(
+            ng.Ratings(users, items, values + shift)
+        )
+        for shift in (0.0, 1e6)
+    )
+    for options in ({}, {"quantile": 0.2}, {"draw": 3}, {"diversity": 0.4}):
+        here, there = (model.recommend(n=30, exclude_seen=False, **options) for model in (near, far))
+        assert (here.items == there.items).mean() > 0.995, options  # but for ties in the last digits
+        np.testing.assert_allclose(there.scores - 1e6, here.scores, atol=2e-5)
+    visitor = [model.recommend_for([1, 2], ratings=[s + 1.0, s - 1.0]) for model, s in ((near, 0.0), (far, 1e6))]
+    assert visitor[0].items.tolist() == visitor[1].items.tolist()

@@ -22,7 +22,8 @@ def check_settings(model: MatrixFactorization) -> None:
         whole_number(model.n_jobs, "n_jobs")
     whole_number(model.n_factors, "n_factors")
     whole_number(model.seed, "seed", least=0)
-    whole_number(model.finish_sweeps, "finish_sweeps", least=2)
+    if model.finish_sweeps is not None:
+        whole_number(model.finish_sweeps, "finish_sweeps", least=2)
     for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
         value = getattr(model, name)
         if value is None and name in ("noise_precision", "prior_precision", "n_negatives"):

@@ -11,18 +11,19 @@ import scipy.special
 
 from natgrad.families import Gamma, MultivariateNormal
 from natgrad.models.factorization.gibbs import KeptDraws, burn_in
-from natgrad.models.factorization.predictors import LOG_2PI, GaussianPredictor, augmented
+from natgrad.models.factorization.predictors import LOG_2PI, GaussianPredictor, Predictor, augmented
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 
-__all__ = ["DrawnPredictor", "draws_of"]
+__all__ = ["DrawnPredictor", "PartlyDrawn", "draws_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 # Pairs whose draws are in memory together, in numbers.
 PIECE = 2**22
-# Steps of Newton's method, safeguarded by bisection, to a quantile: from that of a Gaussian four are enough for eight digits.
-STEPS = 12
+# Steps of Newton's method, safeguarded by bisection, to a quantile: from that of a Gaussian four are enough for eight digits. It
+# ends where one moves by so much of a standard deviation: what is left is the square of it.
+STEPS, CLOSE = 12, 1e-6
 
 
 @final
@@ -78,6 +79,18 @@ class DrawnPredictor(NamedTuple):
         """Vectors of one draw, users' and items', whose inner products are its scores."""
         return augmented(self.draws.user[number], self.draws.item[number], self.q.biased, self.q.offset)
 
+    def scores(self, rows: Ints) -> npt.NDArray[np.float32]:
+        """What `pairs` expects of some users with all items [rows, items]: draw after draw, with no vectors side by side."""
+        inner, n_draws = self.draws.item.shape[2] - self.q.biased, len(self.draws.noise)
+        out = np.zeros((len(rows), self.draws.item.shape[1]), np.float32)
+        for mine, theirs in zip(self.draws.user_mean, self.draws.item, strict=True):
+            out += mine[rows, :inner] @ theirs[:, :inner].T
+        out /= n_draws
+        if self.q.biased:
+            own, other = self.draws.user_mean[:, rows, inner], self.draws.item[..., inner]
+            out += (own.mean(0, dtype=np.float64) + self.q.offset)[:, None] + other.mean(0, dtype=np.float64)
+        return out
+
     def quantiles(self, rows: Ints, level: float) -> npt.NDArray[np.float32]:
         """Over the draws, of u·v + b + c without noise: [rows, items]; the draws are moved as in `pairs`."""
         n_draws, n_items = self.draws.item.shape[:2]
@@ -99,25 +112,78 @@ class DrawnPredictor(NamedTuple):
 
     def _pieces(self, rows: Ints, columns: Ints) -> Iterator[tuple[slice, Floats, Floats]]:
         """Means [draw, n] and variances of the noise of some pairs at a time."""
-        n_draws, inner = len(self.draws.noise), self.draws.user.shape[2] - self.q.biased
-        size = max(1, PIECE // (n_draws * (inner + 1)))
+        n_draws = len(self.draws.noise)
+        size = max(1, PIECE // n_draws)
         for begin in range(0, len(rows), size):
             here = slice(begin, begin + size)
-            user, item = self.draws.user[:, rows[here]], self.draws.item[:, columns[here]]
-            means = np.einsum("snk,snk->sn", user[..., :inner], item[..., :inner], dtype=np.float64) + self.q.offset
-            if self.q.biased:
-                means += user[..., inner].astype(np.float64) + item[..., inner]
+            means, better = np.empty((n_draws, len(rows[here]))), np.zeros(len(rows[here]))
+            # Draw after draw: vectors of all at once would not stay in the cache.
+            for number, item in enumerate(self.draws.item):
+                theirs = item[columns[here]].astype(np.float64)
+                means[number] = self._inner(self.draws.user[number][rows[here]], theirs)
+                better += self._inner(self.draws.user_mean[number][rows[here]], theirs)
             # The mean over draws of E[f | rest] varies less than that of f: draws are moved to it.
-            mean = self.draws.user_mean[:, rows[here]]
-            better = np.einsum("snk,snk->n", mean[..., :inner], item[..., :inner], dtype=np.float64)
-            if self.q.biased:
-                better += (mean[..., inner].astype(np.float64) + item[..., inner]).sum(0)
             means += better / n_draws + self.q.offset - means.mean(0)
             noise = np.repeat(self.draws.noise[:, None], means.shape[1], axis=1)
             for own, place in ((self.draws.user_noise, rows), (self.draws.item_noise, columns)):
                 if own.shape[1]:
                     noise *= own[:, place[here]]
             yield here, means, noise
+
+    def _inner(self, users: npt.NDArray[np.float32], items: Floats) -> Floats:
+        """u·v + b + c [n] of vectors of one draw."""
+        mine, inner = users.astype(np.float64), items.shape[1] - self.q.biased
+        products: Floats = np.einsum("nk,nk->n", mine[:, :inner], items[:, :inner])
+        return products + mine[:, inner] + items[:, inner] if self.q.biased else products
+
+
+@final
+class PartlyDrawn(NamedTuple):
+    """Gaussian ratings of users and items some of whom are behind those of the draws: these are predicted by ``q``."""
+
+    q: Predictor
+    drawn: DrawnPredictor
+
+    @property
+    def user(self) -> Pair:
+        """Moments of users' vectors under q."""
+        return self.q.user
+
+    @property
+    def item(self) -> Pair:
+        """Moments of items' vectors under q."""
+        return self.q.item
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """Mean and variance of a new rating."""
+        (known, new), out = self._split(rows, columns), (np.empty(len(rows)), np.empty(len(rows)))
+        for here, predictor in ((known, self.drawn), (new, self.q)):
+            out[0][here], out[1][here] = predictor.pairs(rows[here], columns[here])
+        return out
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """The ends of the central interval of a new rating."""
+        (known, new), out = self._split(rows, columns), (np.empty(len(rows)), np.empty(len(rows)))
+        for here, predictor in ((known, self.drawn), (new, self.q)):
+            out[0][here], out[1][here] = predictor.interval(rows[here], columns[here], mass)
+        return out
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """The logarithm of p of new ratings."""
+        (known, new), out = self._split(rows, columns), np.empty(len(rows))
+        for here, predictor in ((known, self.drawn), (new, self.q)):
+            out[here] = predictor.log_density(rows[here], columns[here], values[here])
+        return out
+
+    def vectors(self) -> Pair:
+        """Those of q."""
+        return self.q.vectors()
+
+    def _split(self, rows: Ints, columns: Ints) -> tuple[Ints, Ints]:
+        """Which pairs draws know, and which they do not."""
+        n_users, n_items = self.drawn.draws.user.shape[1], self.drawn.draws.item.shape[1]
+        known = (rows < n_users) & (columns < n_items)
+        return np.flatnonzero(known), np.flatnonzero(~known)
 
 
 def _quantile(means: Floats, deviations: Floats, level: float) -> Floats:
@@ -133,11 +199,13 @@ def _quantile(means: Floats, deviations: Floats, level: float) -> Floats:
         slope = (np.exp(-0.5 * z * z) / deviations).mean(0) / np.sqrt(2 * np.pi)
         with np.errstate(divide="ignore", invalid="ignore"):
             new = x - above / slope
-        x = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        before, x = x, np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        if (np.abs(x - before) <= CLOSE * spread).all():
+            break
     return np.asarray(x)
 
 
-def draws_of(kept: KeptDraws, sweeps: int, seed: int, version: str) -> Draws:
+def draws_of(kept: KeptDraws, seed: int, version: str) -> Draws:
     """The draws as users read them: one chain; "noise" is the precision τ."""
     n = len(kept.noise)
     factors = {}
@@ -146,5 +214,5 @@ def draws_of(kept: KeptDraws, sweeps: int, seed: int, version: str) -> Draws:
         factors[name] = DrawnFactor(name, MultivariateNormal(), (plate,), values[None], first[None], second[None], n, 1)
     tau = 1.0 / kept.noise
     factors["noise"] = DrawnFactor("noise", Gamma(), (), tau[None], tau.sum()[None], (tau**2).sum()[None], n, 1)
-    settings = DrawsSettings(n, 1, burn_in(sweeps), 1, seed, version)
+    settings = DrawsSettings(n, 1, burn_in(kept.sweeps), 1, seed, version)
     return Draws(factors, settings, np.zeros(1, dtype=np.int64))

@@ -45,9 +45,6 @@ Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
-# Sweeps of a fit that Gibbs sampling ends: with precisions held, and until it takes over. Draws are as good after 5 as after 10,
-# and a sweep of Gibbs sampling takes a quarter of the time of one of q; but q is what `fold_in` goes back to.
-WARM_UP, TAKES_OVER = 5, 7
 
 
 @says_new_names
@@ -73,7 +70,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         bound of a short fit, or less where that predicts better on ratings held out of it, from 20,000 Gaussian ratings on and by
         exact sweeps; None with fewer, by other methods and for streams. `noise_per_` says which.
     noise_dof : float
-        ν of ``noise_per``: small for noise that differs much.
+        ν of ``noise_per``: small for noise that differs much. Where "auto" samples, and neither is given, it is drawn.
     noise_precision, prior_precision : float, optional
         τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
         learned, and are 1 if not.
@@ -87,13 +84,16 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     max_steps, max_passes, max_messages, max_seconds, tol : limits
         Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has
         converged (0 runs on).
-    finish : None or "gibbs"
+    finish : "auto", None or "gibbs"
         Ends a fit of Gaussian ratings with Gibbs sampling from it: predictions, intervals and recommendations are then averages
-        over draws from the posterior itself, which repairs the narrow intervals of q. `draws_` has the draws. `partial_fit`
-        and `fold_in` go back to q. Sampling takes over from q after seven sweeps, unless ``tol=0`` or `continue_fit` asks for
-        more; factors that q has switched off by then begin anew.
-    finish_sweeps : int
-        Sweeps of the finish; the first third burns in.
+        over draws from the posterior itself, which repairs the narrow intervals of q. `draws_` has the draws; the rest of the
+        fit, `elbo_` too, is that of q. `partial_fit` and `fold_in` go back to q. "auto" samples where it takes a few seconds and
+        predicts better: 20,000 ratings or more in memory, ten for each user and item, up to about 200,000 with 20 factors,
+        without features, with learned precisions, and with nothing said of how far q is to go (limits, tol, method, step,
+        executor). "gibbs" takes over from q after seven sweeps, unless ``tol=0`` or `continue_fit` asks for more.
+    finish_sweeps : int, optional
+        Sweeps of the finish; the first third burns in. By default 120 to 200 where "auto" samples, the fewer ratings the more,
+        and 40 elsewhere.
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None
@@ -160,8 +160,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         max_messages: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-5,
-        finish: Literal["gibbs"] | None = None,
-        finish_sweeps: int = 40,
+        finish: Literal["auto", "gibbs"] | None = "auto",
+        finish_sweeps: int | None = None,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
@@ -232,13 +232,15 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
+        of_draws: str | None = None
         with at_most(self.n_jobs), ONE_BLAS_THREAD:
             if self.noise_per == "auto" and self._exact():
                 from natgrad.models.factorization.noise import chosen_noise
 
-                settings = settings._replace(noise_per=chosen_noise(settings, ratings, int(self.seed)))
+                choice = chosen_noise(settings, ratings, int(self.seed))
+                settings, of_draws = settings._replace(noise_per=choice.noise_per), choice.of_draws
             kind = likelihood_of(settings, ratings, None, features, self._exact(), int(self.seed))
-        self._optimise(kind, ratings, None, Trace(), options=keep)
+        self._optimise(kind, ratings, None, Trace(), options=keep, of_draws=of_draws)
         return self
 
     @all_or_nothing
@@ -337,6 +339,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         trace: Trace,
         growing: bool = False,
         options: FitOptions | None = None,
+        of_draws: str | None = None,
         **limits: Any,
     ) -> None:
         method, seed = checked_method(self.method), int(self.seed)
@@ -359,24 +362,22 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             )
 
         sampler, takes_over = None, None
-        if self.finish == "gibbs" and not growing:
-            from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
+        if not growing and self.finish is not None:
+            from natgrad.models.factorization.finishing import sampled_from
 
-            sampler = RatingGibbs(gibbs_problem(kind, ratings), self.finish_sweeps)
-            if state is None and self.tol and self._exact():
-                kind.warm_up, takes_over = min(kind.warm_up, WARM_UP), TAKES_OVER
+            sampler, takes_over = sampled_from(self, kind, ratings, state, of_draws)
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
                 phase, start, self._limits(len(ratings), "raise max_steps, or call continue_fit()", **limits), subject,
                 options=options, trace=trace, table=lambda: run_table(kind, ratings),
                 closing=() if sampler is None else [
-                    Phase(sampler.problem, stepper=sampler, until=self.finish_sweeps, optional=True)
+                    Phase(sampler.problem, stepper=sampler, until=sampler.sweeps, optional=True)
                 ],
             )  # fmt: skip
             self.elbo_: float = subject.problem.bound(result.state) if result.bound is None else result.bound
         self._published(*subject.published(result))
-        if sampler is not None and sampler.draws:
+        if sampler is not None and sampler.is_usable:
             self._show_draws(sampler.kept())
 
     def _exact(self) -> bool:

@@ -18,7 +18,13 @@ import numpy.typing as npt
 
 from natgrad import special
 from natgrad.models.factorization.diversity import Alike, directions, likes_alike
-from natgrad.models.factorization.predictors import PoissonPredictor, ScalarGaussianPredictor, StarsPredictor
+from natgrad.models.factorization.predictors import (
+    BernoulliPredictor,
+    GaussianPredictor,
+    PoissonPredictor,
+    ScalarGaussianPredictor,
+    StarsPredictor,
+)
 from natgrad.models.factorization.sides import pair_moments
 from natgrad.models.scikit import OnlyWhere
 from natgrad.validation import real_number, whole_number
@@ -73,8 +79,6 @@ class ExportMixin:
 
         def _pairs(self, users: Any, items: Any) -> tuple[Ints, Ints]: ...
 
-        def _scorer(self, rows: Ints | None, new: bool) -> Scores: ...
-
         def _seen(self, rows: Ints | None) -> tuple[Ints, npt.NDArray[np.int32]]: ...
 
     @OnlyWhere(
@@ -105,13 +109,14 @@ class ExportMixin:
 
         Likes alone with every pair counted are ranked by weights between items, which have no such vectors. Theirs are those of
         ``n_dimensions`` whose inner products are nearest to the scores of what users do not like yet; a warning says so if less
-        than nine tenths of the ten best items are the same.
+        than nine tenths of the ten best items are the same. Averages over draws (``finish``) are exact with the vectors of all
+        draws side by side, some thousand columns; those of ``n_dimensions`` are the nearest.
 
         Parameters
         ----------
         n_dimensions : int, optional
-            Of likes alone: the columns of the vectors, at most as many as users and items; 256 by default. Vectors of factors
-            are exact, and have as many columns as they need.
+            Of likes alone, and of averages over draws: the columns of the vectors, at most as many as users and items; by
+            default 256 of likes, and all that draws have. Vectors of factors are exact, and have as many columns as they need.
 
         Examples
         --------
@@ -125,12 +130,12 @@ class ExportMixin:
         self._check_fitted()
         if n_dimensions is not None:
             n_dimensions = whole_number(n_dimensions, "n_dimensions")
-        if not self._kind.sides:
+        if not self._kind.sides or (n_dimensions is not None and self._kept_draws is not None):
             users, items = self._nearest_vectors(DIMENSIONS if n_dimensions is None else n_dimensions)
         elif n_dimensions is not None:
             raise ValueError(
-                f"n_dimensions={n_dimensions}: only likes alone with every pair counted have vectors of any number of columns; "
-                "these are exact with n_factors and the biases: leave it out, or fit fewer n_factors"
+                f"n_dimensions={n_dimensions}: only likes alone with every pair counted, and averages over draws, have vectors "
+                "of any number of columns; these are exact with n_factors and the biases: leave it out, or fit fewer n_factors"
             )
         else:
             users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
@@ -148,7 +153,37 @@ class ExportMixin:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        return found.users, found.items
+        common = self._centred()[1]
+        if not common:
+            return found.users, found.items
+        users, items = (np.column_stack([part, np.ones(len(part), np.float32)]) for part in (found.users, found.items))
+        users[:, -1] = common
+        return users, items
+
+    def _scorer(self, rows: Ints | None, new: bool) -> Scores:
+        """Scores of all items for a run of the users in ``rows``, or of those that are ``new`` to them, less what all have."""
+        if not self._kind.sides:
+            users = np.arange(self.ratings_.n_users) if rows is None else rows
+            return lambda some: self._predictor.scores(users[some], new)
+        predictor = self._centred()[0]
+        if self._kept_draws is not None:
+            users = np.arange(self.ratings_.n_users) if rows is None else rows
+            return lambda some: predictor.scores(users[some])
+        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in predictor.vectors())
+        mine, turned = left if rows is None else left[rows], np.ascontiguousarray(right.T)
+        return lambda some: mine[some] @ turned
+
+    def _centred(self) -> tuple[Any, float]:
+        """Who predicts scores less the number that all of them have in common, and that number.
+
+        Scores are ranked in single precision, which would not tell those of ratings around a million from one another.
+        """
+        predictor = self._predictor
+        if self._kept_draws is not None:
+            return predictor._replace(q=predictor.q._replace(offset=0.0)), float(predictor.q.offset)
+        if isinstance(predictor, (GaussianPredictor, BernoulliPredictor)):
+            return predictor._replace(offset=0.0), float(predictor.offset)
+        return predictor, 0.0
 
     def export_factors(self, folder: str | Path, n_dimensions: int | None = None) -> tuple[Path, Path]:
         """Write ``users.parquet`` and ``items.parquet``: id, mean and sd of factors and bias, and the vector of `vectors`.
@@ -207,11 +242,12 @@ class ExportMixin:
 
             kind: Any = self._kind
             return unsure_scores(kind, self.result_.state, self._predictor, users, quantile, seed)
+        predictor = self._centred()[0]
         if self._kept_draws is not None:
-            return _of_draws(self._predictor, users, quantile, seed)
+            return _of_draws(predictor, users, quantile, seed)
         if seed is not None:
-            return drawn_scores(self._predictor, users, seed)
-        return quantile_scores(self._predictor, users, float(quantile))
+            return drawn_scores(predictor, users, seed)
+        return quantile_scores(predictor, users, float(quantile))
 
 
 def quantile_scores(predictor: Any, users: Ints, quantile: float) -> Scores:

@@ -47,8 +47,8 @@ SETTINGS: dict[str, Any] = {
     "max_messages": "none | natural",
     "max_passes": "none | positive",
     "max_seconds": "none | positive",
-    "finish": "none | 'gibbs'",
-    "finish_sweeps": "whole in [2, 1e6]",
+    "finish": "none | 'auto' | 'gibbs'",
+    "finish_sweeps": "none | whole in [2, 1e6]",
     "init_scale": "positive",
     "bound_every": "none | 'log' | natural",
 }
@@ -124,6 +124,7 @@ DRAWN = {
     "noise": "positive [draw]",
     "user_noise": "nonnegative [draw, _]",
     "item_noise": "nonnegative [draw, _]",
+    "sweeps?": "natural",
 }
 ALONG = {"trace": Trace, "stop": Stop, "elbo": "float"}
 
@@ -218,7 +219,8 @@ class RatingFiles(Estimator):
         """The likelihood of a fit has settings of its own; files of before there was noise by user or item have one noise."""
         super()._rename_former(content)
         if isinstance(content["settings"], dict):
-            content["settings"].setdefault("noise_per", None)  # older than the setting, whose default came later still
+            for later in ("noise_per", "finish"):  # older than the setting, whose default came later still
+                content["settings"].setdefault(later, None)
         kind = content["fitted"].get("kind") if isinstance(content["fitted"], dict) else None
         if isinstance(kind, dict) and "settings" in kind:
             kind["settings"] = with_new_names(kind["settings"], RatingSettings._fields)
@@ -245,7 +247,7 @@ class RatingFiles(Estimator):
         if saved.get("drawn") is not None:
             from natgrad.models.factorization.gibbs import KeptDraws
 
-            self._show_draws(KeptDraws(**saved["drawn"]))
+            self._show_draws(KeptDraws(**{"sweeps": self.finish_sweeps, **saved["drawn"]}))
 
     def _show_draws(self, kept: KeptDraws) -> None:
         """Have predictions averaged over draws from here on."""
@@ -257,7 +259,7 @@ class RatingFiles(Estimator):
             q = GaussianPredictor(q.user, q.item, False, 0.0, q.noise, *ones)
         self._kept_draws = kept
         self._predictor = DrawnPredictor(q, kept)
-        self.draws_ = draws_of(kept, int(self.finish_sweeps), int(self.seed), __version__)
+        self.draws_ = draws_of(kept, int(self.seed), __version__)
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:

@@ -4,7 +4,8 @@ The complete conditional of a block is its target with values in the place of mo
 Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then
 the scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
 they must come back in a few sweeps. The chain begins at a draw from q. The first third of the sweeps burns in; of the rest,
-every so many draws are kept as there is room.
+every so many draws are kept as there is room. How much noise differs from row to row, ν of s_i ~ Gamma(ν/2, ν/2), may be drawn
+too (`natgrad.models.factorization.noise`).
 
 Salakhutdinov and Mnih (2008) is the model with Gaussian priors that have means.
 """
@@ -23,6 +24,7 @@ from natgrad.inference.steppers.gibbs import TINY
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.factorization.draws import draw_rows
 from natgrad.models.factorization.likelihoods import Bare
+from natgrad.models.factorization.noise import NoiseDof
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.models.factorization.published import switched_off
 from natgrad.models.factorization.scaling import drawn_scales
@@ -38,12 +40,16 @@ GAMMA = Gamma()
 VECTORS = (*OTHER, *MAP.values())
 # Numbers of kept draws of users and items together: 256 MB in single precision.
 MOST_KEPT = 2**26
+# Ratings with a standard deviation beyond it, or its inverse, have biases that single precision cannot hold.
+FAR = 1e25
 
 
 class KeptDraws(NamedTuple):
-    """Draws of vectors [draw, rows, D] in single precision, of 1/τ [draw] and of 1/s, 1/t [draw, rows] (or [draw, 0]).
+    """Draws of vectors [draw, rows, D], of 1/τ [draw] and of 1/s, 1/t [draw, rows] (or [draw, 0]).
 
+    Vectors are in single precision if that can hold them.
     A draw is what users are drawn given, and the users that were drawn; ``user_mean`` is E[x_i | rest], which varies less.
+    ``sweeps``: how many were made.
     """
 
     user: npt.NDArray[np.float32]
@@ -52,6 +58,7 @@ class KeptDraws(NamedTuple):
     noise: Floats
     user_noise: npt.NDArray[np.float32]
     item_noise: npt.NDArray[np.float32]
+    sweeps: int
 
 
 def burn_in(sweeps: int) -> int:
@@ -82,19 +89,30 @@ class RatingGibbs:
     ----------
     problem : FullRatingsProblem
     sweeps : int, of which the first third burns in
+    most_kept : int, numbers of draws of users and items together
+    draws_dof : bool
+        Whether ν of the noise of rows is drawn; if not, it is that of the problem.
     """
 
     monotone, steps_per_pass, batches = False, 1, 1
 
-    def __init__(self, problem: FullRatingsProblem, sweeps: int) -> None:
+    def __init__(
+        self, problem: FullRatingsProblem, sweeps: int, most_kept: int = MOST_KEPT, draws_dof: bool = False
+    ) -> None:
         self.problem, self.sweeps, self.burn = problem, sweeps, burn_in(sweeps)
         numbers = problem.size * (2 * problem.ratings.n_users + problem.ratings.n_items)
-        self.stride = max(1, -(-(sweeps - self.burn) * numbers // MOST_KEPT))
+        self.stride = max(1, -(-(sweeps - self.burn) * numbers // most_kept))
         # The side whose scales are drawn, the smaller one: products of both sides are what matters. None where precisions are
         # known, or features say where rows are.
         fixed = any(PRECISION[side] not in problem.order or side in problem.features for side in OTHER)
         self.scaled = None if fixed else "u" if problem.ratings.n_users < problem.ratings.n_items else "v"
-        self.made = 0
+        self.dof = {
+            name: NoiseDof(np.diff(problem.sides[SIDE[name]].rows.start))
+            for name in NOISE.values()
+            if draws_dof and name in problem.blocks
+        }
+        self.kept_as = np.float32 if 1.0 / FAR < problem.priors.unit < FAR else np.float64
+        self.made, self.least = 0, 1
         self.draws: list[tuple[Any, ...]] = []
         self._mu: dict[str, Pair] = {}
 
@@ -114,7 +132,7 @@ class RatingGibbs:
                 if name == self.scaled:
                     mu[name] = self._scaled(name, drawn, rng)
             else:
-                mu[name] = self._value(name, self._conditional(name, mu), rng)
+                mu[name] = self._value(name, self._conditional(name, mu, rng), rng)
             valid = bool(np.isfinite(mu[name][0]).all())
             info[name] = BlockInfo(valid, 0.0)
             if not valid:
@@ -128,10 +146,15 @@ class RatingGibbs:
         """The state of the variational part; `kept` has the draws."""
         return state
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether enough sweeps were made, and some draws kept."""
+        return self.made >= self.least and bool(self.draws)
+
     def kept(self) -> KeptDraws:
         """All draws that were kept."""
-        user, mean, item, noise, *rows = (np.stack(parts) for parts in zip(*self.draws, strict=True))
-        return KeptDraws(user, mean, item, np.asarray(noise, np.float64), *rows)
+        user, mean, item, noise, by_user, by_item = (np.stack(parts) for parts in zip(*self.draws, strict=True))
+        return KeptDraws(user, mean, item, np.asarray(noise, np.float64), by_user, by_item, self.made)
 
     def _begin(self, state: State, seed: int) -> None:
         """A draw from q."""
@@ -140,6 +163,8 @@ class RatingGibbs:
             if name in OTHER and half.ndim == 2:  # a factor of q for every number
                 half = half[:, :, None] * np.eye(half.shape[1])
             self._mu[name] = self._value(name, (np.asarray(lam[0]), half), rng)
+        for name in self.dof.keys() - state.lam.keys():  # q has one noise for all of them
+            self._mu[name] = np.ones(self.problem.blocks[name].shape), np.zeros(self.problem.blocks[name].shape)
         self._revive(state, generator(seed, Stream.GIBBS, len(state.lam)))
 
     def _revive(self, state: State, rng: np.random.Generator) -> None:
@@ -178,14 +203,16 @@ class RatingGibbs:
         scales = drawn_scales(drawn.matrix, drawn.vector, squares.sum(0), len(x), shape, -less_rate, rng)
         return x * scales, squares * scales**2
 
-    def _conditional(self, name: str, mu: dict[str, Pair]) -> Pair:
-        """λ of one block, not of a side, given values of the others."""
+    def _conditional(self, name: str, mu: dict[str, Pair], rng: np.random.Generator | None = None) -> Pair:
+        """λ of one block, not of a side, given values of the others; of noise with ν to be drawn, given a new one."""
         work = RatingSweep(self.problem, State({}, mu, 0))
         if name == "noise" or name in NOISE.values():
             side = SIDE.get(name, "u")
             other = OTHER[side]
             own = mu[side][0], mu[other][0], work.weight(other)
             work.errors[side] = self.problem.sides[side].squared_errors(*own)
+        if rng is not None and name in self.dof:
+            return self.dof[name].drawn(work.tau[0] * work.error(SIDE[name]), rng)
         prior = work.prior_message(name)
         lam = np.array(prior[0]), np.array(prior[1])
         work.add_all(name, lam)
@@ -207,4 +234,4 @@ class RatingGibbs:
             (1.0 / mu[name][0]).astype(np.float32) if name in mu else np.empty(0, np.float32)
             for name in ("user_noise", "item_noise")
         )
-        return *(part.astype(np.float32) for part in (mu["u"][0], user_mean, mu["v"][0])), noise, *rows
+        return *(part.astype(self.kept_as) for part in (mu["u"][0], user_mean, mu["v"][0])), noise, *rows

@@ -16,7 +16,7 @@ Ratings see τ, s and t through their product alone. A sweep moves what τ and t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from natgrad.models.factorization.likelihoods import RatingSettings
     from natgrad.models.factorization.problem import FullRatingsProblem
 
-__all__ = ["chosen_noise", "noise_gain", "rescaled_noise"]
+__all__ = ["LEAST", "NoiseChoice", "NoiseDof", "chosen_noise", "noise_gain", "rescaled_noise"]
 
 Floats = npt.NDArray[np.float64]
 # Fewer ratings than these have too little to say: noise is the same for all.
@@ -43,12 +43,21 @@ LEAST = 20_000
 FACTORS, SWEEPS = 4, 10
 # One of so many ratings is held out; standard errors by which less must predict better.
 PART, SURE = 20, 2.0
+# ν that Gibbs sampling chooses from: noise that differs by orders of magnitude, to noise that is the same for all to a percent.
+DOF = 2.0 ** np.arange(-1, 15)
 
 
-def chosen_noise(settings: RatingSettings, ratings: Ratings, seed: int) -> str | None:
+class NoiseChoice(NamedTuple):
+    """Whose noise differs in q, and whose may in draws, which find out by how much: all, unless less of it predicts better."""
+
+    noise_per: str | None
+    of_draws: str | None
+
+
+def chosen_noise(settings: RatingSettings, ratings: Ratings, seed: int) -> NoiseChoice:
     """What raises the bound of a short fit, unless less than that predicts better: "user", "item", "both" or None."""
     if settings.likelihood != "gaussian" or not settings.learn_noise or settings.factorized or len(ratings) < LEAST:
-        return None
+        return NoiseChoice(None, None)
     short = settings._replace(n_factors=min(FACTORS, settings.n_factors), noise_per=None)
     out = np.zeros(len(ratings), dtype=bool)
     out[generator(seed, Stream.HELD_OUT).permutation(len(ratings))[: len(ratings) // PART]] = True
@@ -64,9 +73,10 @@ def chosen_noise(settings: RatingSettings, ratings: Ratings, seed: int) -> str |
     errors = {by: _errors(short._replace(noise_per=by), rest, held, seed) for by in (by_bound, *others) if others}
     best = min(errors, key=lambda by: float(errors[by].sum()), default=by_bound)
     if best == by_bound:
-        return by_bound
+        return NoiseChoice(by_bound, "both")
     gained = np.bincount(held.users, errors[by_bound] - errors[best])  # ratings of one user go together
-    return best if gained.sum() > SURE * np.sqrt((gained**2).sum()) else by_bound
+    surely = gained.sum() > SURE * np.sqrt((gained**2).sum())
+    return NoiseChoice(best, best) if surely else NoiseChoice(by_bound, "both")
 
 
 def _short_fit(settings: RatingSettings, ratings: Ratings, seed: int) -> tuple[Any, State]:
@@ -112,6 +122,35 @@ def noise_gain(errors: Floats, counts: Any, tau: float, nu: float) -> float:
     known = half * np.log(half) - scipy.special.gammaln(half)
     gains = known + scipy.special.gammaln(shape) - shape * np.log(0.5 * (nu + tau * errors)) + 0.5 * tau * errors
     return float(gains.sum())
+
+
+class NoiseDof:
+    """How much the noise of a side's rows differs, ν, drawn with s integrated out; and s given it.
+
+    p(ν | rest) is the exponential of what `noise_gain` says of each of the values in ``DOF``, which are equally likely before:
+    where s were held, ν would hardly move.
+
+    Parameters
+    ----------
+    counts : array [rows], ratings of each row
+    """
+
+    def __init__(self, counts: Any) -> None:
+        self.counts = np.asarray(counts, dtype=np.float64)
+        half, shapes = 0.5 * DOF, 0.5 * (DOF[:, None] + self.counts)
+        known = len(self.counts) * (half * np.log(half) - scipy.special.gammaln(half))
+        self._shapes, self._known = shapes, known + scipy.special.gammaln(shapes).sum(1)
+
+    def drawn(self, errors: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """λ of s given a new ν; ``errors`` are τ Σ_n t (r − …)² of each row."""
+        dof = float(rng.choice(DOF, p=self.chances(errors)))
+        return -0.5 * (dof + errors), 0.5 * (dof + self.counts) - 1.0
+
+    def chances(self, errors: Floats) -> Floats:
+        """Of every value of ν."""
+        logs = self._known - (self._shapes * np.log(0.5 * (DOF[:, None] + errors))).sum(1)
+        chances = np.exp(logs - logs.max())
+        return np.asarray(chances / chances.sum())
 
 
 def rescaled_noise(problem: FullRatingsProblem, state: State) -> State:

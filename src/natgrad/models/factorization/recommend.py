@@ -37,7 +37,7 @@ class Recommendations(NamedTuple):
     """Ids of items, best first, and their scores: [n] for one user, [users, n] for several."""
 
     items: npt.NDArray[Any]
-    scores: npt.NDArray[np.float32]
+    scores: npt.NDArray[Any]
 
 
 class RecommendMixin(ExportMixin):
@@ -251,10 +251,11 @@ class RecommendMixin(ExportMixin):
             allowed[self.ratings_.find_items(exclude, "exclude")] = False
         return allowed
 
-    def _named(self, items: Ints, scores: npt.NDArray[np.float32], alone: bool) -> Recommendations:
+    def _named(self, items: Ints, scores: npt.NDArray[Any], alone: bool) -> Recommendations:
         ids = self.ratings_.item_ids
         named = ids[items] if (items >= 0).all() else ids.astype(object)[items]
         named[items < 0] = None if named.dtype == object else named[items < 0]
+        scores = scores.astype(np.float64) + self._centred()[1]
         return Recommendations(named[0], scores[0]) if alone else Recommendations(named, scores)
 
     def similar_items(self, item: Any, n: int = 10) -> Recommendations:
@@ -333,7 +334,13 @@ class RecommendMixin(ExportMixin):
         if unknown == "error" or counts or all(foreign) or misspelled:
             self._pairs(held.user_ids[held.users], held.item_ids[held.items])
         LOG.info("%d users and %d items are not among those fitted: predicted from the prior", *new)
-        return with_new(self._kind, self.result_.state, *new), user[held.users], item[held.items]
+        larger = with_new(self._kind, self.result_.state, *new)
+        if self._kept_draws is not None:
+            from natgrad.models.factorization.drawn import PartlyDrawn
+
+            drawn: Any = self._predictor
+            larger = PartlyDrawn(larger, drawn)
+        return larger, user[held.users], item[held.items]
 
     def _ranking(self, rows: Ints, columns: Ints, k: int) -> dict[str, float]:
         users, inverse = np.unique(rows, return_inverse=True)
@@ -364,16 +371,6 @@ class RecommendMixin(ExportMixin):
                 scores[:, ~allowed] = -np.inf
             top_items(scores, first, seen_start, seen, exclude_seen, best[0][some], best[1][some])
         return best
-
-    def _scorer(self, rows: Ints | None, new: bool) -> Callable[[slice], npt.NDArray[np.float32]]:
-        """Scores of all items for a run of the users in ``rows``, or of those that are ``new`` to them."""
-        if not self._kind.sides:
-            predictor = self._of_all_pairs("recommend")
-            users = np.arange(self.ratings_.n_users) if rows is None else rows
-            return lambda some: predictor.scores(users[some], new)
-        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
-        mine, turned = left if rows is None else left[rows], np.ascontiguousarray(right.T)
-        return lambda some: mine[some] @ turned
 
     def _seen(self, rows: Ints | None) -> tuple[Ints, npt.NDArray[np.int32]]:
         grouped = self.ratings_.sorted_by_user

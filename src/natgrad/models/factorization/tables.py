@@ -120,7 +120,7 @@ def visitor_scores(kind: LikelihoodModel, state: State, item_ids: Any, items: In
     for name in {"u", "user_noise"} & lam.keys():
         lam[name], mu[name] = mine.lam[name], mine.mu[name]
     users, others = kind.predictor(State(lam, mu, state.t), ratings).vectors()
-    return users.astype(np.float32) @ others.astype(np.float32).T
+    return users @ others.T
 
 
 def new_users(kind: LikelihoodModel, state: State, some: Ratings, seed: int) -> State:
