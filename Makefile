@@ -42,6 +42,9 @@ demo: $(if $(wildcard $(VENV)/.dev),,$(VENV)/.base)
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
+# Each worker has a core, and so one thread of the matrix library.
+tests coverage oldest slow: export OPENBLAS_NUM_THREADS ?= 1
+
 tests: kernels
 	NATGRAD_COVERAGE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 

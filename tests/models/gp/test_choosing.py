@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import natgrad as ng
 from natgrad import covariance
@@ -243,3 +244,36 @@ def test_a_column_of_labels_is_named(rng):
     for own in (table, table.astype({"shop": "category"})):
         with pytest.raises(ValueError, match=r"X\[0, 'shop'\] = 'a' is a label.*Categories\(active=\[1\]\)"):
             ng.SparseGPRegressor(n_inducing=5, max_steps=2).fit(own, rng.normal(size=30))
+
+
+def test_what_a_length_scale_explains_is_the_evidence_of_the_dense_process(rng):
+    x = rng.normal(size=(30, 2))
+    y = np.stack([np.sin(4 * x[:, 0]), x[:, 1]], axis=1) + 0.1 * rng.normal(size=(30, 2))
+    y -= y.mean(0)
+    kernel = choosing.usual(2)
+
+    def evidence(share, column):
+        correlation = (1 - share) * kernel(x) + share * np.eye(30)
+        scale = column @ np.linalg.solve(correlation, column) / 30
+        return stats.multivariate_normal(cov=scale * correlation).logpdf(column)
+
+    gains = [sum(evidence(share, column) - evidence(1.0, column) for column in y.T) for share in choosing.NOISY]
+    assert choosing._explained(kernel, x, y) == pytest.approx(max(gains) / 60, rel=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_waves_too_fine_for_the_first_length_scale_are_found(scale):
+    """From the usual one all of y became noise, and the fit converged: R² was 0.00, as it is of others' defaults."""
+    rng = np.random.default_rng(0)
+    x, new = rng.uniform(0, 10, (150, 1)), rng.uniform(0, 10, (100, 1))
+    y = scale * (np.sin(8 * x[:, 0]) + 0.1 * rng.normal(size=150))
+    model = ng.SparseGPRegressor(n_inducing=60, max_steps=300, finish=None).fit(x, y)
+    assert model.score(new, scale * np.sin(8 * new[:, 0])) > 0.95
+
+
+def test_noise_constants_and_what_the_usual_kernel_explains_keep_it(rng):
+    x = rng.normal(size=(60, 2))
+    usual = choosing.usual(2).theta
+    for y in (rng.normal(size=(60, 1)), np.ones((60, 1)), x[:, :1] + 0.1 * rng.normal(size=(60, 1)), x * np.nan):
+        found = choosing.fine_enough(x, y)
+        assert np.array_equal(found.theta[1], usual[1])

@@ -36,6 +36,7 @@ __all__ = [
     "Trials",
     "chosen_kernel",
     "few_valued",
+    "fine_enough",
     "greedy_inducing",
     "spread_inducing",
     "usual",
@@ -56,6 +57,11 @@ MARGIN = 0.005
 MOST_CATEGORIES, ROWS_OF_EACH = 100, 10
 # Columns up to which a function of each of them alone is tried.
 MOST_COLUMNS = 20
+
+
+# Parts of the usual length scale and shares of noise that are tried, and nats a row: what is nothing, and what is something.
+FINER, NOISY = (0.5, 0.2, 0.08, 0.03, 0.012), np.array([0.01, 0.05, 0.2, 0.5, 0.9])
+NOTHING, SOMETHING = 0.02, 0.1
 
 
 class Trial(NamedTuple):
@@ -116,6 +122,34 @@ class Trials(NamedTuple):
 def usual(n_columns: int) -> Covariance:
     """An RBF with a length scale for each column."""
     return RBF(lengthscale=np.full(n_columns, np.sqrt(n_columns)))
+
+
+def fine_enough(x: Floats, y: Floats) -> Covariance:
+    """The usual kernel; where that explains nothing, and shorter length scales do, with those. Of rows x [N, D], y [N, P].
+
+    From a length scale far too long the bound has no slope towards a shorter one: the fit converges, and all of y is noise.
+    """
+    kernel, y = usual(x.shape[1]), y - y.mean(0)
+    y = y[:, np.any(y, axis=0)]  # a constant needs no kernel
+    if not y.size or not np.isfinite(y).all():  # outputs with gaps are not compared
+        return kernel
+    first = _explained(kernel, x, y)
+    if first >= NOTHING:
+        return kernel
+    variance, ell = kernel.theta
+    finer = [kernel.at([variance, ell + np.log(part)]) for part in FINER]
+    explained = [_explained(trial, x, y) for trial in finer]
+    best = int(np.argmax(explained))
+    return finer[best] if explained[best] > first + SOMETHING else kernel
+
+
+def _explained(kernel: Covariance, x: Floats, y: Floats) -> float:
+    """Nats a row and output by which the evidence, at its best scale and share of noise, is above that of noise alone."""
+    values, vectors = np.linalg.eigh(kernel(x))
+    squares = (vectors.T @ y) ** 2
+    spread = NOISY + (1.0 - NOISY) * np.maximum(values, 0.0)[:, None]  # of each share [N, shares]
+    scales = np.log(squares.T @ (1.0 / spread) / len(x)) - np.log(squares.mean(0))[:, None]
+    return float(np.max(-0.5 * (scales.mean(0) + np.log(spread).mean(0))))
 
 
 def singles(n_columns: int) -> Iterator[Covariance]:

@@ -42,7 +42,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     ----------
     kernel : natgrad.covariance function or "auto", optional
         In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
-        scale for each column. "auto" takes the one of RBF, Matérns and sums of them with linear functions and functions of
+        scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF, Matérns and sums of them with linear functions and functions of
         single columns, or with categories for columns of few values, that has the largest bound after a short fit (a third
         of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"

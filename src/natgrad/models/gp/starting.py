@@ -19,6 +19,7 @@ from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.settings import Learned, Settings
 from natgrad.models.gp.warping import STAIR_MARGIN, SURE, chosen_warps, jumping, stairs_of, warps_of
 from natgrad.random import Stream, generator
+from natgrad.threads import ONE_BLAS_THREAD
 from natgrad.validation import whole_number
 
 __all__ = ["GPStarting"]
@@ -26,6 +27,8 @@ __all__ = ["GPStarting"]
 Floats = npt.NDArray[np.float64]
 # Rows that the offset, and maps of inputs, are taken from.
 MOST_STARTING_ROWS = 20_000
+# Rows that say whether the first kernel is fine enough: a matrix is decomposed, in a twentieth of a second.
+FEW = 400
 
 
 class GPStarting(GPReading):
@@ -102,12 +105,16 @@ class GPStarting(GPReading):
         if self.kernel == "auto" or self.n_inducing == "auto":
             kernel, settings = self._chosen(rows, likelihood, seed, offset, in_time)
         else:
-            kernel = self._first_kernel(rows)
+            kernel = self._first_kernel(rows, seed)
             settings = self._first_settings(kernel, self._first_inducing(rows, seed), rows, likelihood)
         return self._problem(rows, kernel, likelihood, len(settings.inducing), offset, population), settings
 
-    def _first_kernel(self, rows: Rows) -> Covariance:
+    def _first_kernel(self, rows: Rows, seed: int) -> Covariance:
         kernel = choosing.usual(rows.n_columns) if self.kernel is None else self.kernel
+        if self.kernel is None and self.learn_kernel:
+            few = generator(seed, Stream.START, 6).permutation(len(rows))[:FEW]
+            with ONE_BLAS_THREAD:
+                kernel = choosing.fine_enough(*rows.take(np.sort(few)))
         if not isinstance(kernel, Covariance):
             raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')
         kernel.check(rows.n_columns)
@@ -141,7 +148,7 @@ class GPStarting(GPReading):
             kinds = choosing.few_valued(bare.take(numbers)[0])
             kernel, settings = choosing.chosen_kernel(trials, rows.take(numbers)[0], kinds)
         else:
-            kernel = self._first_kernel(rows)
+            kernel = self._first_kernel(rows, seed)
             settings = trials.tried(kernel).settings
         if self.inducing is not None:
             return kernel, settings._replace(inducing=self._first_inducing(rows, seed))
