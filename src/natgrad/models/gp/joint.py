@@ -179,6 +179,10 @@ class Ordinal(Likelihood):
             below, above = (np.exp(-0.5 * (end**2 + LOG_2PI) - log_p) for end in (low, high))
         return log_p, below, above, np.where(np.isinf(low), 0.0, low), np.where(np.isinf(high), 0.0, high)
 
+    def widened(self, psi: Floats, unit: float) -> Floats:
+        """ψ of cutpoints times a number, as if the noise had been divided by it."""
+        return np.concatenate([unit * psi[:1], psi[1:] + np.log(unit)])
+
     def probabilities(self, psi: Floats, mean: Floats, var: Floats) -> Floats:
         """Of every level [..., K], from the mean and the variance of f."""
         ends = (cutpoints(psi) - mean[..., None]) / np.sqrt(1.0 + var)[..., None]
