@@ -43,8 +43,9 @@ STEPS, AT_ONCE, AROUND, INNER = 8, 2, 256, 64
 # and those judged.
 COMPARED, FEWER, FEWEST, WITHIN, JUDGED = 64, 24, 8, 128, 16
 BEST_FEW = 5
-# Searches for the first kind of kernel, for each rougher one, and at the end with a third of the rate.
-FIRST, ROUGHER, LAST = 16, 8, 8
+# Searches for the first kind of kernel, for each rougher one or the same again, rounds of these at most, and searches at the end
+# with a third of the rate.
+FIRST, ROUGHER, ROUNDS, LAST = 16, 8, 3, 8
 # Variances of f, and parts of the length scales that a sparse process has found, where settling may start as well. Beyond the
 # largest variance classes are certain but at their edges, wherever these are: more changes nothing, and sites settle slowly.
 VARIANCES, PARTS = (10.0, 100.0, 1_000.0), (1.0, 0.35, 0.12)
@@ -181,13 +182,18 @@ def _settled(
         return found, judged(found)
 
     best, value = max((best, value), moved(best, FIRST, RATE), key=lambda pair: pair[1])
-    for kind in SMOOTHEST_FIRST[SMOOTHEST_FIRST.index(type(best.kernel)) + 1 :] if any_kind else ():
+    kinds = list(SMOOTHEST_FIRST[SMOOTHEST_FIRST.index(type(best.kernel)) + 1 :]) if any_kind else []
+    for _ in range(ROUNDS if any_kind else 0):
         if not budget:
             break
-        trial = moved(best._replace(kernel=rougher(kind, best.kernel)), ROUGHER, RATE)
-        if trial[1] < value + MARGIN:
+        kind = kinds.pop(0) if kinds else None
+        trial = moved(best if kind is None else best._replace(kernel=rougher(kind, best.kernel)), ROUGHER, RATE)
+        if trial[1] >= value + MARGIN:
+            best, value = trial
+        elif kind is None:
             break
-        best, value = trial
+        else:  # it is rough enough, and goes on
+            kinds = []
     if isinstance(rows.law.likelihood, Ordinal):
         others = [best._replace(unit=times * best.unit) for times in UNITS]
         best, value = max([(best, value), *((other, judged(other)) for other in others)], key=lambda pair: pair[1])
