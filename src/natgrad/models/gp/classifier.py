@@ -51,8 +51,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
         What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
         alone, each with what it says of f as a Gaussian of its own, and the kernel settled again on what rows say of one another;
         it sees what M inducing inputs cannot hold. The model and its file then hold all rows. "auto": both together where 1,000
-        to 100,000 rows are in memory, with four functions at most, neighbours with the weight that expects best a fifth of the
-        rows, which they have not seen (`neighbour_weight_`), if that is better than the sparse process alone.
+        to 100,000 rows are in memory, with ten functions at most, by the mixture of their probabilities, with the weight that
+        expects best a fifth of the rows, which neither has seen (`neighbour_weight_`), if that is better than the sparse process
+        alone.
     n_neighbors : int
         Rows, m, that a prediction is given. With at least as many as there are it is that of the dense process.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \

@@ -113,7 +113,7 @@ SITED: dict[str, Any] = {
     **{name: rule for name, rule in LOCAL.items() if name not in ("noise", "y")},
     "z": f"real [output, row] {WIDE}",
     "s": "real [output, row] in [1e-12, 1e12]",
-    "unit?": "real in [1e-6, 1e6]",
+    "unit?": "real in [1e-9, 1e9]",
 }
 
 

@@ -143,8 +143,9 @@ class GPFinishing(GPStarting):
         if taken:
             self._predictor = self._predictor.given_neighbours(local, found.weight)
         part = f", with a weight of {found.weight:.2f}," if found.weight < 1.0 else ""
+        how = "each without itself" if isinstance(local, Local) else "which neither has seen"
         return [
-            f"{local.n_neighbors} neighbours{part} expect {len(found.gains):,} rows, each without itself, {found.gain:+.3f} ± "
+            f"{local.n_neighbors} neighbours{part} expect {len(found.gains):,} rows, {how}, {found.gain:+.3f} ± "
             f"{found.error:.3f} nats a row better than the sparse process{'' if taken else ', which predicts'}"
         ]
 

@@ -151,14 +151,14 @@ class Budget:
     """How many more searches there may be, and until when; how many rows judge."""
 
     def __init__(self, searches: int, in_time: Callable[[], bool], judges: int = JUDGES) -> None:
-        self._left, self.in_time, self.judges = searches, in_time, judges
+        self.left, self.in_time, self.judges = searches, in_time, judges
 
     def __bool__(self) -> bool:
-        return self._left > 0 and self.in_time()
+        return self.left > 0 and self.in_time()
 
     def spend(self) -> None:
         """One search."""
-        self._left -= 1
+        self.left -= 1
 
 
 def settled(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import RBF, Covariance, Matern12, Matern32
+from natgrad.covariance import Covariance, Matern12, Matern32
 from natgrad.models.gp.blocks import Neighbourhoods, slopes_around, solved, values_around
 from natgrad.models.gp.joint import Ordinal
 from natgrad.models.gp.local import MARGIN, RATE, SQUARES, Budget, drawn_given, kernel_at, rougher
@@ -39,18 +39,18 @@ Ints = npt.NDArray[np.int64]
 KEPT_APART = 5
 # Steps between two searches for neighbourhoods, neighbourhoods read at each; rows of one, and those of them that are judged.
 STEPS, AT_ONCE, AROUND, INNER = 8, 2, 256, 64
-# Where kernels are compared: neighbourhoods, fewer of them for the best few of the starts, and for all of these; rows of each,
-# and those judged.
+# Where kernels are compared: neighbourhoods, fewer of them where it starts, and fewest to tell the best few of rough starts; rows
+# of each, and those judged.
 COMPARED, FEWER, FEWEST, WITHIN, JUDGED = 64, 24, 8, 128, 16
-BEST_FEW = 5
+BEST_FEW = 3
 # Searches for the first kind of kernel, for each rougher one or the same again, rounds of these at most, and searches at the end
 # with a third of the rate.
 FIRST, ROUGHER, ROUNDS, LAST = 16, 8, 3, 8
 # Variances of f, and parts of the length scales that a sparse process has found, where settling may start as well. Beyond the
 # largest variance classes are certain but at their edges, wherever these are: more changes nothing, and sites settle slowly.
 VARIANCES, PARTS = (10.0, 100.0, 1_000.0), (1.0, 0.35, 0.12)
-# Kinds of kernels where it may start, if it may have any.
-KINDS = (RBF, Matern32, Matern12)
+# Other kinds of kernels where it may start, and nats a row that they must gain there: steps find a kind that is a little rougher.
+ROUGH_KINDS, ROUGH_GAIN = (Matern32, Matern12), 0.02
 # Times the unit in which noise of ordered classes is one, tried when the kernel has moved.
 UNITS = (0.5, 2.0)
 
@@ -168,13 +168,16 @@ def _settled(
     seeds = rng.permutation(rows.n_apart)[:COMPARED]
 
     def judged(choice: Choice, among: int = COMPARED) -> float:
+        if not budget.in_time():
+            return -np.inf
         around, law = rows.around(choice.kernel, seeds[:among], WITHIN, JUDGED), rows.in_units(choice.unit).law
         try:
             return float(values_around(choice.kernel, law, rows.x, rows.y, around).mean())
         except FloatingPointError:
             return -np.inf
 
-    best = _start(start, rows.law, any_kind, judged)
+    # Rough starts cost as much as some searches: not where there are few of these.
+    best = _start(start, rows.law, any_kind and budget.left >= ROUGHER, judged)
     value, sites = judged(best), neutral(rows.in_units(best.unit).law, rows.others.y)
 
     def moved(from_: Choice, searches: int, rate: float) -> tuple[Choice, float]:
@@ -201,16 +204,20 @@ def _settled(
 
 
 def _start(kernel: Covariance, law: Law, any_kind: bool, judged: Callable[[Choice, int], float]) -> Choice:
-    """The best start: all are judged by few rows, the best few by more."""
-    starts = _starts(kernel, law, any_kind)
-    for among, kept in ((FEWEST, BEST_FEW), (FEWER, 1)):
-        if len(starts) > kept:
-            values = [judged(one, among) for one in starts]
-            starts = [starts[n] for n in np.argsort(values, kind="stable")[::-1][:kept]]
-    return starts[0]
+    """The best start of the kind that the sparse process has; of another, if that gains much: some rows judge the best few."""
+    starts = _starts(kernel, law)
+    if len(starts) == 1:
+        return starts[0]
+    kinds = [kind for kind in ROUGH_KINDS if any_kind and kind is not type(kernel)]
+    others = [one._replace(kernel=rougher(kind, one.kernel)) for kind in kinds for one in starts]
+    others.sort(key=lambda one: judged(one, FEWEST), reverse=True)
+    own, rough = ([(judged(one, FEWER), one) for one in some] for some in (starts, others[:BEST_FEW]))
+    value, best = max(own, key=lambda pair: pair[0])
+    gained, other = max(rough, key=lambda pair: pair[0], default=(-np.inf, best))
+    return other if gained > value + ROUGH_GAIN else best
 
 
-def _starts(kernel: Covariance, law: Law, any_kind: bool) -> list[Choice]:
+def _starts(kernel: Covariance, law: Law) -> list[Choice]:
     """The kernel, and if it is stationary some with other variances of f, in units of the noise, and shorter length scales."""
     if not isinstance(kernel, SMOOTHEST_FIRST):
         return [Choice(kernel, 1.0)]
@@ -219,9 +226,7 @@ def _starts(kernel: Covariance, law: Law, any_kind: bool) -> list[Choice]:
     for value in VARIANCES:
         # cutpoints stay where they have the shares of the classes: f and noise have the same variance together
         unit = float(np.sqrt((1.0 + value) / (1.0 + variance))) if isinstance(law.likelihood, Ordinal) else 1.0
-        for part in PARTS:
-            at = kernel.at([np.log(value / unit**2), ell + np.log(part)])
-            found += [Choice(rougher(kind, at) if any_kind else at, unit) for kind in (KINDS if any_kind else (None,))]
+        found += [Choice(kernel.at([np.log(value / unit**2), ell + np.log(part)]), unit) for part in PARTS]
     return found
 
 
