@@ -127,8 +127,8 @@ def written(found):
         "",
         "On rows held out, one thread, all with their defaults. wine/quality and skillcraft/league: classes with an order of "
         "their own; others: y in classes. Off by: the mean distance of the likeliest class from the true one. Judges: nats a row "
-        "by which rows of the fit are expected better than by the sparse process; more than four functions are left to that. "
-        + (f"Not looked at before: {blind}." if blind else ""),
+        "by which rows that neither process has seen are expected better than by the sparse one alone. "
+        + (f"Nothing was chosen on {blind}." if blind else ""),
         "`python benchmarks/gp_several_classes.py FOLDER`",
     ]
     return "\n".join(lines) + "\n"

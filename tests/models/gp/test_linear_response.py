@@ -1,11 +1,14 @@
 """Hyper-parameters of Gaussian processes: the curvature of the log marginal likelihood, beside the exact one."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import natgrad as ng
 from natgrad.covariance import RBF, Linear
 from natgrad.errors import NotAtMaximum
+from natgrad.models.gp.response import _Collapsed
 
 EXACT = {
     "learn_inducing": False,
@@ -76,6 +79,35 @@ def test_units_of_outputs_and_the_data_of_the_fit():
         first["length"]
     with pytest.raises(TypeError, match=r"sample\(X, n\)"):
         one.draws()
+
+
+def test_several_classes_settle_and_their_slopes_are_those_of_the_bound():
+    """Steps of a softmax are too long in most directions, and hardly move along a shift of all functions."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (150, 1))
+    f = np.column_stack([2 * np.sin(2 * x[:, 0]), x[:, 0], 0 * x[:, 0]])
+    y = (f + rng.gumbel(size=f.shape)).argmax(1)
+    model = ng.SparseGPClassifier(n_inducing=10, max_steps=200, verbose=False).fit(x, y)
+    rows = model._read(x, y, False).scaled_by(model._x_scaling, model._y_scaling)
+    problem = model._again(rows)
+    centred = problem.centred(model._state)
+    assert problem.bound(centred) >= problem.bound(model._state)
+    chances = [
+        type(model._predictor).of(problem, state).log_density(*rows.take(None)) for state in (model._state, centred)
+    ]
+    np.testing.assert_allclose(*chances, atol=1e-9)
+    collapsed = _Collapsed(problem, model._state)
+    at, step = collapsed.start + 0.1, 1e-3
+    slope = [(collapsed(at + step * e)[0] - collapsed(at - step * e)[0]) / (2 * step) for e in np.eye(2)]
+    np.testing.assert_allclose(collapsed(at)[1], slope, rtol=1e-3, atol=1e-3)
+    state = collapsed._at(at)[0]
+    for _ in range(50):
+        state = problem.sweep(state, rho=0.5).state
+    assert problem.bound(state) == pytest.approx(collapsed._at(at)[1], abs=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a short fit
+        low, high = model.linear_response()["RBF.lengthscale"].interval(0.9)
+    assert 0 < low < high < 10
 
 
 @pytest.mark.slow

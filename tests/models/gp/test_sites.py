@@ -6,10 +6,11 @@ import pytest
 import natgrad as ng
 from natgrad.covariance import RBF, Linear, Matern32, Periodic
 from natgrad.inference.methods import VB
+from natgrad.models.gp.apart import without_rows
 from natgrad.models.gp.blocks import Neighbourhoods, blocks_of, slopes_around, solved, values_around
 from natgrad.models.gp.joint import Ordinal, Softmax
 from natgrad.models.gp.likelihoods import Bernoulli, NegativeBinomial, Poisson
-from natgrad.models.gp.local import Budget, sparse_without
+from natgrad.models.gp.local import Budget
 from natgrad.models.gp.neighbours import nearest
 from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites, cavities, neutral, renewed, slope_in_k
@@ -384,23 +385,53 @@ def test_counts_have_neighbours_where_they_are_asked_for(likelihood, tmp_path):
     assert "neighbours" not in auto.fit(np.tile(x, (4, 1)), np.tile(y, 4)).trace_.strategy
 
 
-def test_rows_of_a_sparse_classifier_are_judged_without_themselves():
+@pytest.mark.parametrize("likelihood", ["probit", "softmax", "ordinal"])
+def test_a_sparse_classifier_without_rows_is_that_of_the_others(likelihood):
     x, f, rng = rows(60)
-    y = np.where(f + rng.normal(size=60) > 0, 1, 0)
-    whole = {"learn_kernel": False, "learn_inducing": False, "method": VB(), "max_steps": 200, "tol": 0, "finish": None}
-    model = ng.SparseGPClassifier(KERNEL, 20, **whole, verbose=False).fit(x, y)
+    y = np.digitize(f + rng.normal(size=60), [-1.0, 1.0] if likelihood != "probit" else [0.0])
+    whole = {"learn_kernel": False, "learn_inducing": False, "method": VB(), "max_steps": 60, "tol": 0, "finish": None}
+    model = ng.SparseGPClassifier(KERNEL, 20, likelihood, **whole, verbose=False).fit(x, y)
     data = model._read(x, y, False).scaled_by(model._x_scaling, model._y_scaling)
-    moments = sparse_without(model._again(data), model._state, *data.take(None))
-    found = Bernoulli().log_predictive_rows(np.zeros(1), data.take(None)[1], *moments)
-    for n in (0, 7):
-        others = np.flatnonzero(np.arange(60) != n)
-        rest = type(data)(x, data.outputs, model._x_scaling, model._y_scaling, others)
-        problem, state = model._again(rest), model._state
-        for _ in range(50):
-            state = problem.sweep(state).state
-        apart = model._predictor.of(problem, state)
-        # other sites stay in the one, and move a little in the other
-        assert found[n] == pytest.approx(apart.log_density(*data.take(np.array([n])))[0], abs=0.02)
+    z, outputs = data.take(None)
+    apart = without_rows(model._again(data), model._state, z, outputs, 48)
+    rest = type(data)(x, data.outputs, model._x_scaling, model._y_scaling, np.arange(48))
+    problem, state = model._again(rest), model._again(rest).start(model._state.hyper["settings"])
+    for _ in range(60):
+        state = problem.centred(problem.sweep(state, rho=0.5).state)
+    found, wanted = (one.log_density(z[48:], outputs[48:]) for one in (apart, type(apart).of(problem, state)))
+    # three passes from where q of all rows is
+    np.testing.assert_allclose(found, wanted, atol=0.02)
+    seen = model._predictor.log_density(z[48:], outputs[48:])
+    assert np.abs(found - wanted).max() < 0.2 * np.abs(seen - wanted).max()
+
+
+def test_noise_of_ordered_classes_is_a_unit_of_f():
+    """Cutpoints, f and its kernel in units of the noise, or the noise in units of these."""
+    (law, y), (x, *_), u = laws()["ordinal"], rows(), 3.0
+    inner = law._replace(unit=u)
+    outer = Law(Ordinal(3), np.array([u * -1.0, 0.7 + np.log(u)]), np.zeros(1))
+    kernel = KERNEL.at([KERNEL.theta[0] + 2 * np.log(u), KERNEL.theta[1]])
+    one, two = dense(KERNEL, inner, x, y), dense(kernel, outer, x, y)
+    np.testing.assert_allclose(u * one.z, two.z, rtol=1e-8)
+    np.testing.assert_allclose(u**2 * one.s, two.s, rtol=1e-8)
+    mean, var = np.linspace(-1, 1, 70)[None], np.linspace(0.05, 2.0, 70)[None]
+    for scaled, plain in zip(inner.slopes(y, mean, var), outer.slopes(y, u * mean, u**2 * var), strict=True):
+        ratio = scaled / plain
+        np.testing.assert_allclose(ratio, ratio.ravel()[0], rtol=1e-6)
+    np.testing.assert_allclose(inner.log_densities(y, mean, var), outer.log_densities(y, u * mean, u**2 * var))
+
+
+@pytest.mark.slow
+def test_neighbours_find_less_noise_than_inducing_inputs_left():
+    """Bands that four inducing inputs cannot hold: what is local is noise to them."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (1_200, 1))
+    y = np.digitize(np.sin(6 * x[:, 0]), [-0.5, 0.5])
+    few = {"n_inducing": 4, "max_steps": 300, "tol": 0, "likelihood": "ordinal", "n_neighbors": 40}
+    model = ng.SparseGPClassifier(**few).fit(x[:1_000], y[:1_000])
+    assert model._predictor.local.unit > 2.0
+    assert model.score(x[1_000:], y[1_000:]) > 0.9
+    assert model.log_predictive_density(x[1_000:], y[1_000:]).mean() > -0.25
 
 
 def test_what_cannot_be_is_refused_in_words(stripes):
@@ -415,7 +446,13 @@ def test_what_cannot_be_is_refused_in_words(stripes):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"z": np.zeros((1, 3))}, "z"), ({"s": np.zeros((1, 220))}, "s"), ({"n_neighbors": 0}, "n_neighbors")],
+    [
+        ({"z": np.zeros((1, 3))}, "z"),
+        ({"s": np.zeros((1, 220))}, "s"),
+        ({"n_neighbors": 0}, "n_neighbors"),
+        ({"unit": 2.0}, "a unit of 2.0, which is of ordered classes"),
+        ({"unit": 0.0}, "unit"),
+    ],
 )
 def test_a_file_with_sites_that_cannot_be_is_refused(fitted, change, said):
     saved = fitted._saved()

@@ -5,7 +5,8 @@ import pytest
 
 import natgrad as ng
 from natgrad.covariance import RBF
-from natgrad.models.gp.weighing import Moments, pooled, weighed
+from natgrad.models.gp.weighing import Moments, pooled, weighed, weighed_logs
+from natgrad.special import ndtr
 
 
 def moments(rng, n=500, sd=0.3):
@@ -41,6 +42,21 @@ def test_errors_of_their_own_are_averaged_and_the_better_one_predicts_alone():
     asked = weighed(log_normal(y), moments(rng, sd=2.0)(y), same, False)
     assert asked.weight == 1.0
     assert asked.gain < 0
+
+
+def test_mixtures_of_classes_are_weighed_by_their_logs():
+    rng = np.random.default_rng(0)
+    near, sparse = np.log(rng.uniform(0.05, 1.0, (2, 2, 300)))
+    found = weighed_logs(near, sparse, True)
+    by_hand = [np.log(w * np.exp(near) + (1 - w) * np.exp(sparse)).sum(0) for w in np.linspace(0, 1, 21)]
+    best = int(np.argmax([one.mean() for one in by_hand]))
+    assert found.weight == pytest.approx(0.05 * best)
+    np.testing.assert_allclose(found.gains, by_hand[best] - by_hand[0], atol=1e-12)
+    alone = weighed_logs(near, sparse, False)
+    assert alone.weight == 1.0
+    np.testing.assert_allclose(alone.gains, (near - sparse).sum(0))
+    # a class that one of the two had ruled out
+    assert np.isfinite(weighed_logs(np.full((1, 4), -np.inf), sparse[:1, :4], True).gains).all()
 
 
 SMALL = {"n_inducing": 6, "max_steps": 5, "tol": 0, "finish": "neighbours", "n_neighbors": 12, "verbose": False}
@@ -96,6 +112,42 @@ def test_a_file_keeps_the_weight(both, tmp_path):
     for weight in (0.0, 1.5, np.nan):
         with pytest.raises(ValueError, match="weight"):
             of({**saved, "local": {**saved["local"], "weight": weight}}, {}, "it")
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "n"), [("probit", 2), ("probit", 3), ("softmax", 2), ("softmax", 3), ("ordinal", 3)]
+)
+def test_classes_are_predicted_by_the_mixture_itself(likelihood, n, tmp_path):
+    x = np.random.default_rng(0).uniform(0, 6, (120, 1))
+    y = np.digitize(np.sin(4 * x[:, 0]) + 0.2 * np.cos(40 * x[:, 0]), np.linspace(-0.5, 0.5, n - 1) if n > 2 else [0])
+    model = ng.SparseGPClassifier(RBF(1.0, 0.2), likelihood=likelihood, learn_kernel=False, **SMALL).fit(x, y)
+    alone, at = model._predictor, np.linspace(0.3, 5.7, 7)[:, None]
+    if likelihood == "ordinal":
+        alone = alone._replace(local=alone.local._replace(unit=1.7))
+    chances = []
+    for weight, local in ((1.0, alone.local), (1.0, None), (0.35, alone.local)):
+        model._predictor = alone._replace(weight=weight, local=local)
+        chances.append(model.predict_proba(at))
+    near, sparse, both = chances
+    if (likelihood, n) != ("probit", 3):  # of which each function is a mixture
+        np.testing.assert_allclose(both, 0.35 * near + 0.65 * sparse, rtol=1e-12)
+    np.testing.assert_allclose(both.sum(1), 1.0)
+    assert np.abs(near - sparse).max() > 0.05
+    drawn = model.sample(at, 2_000, seed=1)
+    mean = drawn.mean(0) if n > 2 else np.stack([1 - drawn.mean(0), drawn.mean(0)], axis=1)
+    # five standard errors; draws of "probit" of three classes are divided by their sum one by one
+    np.testing.assert_allclose(
+        mean, both, atol=5 * 0.5 / np.sqrt(2_000) + (0.05 if (likelihood, n) == ("probit", 3) else 0)
+    )
+    score = model.decision_function(at)
+    if likelihood == "probit" and n == 2:
+        np.testing.assert_allclose(ndtr(score), both[:, 1], rtol=1e-10)
+        far = model.decision_function(np.array([[1e6]]))
+        assert np.isfinite(far).all()
+    elif likelihood != "ordinal" and n > 2:
+        np.testing.assert_array_equal(score.argmax(1), both.argmax(1))
+    model.save(tmp_path / "both.natgrad")
+    np.testing.assert_array_equal(ng.load(tmp_path / "both.natgrad").predict_proba(at), both)
 
 
 @pytest.mark.slow

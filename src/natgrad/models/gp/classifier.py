@@ -51,8 +51,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
         What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
         alone, each with what it says of f as a Gaussian of its own, and the kernel settled again on what rows say of one another;
         it sees what M inducing inputs cannot hold. The model and its file then hold all rows. "auto": both together where 1,000
-        to 100,000 rows are in memory, with four functions at most, neighbours with the weight that expects best a fifth of the
-        rows, which they have not seen (`neighbour_weight_`), if that is better than the sparse process alone.
+        to 100,000 rows are in memory, with ten functions at most, by the mixture of their probabilities, with the weight that
+        expects best a fifth of the rows, which neither has seen (`neighbour_weight_`), if that is better than the sparse process
+        alone.
     n_neighbors : int
         Rows, m, that a prediction is given. With at least as many as there are it is that of the dense process.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
@@ -158,17 +159,24 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class [N, K]."""
-        mean, var = self._latent(X)
-        return self._probabilities(mean, var)
+        x = self._inputs(X)
+        parts = [weight * self._chances(*alone.latent(x), unit) for weight, alone, unit in self._predictor.processes]
+        return self._probabilities(np.sum(parts, axis=0))
 
-    def _probabilities(self, mean: Floats, var: Floats) -> Floats:
-        """Of the classes [..., K], from means and variances of the functions [..., F]."""
+    def _chances(self, mean: Floats, var: Floats, unit: float = 1.0) -> Floats:
+        """By one process, from means and variances of its functions [..., F]: of classes, or Φ of each function."""
         likelihood = self._likelihood
         if isinstance(likelihood, Ordinal):
-            return likelihood.probabilities(self._psi, mean[..., 0], var[..., 0])
+            psi = likelihood.widened(self._psi, unit)
+            return likelihood.probabilities(psi, unit * mean[..., 0], unit**2 * var[..., 0])
         if isinstance(likelihood, Softmax):
             return softmax(mean) if not var.any() else likelihood.predict_rows(self._psi, mean, var)[0]
-        p = sp.ndtr(mean / np.sqrt(1.0 + var))
+        return np.asarray(sp.ndtr(mean / np.sqrt(1.0 + var)))
+
+    def _probabilities(self, p: Floats) -> Floats:
+        """Of the classes [..., K], from what `_chances` has."""
+        if self._link != "probit":
+            return p
         if len(self.classes_) == 2:
             return np.concatenate([1.0 - p, p], axis=-1)
         p = np.maximum(p, np.finfo(float).tiny)
@@ -182,27 +190,46 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     def decision_function(self, X: Any) -> Floats:
         """[N] for two classes, [N, K] for more: what probabilities grow with.
 
-        "probit": E[f]/√(1 + var f), whose Φ is the probability; "softmax": log probabilities, of two classes their difference;
-        "ordinal": E[f] [N], whatever the number of classes.
+        "probit": E[f]/√(1 + var f), whose Φ is the probability (of two processes Φ⁻¹ of it); "softmax": log probabilities, of two
+        classes their difference; "ordinal": E[f] [N], whatever the number of classes.
         """
-        mean, var = self._latent(X)
         if self._link == "softmax":
-            logs = np.log(np.maximum(self._probabilities(mean, var), np.finfo(float).tiny))
+            logs = np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
             return np.asarray(logs[:, 1] - logs[:, 0]) if len(self.classes_) == 2 else logs
-        if self._link == "probit":
-            mean = mean / np.sqrt(1.0 + var)
+        mean = self._probits(self._inputs(X)) if self._link == "probit" else self._latent(X)[0]
         return mean[:, 0] if mean.shape[1] == 1 else mean
+
+    def _probits(self, x: Floats) -> Floats:
+        """Φ⁻¹ of what `_chances` has [N, F], by the smaller of p and 1 − p where these are mixtures."""
+        found = [(weight, *alone.latent(x)) for weight, alone, _ in self._predictor.processes]
+        probits = [mean / np.sqrt(1.0 + var) for _, mean, var in found]
+        if len(found) == 1:
+            return probits[0]
+        logs = np.log([weight for weight, *_ in found])[:, None, None]
+        below, above = (np.logaddexp.reduce(logs + sp.log_ndtr(sign * np.array(probits))) for sign in (1.0, -1.0))
+        return np.asarray(
+            np.where(below < above, sp.ndtri_exp(np.minimum(below, 0.0)), -sp.ndtri_exp(np.minimum(above, 0.0)))
+        )
 
     def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:
         """Joint draws of the probability of the second class [n, N]; of every class [n, N, K] if there are more."""
         rng = np.random.default_rng(self.seed if seed is None else seed)
-        f = self._latent_draws(X, whole_number(n, "n"), rng)
-        p = self._probabilities(f, np.zeros_like(f))
+        n, x, processes = whole_number(n, "n"), self._few_inputs(X), self._predictor.processes
+        # of two processes each draw is of one
+        first = rng.random(n) < processes[0].weight if len(processes) > 1 else np.ones(n, np.bool_)
+        p = np.empty((n, len(x), len(self.classes_)))
+        for one, here in zip(processes, (first, ~first), strict=False):
+            if here.any():
+                f = one.alone.draws(x, int(here.sum()), rng)
+                p[here] = self._probabilities(self._chances(f, np.zeros_like(f), one.unit))
         return p[..., 1] if len(self.classes_) == 2 else p
 
     @property
     def cutpoints_(self) -> Floats:
-        """Between the classes of likelihood="ordinal" [K − 1]: a class is the number of them below f + N(0, 1)."""
+        """Between the classes of likelihood="ordinal" [K − 1]: a class is the number of them below f + N(0, 1).
+
+        Neighbours have noise of their own, with the same f and cutpoints.
+        """
         check_is_fitted(self)
         if self._link != "ordinal":
             raise AttributeError(f'likelihood "{self._link}" has no cutpoints')

@@ -113,6 +113,7 @@ SITED: dict[str, Any] = {
     **{name: rule for name, rule in LOCAL.items() if name not in ("noise", "y")},
     "z": f"real [output, row] {WIDE}",
     "s": "real [output, row] in [1e-12, 1e12]",
+    "unit?": "real in [1e-9, 1e9]",
 }
 
 
@@ -176,7 +177,7 @@ class GPFiles(Estimator):
             if sizes["output"] != sizes["measured"] * (2 if law == "heteroskedastic" else 1):
                 refuse(where, f"has {sizes['output']} functions of {sizes['measured']} outputs")
             if "local" in value:
-                _check_local("z" in value["local"], classes, law, sizes, where)
+                _check_local(value["local"], classes, law, sizes, where)
             if classes:
                 _check_classes(value["fitted"]["classes_"], law, sizes)
             elif value["fitted"]["_flat"] and sizes["measured"] > 1:
@@ -185,12 +186,17 @@ class GPFiles(Estimator):
         return cls._settings_table(), of
 
 
-def _check_local(sited: bool, classes: bool, law: str, sizes: Mapping[str, int], where: str) -> None:
+def _check_local(local: Mapping[str, Any], classes: bool, law: str, sizes: Mapping[str, int], where: str) -> None:
     """Neighbours have outputs where noise is Gaussian, and sites where it is not; of a regressor one column."""
+    sited = "z" in local
     if law in ("student_t", "heteroskedastic") or (not classes and sizes["measured"] > 1):
         refuse(where, f"has neighbours, with {sizes['measured']} outputs and likelihood {law!r}")
     if sited != (law != "gaussian"):
         refuse(where, f"has {'sites' if sited else 'outputs'} of neighbours, with likelihood {law!r}")
+    if law != "ordinal" and local.get("unit", 1.0) != 1.0:
+        refuse(
+            where, f"has neighbours with a unit of {local['unit']}, which is of ordered classes, and likelihood {law!r}"
+        )
 
 
 def _learned(kernel: Covariance, law: str) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from natgrad.covariance import Covariance, direct_of
 from natgrad.data.rows import Scaling
 from natgrad.inference.problem import State
+from natgrad.models.gp.apart import without_rows
 from natgrad.models.gp.joint import Ordinal, Softmax
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson
 from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, psi_of, settled, sparse_without
@@ -21,7 +22,7 @@ from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites
 from natgrad.models.gp.starting import GPStarting
-from natgrad.models.gp.weighing import Moments, Weighed, mixed, weighed
+from natgrad.models.gp.weighing import Moments, Weighed, mixed, weighed, weighed_logs
 from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
 from natgrad.threads import ONE_BLAS_THREAD
@@ -47,9 +48,10 @@ MOST_JUDGES = 8_000
 
 
 # Laws whose rows get sites: log-concave in f, so that a row never says less than nothing. Those of classes may be taken unasked,
-# with so many functions at most: sites and predictions cost so many times as much.
+# with so many functions at most: sites and predictions cost so many times as much, as does the fit. Beyond a few functions there
+# are fewer searches.
 SITED = (Bernoulli, Softmax, Ordinal, Poisson, NegativeBinomial)
-UNASKED, MOST_FUNCTIONS = (Bernoulli, Softmax, Ordinal), 4
+UNASKED, MOST_FUNCTIONS, A_FEW = (Bernoulli, Softmax, Ordinal), 10, 3
 
 
 class GPFinishing(GPStarting):
@@ -141,8 +143,9 @@ class GPFinishing(GPStarting):
         if taken:
             self._predictor = self._predictor.given_neighbours(local, found.weight)
         part = f", with a weight of {found.weight:.2f}," if found.weight < 1.0 else ""
+        how = "each without itself" if isinstance(local, Local) else "which neither has seen"
         return [
-            f"{local.n_neighbors} neighbours{part} expect {len(found.gains):,} rows, each without itself, {found.gain:+.3f} ± "
+            f"{local.n_neighbors} neighbours{part} expect {len(found.gains):,} rows, {how}, {found.gain:+.3f} ± "
             f"{found.error:.3f} nats a row better than the sparse process{'' if taken else ', which predicts'}"
         ]
 
@@ -182,46 +185,76 @@ class GPFinishing(GPStarting):
             others = np.setdiff1d(np.arange(len(x)), judges)
             return near, self._weighed(problem, state, near, Rows(x, y), (judges, others), in_time)
         rows = Observed(x, y, Law(law, psi, problem.offset))
-        budget = Budget(SITED_SEARCHES * self._searches(problem), in_time, most)
+        searches = SITED_SEARCHES * self._searches(problem) * A_FEW // max(A_FEW, problem.n_outputs)
+        budget = Budget(max(1, searches), in_time, most)
         sited, judges, _ = settled_sites(kernel, rows, m, self.learn_kernel, any_kind, rng, budget)
-        others = np.arange(judges[-1] + 1, len(x))
-        found = self._weighed(problem, state, sited, Rows(x, y), (judges, others), in_time)
+        found = self._weighed_apart(problem, state, sited, rows, judges, in_time)
         return (sited.with_all(rows, in_time) if self._takes(found) else sited), found
 
     def _weighed(
         self,
         problem: GPProblem,
         state: State,
-        local: Local | SitedLocal,
+        local: Local,
         rows: Rows,
         judges: tuple[Ints, Ints],
         in_time: Callable[[], bool],
     ) -> Weighed:
-        """The weight of neighbours, by rows that judge; by more of them, as long as they leave it open and where it matters.
+        """The weight of neighbours with Gaussian noise, by rows that judge, each without itself.
 
         Rows come as those that have judged kernels, and others that may.
         """
         law, any_weight = problem.likelihood, self.finish == "auto"
-        psi, few = np.asarray(state.hyper["settings"].psi), len(judges[0])
-        order = np.concatenate(judges)[: max(few, MOST_JUDGES // problem.n_outputs)]
+        psi = np.asarray(state.hyper["settings"].psi)
+        order = np.concatenate(judges)[: max(len(judges[0]), MOST_JUDGES // problem.n_outputs)]
         near, sparse = [], []
 
         def log_densities(moments: Moments, weight: float) -> Floats:
-            own = psi
-            if isinstance(local, Local):
-                own = psi_of(mixed(local.noise, law.noise_level(psi), weight))
+            own = psi_of(mixed(local.noise, law.noise_level(psi), weight))
             return law.log_predictive_rows(own, rows.y[order[: len(moments.mean)]], *moments)
 
-        begin, end = 0, few
-        while True:
-            some = order[begin:end]
-            near.append(local.without(some) if isinstance(local, Local) else local.expected(rows.x, some))
+        def by(some: Ints) -> Weighed:
+            near.append(local.without(some))
             sparse.append(sparse_without(problem, state, rows.x[some], rows.y[some]))
             both = [Moments(*map(np.concatenate, zip(*parts, strict=True))) for parts in (near, sparse)]
-            found = weighed(log_densities, both[0], both[1], any_weight)
+            return weighed(log_densities, both[0], both[1], any_weight)
+
+        return self._asked(by, order, len(judges[0]), in_time)
+
+    def _weighed_apart(
+        self,
+        problem: GPProblem,
+        state: State,
+        local: SitedLocal,
+        rows: Observed,
+        judges: Ints,
+        in_time: Callable[[], bool],
+    ) -> Weighed:
+        """The weight of neighbours with sites, by rows kept apart: neither they nor the sparse process have seen these."""
+        first = min(len(rows.x) - 1, len(local.x))
+        order = np.concatenate([judges, np.arange(judges[-1] + 1, len(rows.x))])
+        order = order[: max(len(judges), MOST_JUDGES // problem.n_outputs)]
+        apart = without_rows(problem, state, rows.x, rows.y, first) if len(rows.x) > 1 else self._predictor
+        near: list[Floats] = []
+        sparse: list[Floats] = []
+
+        def by(some: Ints) -> Weighed:
+            pairs = ((near, local.expected(rows.x, some), local.unit), (sparse, apart.latent(rows.x[some]), 1.0))
+            for logs, (mean, var), unit in pairs:
+                law = rows.law._replace(unit=unit)
+                logs.append(law.in_columns(rows.y[some], (mean - problem.offset).T, var.T))
+            return weighed_logs(np.hstack(near), np.hstack(sparse), self.finish == "auto")
+
+        return self._asked(by, order, len(judges), in_time)
+
+    def _asked(self, by: Callable[[Ints], Weighed], order: Ints, few: int, in_time: Callable[[], bool]) -> Weighed:
+        """What few rows that judge say; more of them, as long as they leave it open and where it matters."""
+        begin, end = 0, few
+        while True:
+            found = by(order[begin:end])
             open_ = not self._takes(found) and found.gain + ERRORS * found.error > GAIN
             begin, end = end, 2 * end
-            if not (open_ and any_weight and begin < len(order) and in_time()):
+            if not (open_ and self.finish == "auto" and begin < len(order) and in_time()):
                 return found
 
 

@@ -41,7 +41,11 @@ LEAST_VARIANCE = 1e-12
 class Softmax(Likelihood):
     """y [N, K] is 1 for a row's class and −1 for the others; a function for each class."""
 
-    name = "softmax"
+    name, shifts = "softmax", True
+    # Functions move together, each as if the others stayed. With curvatures p (1 − p) instead of diag(p) − p pᵀ a step is one to
+    # two times too long, apart from a shift of all functions: D^−½ (diag(p) − p pᵀ) D^−½ is diag(1/(1 − p)) less a matrix of
+    # rank one, so that its other values are at least 1, and no more than 2.
+    stride = 2.0 / 3.0
 
     def first(self, y: Floats, variance: float) -> Floats:
         """It has no parameters."""
@@ -178,6 +182,10 @@ class Ordinal(Likelihood):
         with np.errstate(invalid="ignore"):
             below, above = (np.exp(-0.5 * (end**2 + LOG_2PI) - log_p) for end in (low, high))
         return log_p, below, above, np.where(np.isinf(low), 0.0, low), np.where(np.isinf(high), 0.0, high)
+
+    def widened(self, psi: Floats, unit: float) -> Floats:
+        """ψ of cutpoints times a number, as if the noise had been divided by it."""
+        return np.concatenate([unit * psi[:1], psi[1:] + np.log(unit)])
 
     def probabilities(self, psi: Floats, mean: Floats, var: Floats) -> Floats:
         """Of every level [..., K], from the mean and the variance of f."""

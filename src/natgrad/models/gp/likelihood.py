@@ -56,6 +56,10 @@ class Likelihood(abc.ABC):
     mixes = False
     # Whether entries of y may be missing, NaN.
     skips = False
+    # Whether one number added to all functions says nothing.
+    shifts = False
+    # How far a step of q goes that is to end at the best one: 1 where functions do not go together in the likelihood.
+    stride = 1.0
 
     @property
     def own(self) -> Likelihood:

@@ -67,8 +67,6 @@ RATE, SQUARES = 0.05, (0.99, 0.01)
 FINER = ((0.6, 0.3), (0.35, 0.1))
 # Nats a row that a rougher kernel must gain.
 MARGIN = 0.002
-# Of a row of a sparse process whose noise is not Gaussian, and that is judged without itself.
-MOST_LEVERAGE = 0.9
 
 
 class Rows(NamedTuple):
@@ -153,14 +151,14 @@ class Budget:
     """How many more searches there may be, and until when; how many rows judge."""
 
     def __init__(self, searches: int, in_time: Callable[[], bool], judges: int = JUDGES) -> None:
-        self._left, self.in_time, self.judges = searches, in_time, judges
+        self.left, self.in_time, self.judges = searches, in_time, judges
 
     def __bool__(self) -> bool:
-        return self._left > 0 and self.in_time()
+        return self.left > 0 and self.in_time()
 
     def spend(self) -> None:
         """One search."""
-        self._left -= 1
+        self.left -= 1
 
 
 def settled(
@@ -198,10 +196,10 @@ def settled(
 
 
 def sparse_without(problem: GPProblem, state: State, x: Floats, y: Floats) -> Moments:
-    """Of f given all other rows, by a sparse process, at standardised rows x [B, D], y [B, P] that it was fitted to.
+    """Of f given all other rows, by a sparse process with Gaussian noise, at standardised rows x [B, D], y [B, P] of its fit.
 
-    A row says z of f with noise s: y and σ² if noise is Gaussian, else its site at q. Without row i the precision of v loses
-    a_i a_iᵀ/s: with leverage ℓ = aᵀ S a/s the mean of aᵀ v becomes (m − ℓ z)/(1 − ℓ) and its variance aᵀ S a/(1 − ℓ).
+    Without row i the precision of v loses a_i a_iᵀ/σ²: with leverage ℓ = aᵀ S a/σ² the mean of aᵀ v becomes (m − ℓ y)/(1 − ℓ)
+    and its variance aᵀ S a/(1 − ℓ).
     """
     settings, q, law = state.hyper["settings"], problem.posterior(state.lam["v"]), problem.likelihood
     psi, batch = np.asarray(settings.psi), problem.batch_of(settings, x, y)
@@ -209,11 +207,7 @@ def sparse_without(problem: GPProblem, state: State, x: Floats, y: Floats) -> Mo
     mean, left = q.mean @ batch.a + problem.offset[:, None], np.maximum(batch.left, 0.0)
     said = law.expected_rows(psi, y, mean, spread + left)
     precision = np.maximum(-said.curvature, 1e-300)
-    leverage = spread * precision
-    # At the best q it is less than one. A q that is still on its way is no sum of sites: such rows are judged with themselves,
-    # to the advantage of the sparse process.
-    most = 1.0 - 1e-9 if law.conjugate else MOST_LEVERAGE
-    leverage = np.where(leverage < most, leverage, most if law.conjugate else 0.0)
+    leverage = np.minimum(spread * precision, 1.0 - 1e-9)
     mean = (mean - leverage * (mean + said.slope / precision)) / (1.0 - leverage)
     return Moments(mean.T, (spread / (1.0 - leverage) + left).T)
 

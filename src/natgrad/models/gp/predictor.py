@@ -23,9 +23,17 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.gp.problem import GPProblem
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "Process"]
 
 Floats = npt.NDArray[np.float64]
+
+
+class Process(NamedTuple):
+    """One of those that predict classes: its weight, itself alone, and the unit of f in which its noise is one."""
+
+    weight: float
+    alone: Predictor
+    unit: float
 
 
 class Predictor(NamedTuple):
@@ -58,6 +66,15 @@ class Predictor(NamedTuple):
         if isinstance(local, Local):
             psi = psi_of(mixed(local.noise, self.likelihood.noise_level(np.asarray(psi)), weight))
         return self._replace(settings=self.settings._replace(psi=psi), local=local, weight=weight)
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """Whose mixture predicts classes."""
+        if not isinstance(self.local, SitedLocal):
+            return (Process(1.0, self, 1.0),)
+        near = Process(self.weight, self._replace(weight=1.0), self.local.unit)
+        sparse = Process(1.0 - self.weight, self._replace(local=None), 1.0)
+        return (near, sparse) if self.weight < 1.0 else (near,)
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""

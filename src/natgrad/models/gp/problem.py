@@ -277,6 +277,18 @@ class GPProblem(GroupProblem):
         after, info, _ = self.global_step(state, self.solve_all(state).messages, rho)
         return SweepResult(after._replace(t=state.t + 1), self.bound(after), info)
 
+    def centred(self, state: State) -> State:
+        """With functions whose mean is zero, where one function added to all of them says nothing: the prior is nearer there.
+
+        Steps hardly move along it: each function is held by its rows, and only the prior by nobody but itself.
+        """
+        if not self.likelihood.shifts:
+            return state
+        first, second = state.lam["v"]
+        # a copy: what has been computed of q is known by its second part
+        lam = first + 2.0 * second @ self.posterior(state.lam["v"]).mean.mean(0), second.copy()
+        return state._replace(lam={"v": lam}, mu={"v": self.moments(self.blocks["v"], lam)})
+
     # -- parts --
 
     def factor(self, settings: Settings) -> Inducing:

@@ -64,10 +64,14 @@ class GPReading(GPFiles):
 
     def _latent_draws(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, F], in standardised units."""
+        return self._predictor.draws(self._few_inputs(X), n, rng)
+
+    def _few_inputs(self, X: Any) -> Floats:
+        """Inputs of which there may be joint draws."""
         x = self._inputs(X)
         if len(x) > MOST_JOINT_ROWS:
             raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
-        return self._predictor.draws(x, n, rng)
+        return x
 
 
 def numbered(chunks: Iterator[Any], names: dict[Any, int]) -> Iterator[Any]:

@@ -42,9 +42,9 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     ----------
     kernel : natgrad.covariance function or "auto", optional
         In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
-        scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF, Matérns and sums of them with linear functions and functions of
-        single columns, or with categories for columns of few values, that has the largest bound after a short fit (a third
-        of ``max_seconds`` at most); `kernel_` says which.
+        scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF,
+        Matérns and sums of them with linear functions and functions of single columns, or with categories for columns of few
+        values, that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"
         Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
     likelihood : "gaussian", "student_t", "poisson", "negative_binomial" or "heteroskedastic"

@@ -275,14 +275,15 @@ class _Collapsed:
         """The best q, and the bound; steps are halved where they would lower it, as whole ones from far away can."""
         problem, settings = self.problem, self._settings(h)
         state = self.state._replace(hyper={"settings": settings})
-        rho, value = 1.0, -np.inf if problem.conjugate else float(problem.bound(state))
+        rho, value = problem.likelihood.stride, -np.inf if problem.conjugate else float(problem.bound(state))
         for _ in range(MOST_UPDATES):
-            swept = problem.sweep(state, rho=rho)
-            gain, still = float(swept.bound) - value, STILL * max(1.0, abs(float(swept.bound)))
+            after = problem.centred(problem.sweep(state, rho=rho).state)
+            reached = float(problem.bound(after))
+            gain, still = reached - value, STILL * max(1.0, abs(reached))
             if gain < -still:
                 rho *= 0.5
                 continue
-            state, value = swept.state, float(swept.bound)
+            state, value = after, reached
             if problem.conjugate or gain < rho * still:
                 break
         else:

@@ -7,8 +7,11 @@ and f at new inputs is predicted from the sites of the nearest rows. Before that
 
 with sites that follow after each step; what a sparse process has found is too smooth. Such sites have seen y_i, too, and where
 the variance of f is large, that flatters. So a fifth of the rows, kept apart, judges whether steps have gained, with sites of
-the other rows alone, and gets its sites when all is settled. Where nobody has given a kernel, rougher and rougher Matérns are
-tried as long as these rows gain.
+the other rows alone, and gets its sites when all is settled. Where nobody has given a kernel, it starts from the best of smooth
+and rough ones, and rougher and rougher Matérns are tried as long as these rows gain.
+
+Ordered classes have cutpoints in units of their noise. Neighbours leave less to noise: for them it is N(0, 1/unit²), with f and
+cutpoints as they are in the sparse process.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import Covariance
+from natgrad.covariance import Covariance, Matern12, Matern32
 from natgrad.models.gp.blocks import Neighbourhoods, slopes_around, solved, values_around
+from natgrad.models.gp.joint import Ordinal
 from natgrad.models.gp.local import MARGIN, RATE, SQUARES, Budget, drawn_given, kernel_at, rougher
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST, conditional, nearest
 from natgrad.models.gp.settings import adam_direction
@@ -35,13 +39,20 @@ Ints = npt.NDArray[np.int64]
 KEPT_APART = 5
 # Steps between two searches for neighbourhoods, neighbourhoods read at each; rows of one, and those of them that are judged.
 STEPS, AT_ONCE, AROUND, INNER = 8, 2, 256, 64
-# Where kernels are compared: neighbourhoods, fewer of them where there are many kernels, rows of each, and those judged.
-COMPARED, FEWER, WITHIN, JUDGED = 64, 24, 128, 16
-# Searches for the first kind of kernel, for each rougher one, and at the end with a third of the rate.
-FIRST, ROUGHER, LAST = 16, 8, 8
+# Where kernels are compared: neighbourhoods, fewer of them where it starts, and fewest to tell the best few of rough starts; rows
+# of each, and those judged.
+COMPARED, FEWER, FEWEST, WITHIN, JUDGED = 64, 24, 8, 128, 16
+BEST_FEW = 3
+# Searches for the first kind of kernel, for each rougher one or the same again, rounds of these at most, and searches at the end
+# with a third of the rate.
+FIRST, ROUGHER, ROUNDS, LAST = 16, 8, 3, 8
 # Variances of f, and parts of the length scales that a sparse process has found, where settling may start as well. Beyond the
 # largest variance classes are certain but at their edges, wherever these are: more changes nothing, and sites settle slowly.
 VARIANCES, PARTS = (10.0, 100.0, 1_000.0), (1.0, 0.35, 0.12)
+# Other kinds of kernels where it may start, and nats a row that they must gain there: steps find a kind that is a little rougher.
+ROUGH_KINDS, ROUGH_GAIN = (Matern32, Matern12), 0.02
+# Times the unit in which noise of ordered classes is one, tried when the kernel has moved.
+UNITS = (0.5, 2.0)
 
 
 class Observed(NamedTuple):
@@ -69,6 +80,17 @@ class Observed(NamedTuple):
         apart = left + nearest(kernel, self.x[left:], at, judged)
         return Neighbourhoods(np.hstack([apart, nearest(kernel, self.x[:left], at, min(size, left))]), judged)
 
+    def in_units(self, unit: float) -> Observed:
+        """The same with noise that is one in such units."""
+        return self._replace(law=self.law._replace(unit=unit))
+
+
+class Choice(NamedTuple):
+    """A kernel, and the unit of f in which noise is one."""
+
+    kernel: Covariance
+    unit: float
+
 
 class SitedLocal(NamedTuple):
     """A process given the sites of its nearest rows: kernel, inputs, sites, offsets [F], m, what judges say."""
@@ -80,6 +102,8 @@ class SitedLocal(NamedTuple):
     n_neighbors: int
     log_density: float = np.nan
     n_judges: int = 0
+    # That of ordered classes, in which their noise is one.
+    unit: float = 1.0
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""
@@ -95,6 +119,7 @@ class SitedLocal(NamedTuple):
 
     def with_all(self, rows: Observed, in_time: Callable[[], bool]) -> SitedLocal:
         """The same with sites of all rows, of those that have judged it, too."""
+        rows = rows.in_units(self.unit)
         z, s = neutral(rows.law, rows.y)
         z[:, : len(self.x)], s[:, : len(self.x)] = self.sites
         return self._replace(
@@ -122,12 +147,14 @@ def settled_sites(
 
     ``learned``: whether the kernel moves; ``any_kind``: whether rougher ones are tried. Rows are in a random order.
     """
-    n, others = len(rows.x), rows.others
-    sites = neutral(rows.law, others.y)
+    n, choice = len(rows.x), Choice(kernel, 1.0)
+    sites = neutral(rows.law, rows.others.y)
     if learned and n > 1 and budget:
-        kernel = _settled(kernel, rows, sites, any_kind, rng, budget)
-    sites = solved(kernel, rows.law, others.x, others.y, sites, m, budget.in_time)
-    local = SitedLocal(kernel, others.x, sites, rows.law.offset, m)
+        choice, sites = _settled(kernel, rows, any_kind, rng, budget)
+    rows = rows.in_units(choice.unit)
+    others = rows.others
+    sites = solved(choice.kernel, rows.law, others.x, others.y, sites, m, budget.in_time)
+    local = SitedLocal(choice.kernel, others.x, sites, rows.law.offset, m, unit=choice.unit)
     judges = np.arange(n - max(1, rows.n_apart), n)[: budget.judges]
     mean, var = local.expected(rows.x, judges)
     densities = rows.law.log_densities(rows.y[judges], (mean - local.offset).T, var.T)
@@ -135,48 +162,76 @@ def settled_sites(
 
 
 def _settled(
-    start: Covariance, rows: Observed, sites: Sites, any_kind: bool, rng: np.random.Generator, budget: Budget
-) -> Covariance:
-    """The kernel that neighbourhoods prefer, from where it starts."""
+    start: Covariance, rows: Observed, any_kind: bool, rng: np.random.Generator, budget: Budget
+) -> tuple[Choice, Sites]:
+    """The kernel and the unit that neighbourhoods prefer, from where it starts; and sites on their way."""
     seeds = rng.permutation(rows.n_apart)[:COMPARED]
 
-    def judged(kernel: Covariance, among: int = COMPARED) -> float:
-        around = rows.around(kernel, seeds[:among], WITHIN, JUDGED)
+    def judged(choice: Choice, among: int = COMPARED) -> float:
+        if not budget.in_time():
+            return -np.inf
+        around, law = rows.around(choice.kernel, seeds[:among], WITHIN, JUDGED), rows.in_units(choice.unit).law
         try:
-            return float(values_around(kernel, rows.law, rows.x, rows.y, around).mean())
+            return float(values_around(choice.kernel, law, rows.x, rows.y, around).mean())
         except FloatingPointError:
             return -np.inf
 
-    starts = _starts(start)
-    kernel = max(starts, key=lambda one: judged(one, FEWER)) if len(starts) > 1 else start
-    best, value = kernel, judged(kernel)
+    # Rough starts cost as much as some searches: not where there are few of these.
+    best = _start(start, rows.law, any_kind and budget.left >= ROUGHER, judged)
+    value, sites = judged(best), neutral(rows.in_units(best.unit).law, rows.others.y)
 
-    def moved(from_: Covariance, searches: int, rate: float) -> tuple[Covariance, float]:
-        found = _moved(from_, rows, sites, searches, rate, rng, budget)
+    def moved(from_: Choice, searches: int, rate: float) -> tuple[Choice, float]:
+        found = Choice(_moved(from_, rows, sites, searches, rate, rng, budget), from_.unit)
         return found, judged(found)
 
     best, value = max((best, value), moved(best, FIRST, RATE), key=lambda pair: pair[1])
-    for kind in SMOOTHEST_FIRST[SMOOTHEST_FIRST.index(type(start)) + 1 :] if any_kind else ():
+    kinds = list(SMOOTHEST_FIRST[SMOOTHEST_FIRST.index(type(best.kernel)) + 1 :]) if any_kind else []
+    for _ in range(ROUNDS if any_kind else 0):
         if not budget:
             break
-        trial = moved(rougher(kind, best), ROUGHER, RATE)
-        if trial[1] < value + MARGIN:
+        kind = kinds.pop(0) if kinds else None
+        trial = moved(best if kind is None else best._replace(kernel=rougher(kind, best.kernel)), ROUGHER, RATE)
+        if trial[1] >= value + MARGIN:
+            best, value = trial
+        elif kind is None:
             break
-        best, value = trial
-    return max((best, value), moved(best, LAST, RATE / 3.0), key=lambda pair: pair[1])[0]
+        else:  # it is rough enough, and goes on
+            kinds = []
+    if isinstance(rows.law.likelihood, Ordinal):
+        others = [best._replace(unit=times * best.unit) for times in UNITS]
+        best, value = max([(best, value), *((other, judged(other)) for other in others)], key=lambda pair: pair[1])
+    return max((best, value), moved(best, LAST, RATE / 3.0), key=lambda pair: pair[1])[0], sites
 
 
-def _starts(kernel: Covariance) -> list[Covariance]:
-    """The kernel, and if it is stationary some with other variances of f and shorter length scales."""
+def _start(kernel: Covariance, law: Law, any_kind: bool, judged: Callable[[Choice, int], float]) -> Choice:
+    """The best start of the kind that the sparse process has; of another, if that gains much: some rows judge the best few."""
+    starts = _starts(kernel, law)
+    if len(starts) == 1:
+        return starts[0]
+    kinds = [kind for kind in ROUGH_KINDS if any_kind and kind is not type(kernel)]
+    others = [one._replace(kernel=rougher(kind, one.kernel)) for kind in kinds for one in starts]
+    others.sort(key=lambda one: judged(one, FEWEST), reverse=True)
+    own, rough = ([(judged(one, FEWER), one) for one in some] for some in (starts, others[:BEST_FEW]))
+    value, best = max(own, key=lambda pair: pair[0])
+    gained, other = max(rough, key=lambda pair: pair[0], default=(-np.inf, best))
+    return other if gained > value + ROUGH_GAIN else best
+
+
+def _starts(kernel: Covariance, law: Law) -> list[Choice]:
+    """The kernel, and if it is stationary some with other variances of f, in units of the noise, and shorter length scales."""
     if not isinstance(kernel, SMOOTHEST_FIRST):
-        return [kernel]
-    variance, ell = kernel.theta
-    others = [kernel.at([np.log(value), ell + np.log(part)]) for value in VARIANCES for part in PARTS]
-    return [kernel, *others] if variance < np.log(VARIANCES[-1]) else others
+        return [Choice(kernel, 1.0)]
+    variance, ell = float(np.exp(kernel.theta[0])), kernel.theta[1]
+    found = [Choice(kernel, 1.0)] if variance < VARIANCES[-1] else []
+    for value in VARIANCES:
+        # cutpoints stay where they have the shares of the classes: f and noise have the same variance together
+        unit = float(np.sqrt((1.0 + value) / (1.0 + variance))) if isinstance(law.likelihood, Ordinal) else 1.0
+        found += [Choice(kernel.at([np.log(value / unit**2), ell + np.log(part)]), unit) for part in PARTS]
+    return found
 
 
 def _moved(
-    kernel: Covariance,
+    choice: Choice,
     rows: Observed,
     sites: Sites,
     searches: int,
@@ -185,10 +240,11 @@ def _moved(
     budget: Budget,
 ) -> Covariance:
     """Steps of Adam, each on some neighbourhoods; the mean of the last quarter of them. Sites follow in place."""
+    kernel, rows = choice.kernel, rows.in_units(choice.unit)
     at = np.concatenate([np.ravel(part) for part in kernel.theta])
     most = np.full(len(at), np.inf)
     if isinstance(kernel, SMOOTHEST_FIRST):
-        most[0] = np.log(VARIANCES[-1])
+        most[0] = np.log(VARIANCES[-1] / choice.unit**2)
     mu, nu, seen = np.zeros_like(at), np.zeros_like(at), [at]
     n, size = len(rows.others.x), min(AROUND, len(rows.others.x))
     for search in range(searches):

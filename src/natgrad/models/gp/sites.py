@@ -21,8 +21,8 @@ import numpy.typing as npt
 from scipy.linalg import blas, lapack
 
 from natgrad.covariance import diagonal
-from natgrad.models.gp.joint import Softmax
-from natgrad.models.gp.likelihood import Expected, Likelihood
+from natgrad.models.gp.joint import Ordinal, Softmax
+from natgrad.models.gp.likelihood import Columnwise, Expected, Likelihood
 
 __all__ = ["Cavities", "Law", "Sites", "cavities", "expected_at", "neutral", "renewed", "slope_in_k"]
 
@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 PART, ROUNDS = 0.7, 2
 # What a row says at least, and at most, of f in its unit.
 LEAST_PRECISION, MOST_PRECISION = 1e-10, 1e10
-# Of differences that are slopes, in units of √(1 + v) for means and of 1 + v for variances.
+# Of differences that are slopes, in units of √(1 + v) for means and of 1 + v for variances; 1 is that of the noise.
 STEP = 1e-4
 
 
@@ -57,19 +57,37 @@ class Cavities(NamedTuple):
 
 
 class Law(NamedTuple):
-    """p(y | f + offset) of rows y [n, P] and functions [F, n]."""
+    """p(y | f + offset) of rows y [n, P] and functions [F, n]; noise of ordered classes is N(0, 1/unit²)."""
 
     likelihood: Likelihood
     psi: Floats
     offset: Floats
+    unit: float = 1.0
 
     def expected(self, y: Floats, mean: Floats, var: Floats) -> Expected:
         """E[log p(y | f)] and its slopes."""
-        return self.likelihood.expected_rows(self.psi, y, mean + self.offset[:, None], var)
+        u = self.unit
+        said = self.likelihood.expected_rows(self._psi, y, u * (mean + self.offset[:, None]), u * u * var)
+        return said._replace(slope=u * said.slope, curvature=u * u * said.curvature, spread=u * u * said.spread)
 
     def log_densities(self, y: Floats, mean: Floats, var: Floats) -> Floats:
         """Log E[p(y_n | f_n)] [n]."""
-        return self.likelihood.log_predictive_rows(self.psi, y, (mean + self.offset[:, None]).T, var.T)
+        u = self.unit
+        return self.likelihood.log_predictive_rows(self._psi, y, u * (mean + self.offset[:, None]).T, u * u * var.T)
+
+    def in_columns(self, y: Floats, mean: Floats, var: Floats) -> Floats:
+        """The same for each column of y that reads a function of its own [C, n]: one against the rest is a problem each."""
+        if not isinstance(self.likelihood, Columnwise):
+            return self.log_densities(y, mean, var)[None]
+        parts = [self._replace(psi=self.psi[c : c + 1], offset=self.offset[c : c + 1]) for c in range(len(mean))]
+        return np.array(
+            [part.log_densities(y[:, c : c + 1], mean[c : c + 1], var[c : c + 1]) for c, part in enumerate(parts)]
+        )
+
+    @property
+    def _psi(self) -> Floats:
+        """In units of the noise."""
+        return self.likelihood.widened(self.psi, self.unit) if isinstance(self.likelihood, Ordinal) else self.psi
 
     def slopes(self, y: Floats, mean: Floats, var: Floats) -> tuple[Floats, Floats, Floats]:
         """Log densities [n], and their slopes in means and variances [F, n]."""
@@ -78,7 +96,7 @@ class Law(NamedTuple):
         by_mean, by_var = np.empty_like(mean), np.empty_like(var)
         for f in range(len(mean)):
             here = np.arange(len(mean))[:, None] == f
-            unit = 1.0 + var[f]
+            unit = 1.0 / self.unit**2 + var[f]
             step = STEP * np.sqrt(unit) * here
             by_mean[f] = self.log_densities(y, mean + step, var) - self.log_densities(y, mean - step, var)
             by_mean[f] /= 2.0 * STEP * np.sqrt(unit)
@@ -92,9 +110,9 @@ class Law(NamedTuple):
 
 
 def neutral(law: Law, y: Floats) -> Sites:
-    """Where sites start: those of q(f) = N(0, 1)."""
+    """Where sites start: those of q(f) = N(0, 1), in units of the noise."""
     zeros = np.zeros((len(law.offset), len(y)))
-    return _sites(law, y, zeros, zeros + 1.0)
+    return _sites(law, y, zeros, zeros + 1.0 / law.unit**2)
 
 
 def cavities(k: Floats, sites: Sites) -> Cavities:

@@ -5,6 +5,9 @@
 are the moments of a mixture of both, with weights that all rows share: where the two differ, neither is certain. Neighbours know
 what is near, the sparse process what all rows say together, and their errors differ. w is the one that expects best the rows
 that judge, each without itself, as in stacking (Yao, Vehtari, Simpson and Gelman, 2018).
+
+Classes are predicted by the mixture itself, p = w p_N + (1 − w) p_S. Functions of classes have no scale in common: where all are
+certain, one process may say 5 and another 50, and one number added to all functions of a softmax says nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Moments", "Weighed", "mixed", "pooled", "weighed"]
+__all__ = ["Moments", "Weighed", "mixed", "pooled", "weighed", "weighed_logs"]
 
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T", float, Floats)
@@ -67,10 +70,24 @@ def weighed(
 
     ``any_weight``: else neighbours alone predict.
     """
-    without = log_densities(sparse, 0.0)
-    alone = Weighed(1.0, log_densities(near, 1.0) - without)
+    return _best(lambda w: log_densities(pooled(near, sparse, w), w), any_weight)
+
+
+def weighed_logs(near: Floats, sparse: Floats, any_weight: bool) -> Weighed:
+    """The best weight for rows that are expected by a mixture itself; log densities [C, B] of C observations of each."""
+
+    def mixture(w: float) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(np.log(w) + near, np.log1p(-w) + sparse).sum(0))
+
+    return _best(mixture, any_weight)
+
+
+def _best(log_densities: Callable[[float], Floats], any_weight: bool) -> Weighed:
+    without = log_densities(0.0)
+    alone = Weighed(1.0, log_densities(1.0) - without)
     if not any_weight:
         return alone
-    between = [Weighed(w, log_densities(pooled(near, sparse, w), w) - without) for w in map(float, WEIGHTS[1:-1])]
+    between = [Weighed(w, log_densities(w) - without) for w in map(float, WEIGHTS[1:-1])]
     best = max(between, key=lambda one: one.gain)
     return best if best.gain > alone.gain + MARGIN else alone
