@@ -217,7 +217,8 @@ def commanded(case: Case, folder: Path) -> None:
     asked = call(asking, folder / "m", path, "-o", folder / "out.csv")
     assert asked.exit_code == 0, asked.output
     if asking == "decode":
-        ahead = call("forecast", folder / "m", "--data", path, "--steps", 2)
+        inputs = ("--inputs", "0,1") if "--inputs" in case.command else ()
+        ahead = call("forecast", folder / "m", "--data", path, "--steps", 2, *inputs)
         assert ahead.exit_code == 0, ahead.output
         assert [line.split(",")[:2] for line in ahead.stdout.splitlines()[1:]] == [
             ["a", "1"],

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from adversary.files import signed
 
-from natgrad.errors import ModelFileError
+from natgrad.errors import ModelFileError, SymmetricStart
 from natgrad.posterior.files.container import NAMES, TYPES
 
 __all__ = ["Outcomes", "forged_field", "outcomes", "parts_of", "together", "tried", "work"]
@@ -209,7 +209,10 @@ def tried(use: Callable[[Path], None], target: Path) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             use(target)
-    except ModelFileError:
+    except (
+        ModelFileError,
+        SymmetricStart,
+    ):  # a checkpoint whose components are all equal is refused as such a start is
         return "refused"
     except Exception as error:  # whatever it is, it is what this looks for
         import traceback

@@ -26,8 +26,8 @@ ALONG = ("StateSpaceGP", 'StateSpaceGP("auto")')
 NEAR = ('finish="neighbours"', "classes with neighbours")
 IN_CONTEXT = ("times", "contexts", "times and contexts")
 WHOLE_ROWS = (
-    'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())", "Autoregressive()",
-    "Autoregressive(2, dof=4)", "durations=NegativeBinomial", "durations=Explicit", "inputs", 'topology="left-to-right"',
+    'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())",
+    "durations=NegativeBinomial", "durations=Explicit", "inputs", 'topology="left-to-right"',
     'GaussianHMM("auto")', 'HMM("auto") of StudentT', "subchains", "batches of sequences",
 )  # fmt: skip
 # What is refused, of which options, and the words that say why, or what to do instead; None is every option of a family.
@@ -55,7 +55,6 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
     "`linear_response`": [
         ("Topics", ('finish="gibbs"',), "fit with finish=None (and local='vb')"),
         ("Ratings", OTHER_RATINGS, "declare the model as a network"),
-        ("Gaussian processes", ("softmax",), "hold it (learn_kernel=False), or ask a probit model"),
     ],
     "`calibrate`": [
         ("Hidden Markov models", tuple(name for name in CHAINS if "Mixture" in name), "can change places"),
@@ -67,6 +66,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         *((family, None, "'sample_weight': here every row counts once") for family in CASES if family != "Mixtures"),
     ],
     "missing entries": [
+        ("Hidden Markov models", tuple(name for name in CHAINS if "Autoreg" in name), "an Autoregressive of its own"),
         ("Hidden Markov models", WHOLE_ROWS, 'covariance="diag" takes single entries'),
         ("Mixtures", tuple(name for name in MIXTURES if "diag" not in name and "sph" not in name), 'covariance="diag"'),
         ("Topics", None, "give raw counts"),
