@@ -57,12 +57,19 @@ def check(seed: int) -> None:
     assert abs(found.mean() - fit.elbo) < 6.0 * found.std() / 10.0 + 1e-6 * size
     if exact:
         assert found.std() < 1e-6 * size
-    apart = ng.Network(node, joint=None).fit(init=init, tol=1e-9, verbose=False)
-    assert fit.elbo > apart.elbo - 1e-6 * size
+    if init is None:  # of a mixture either may end in another optimum
+        apart = ng.Network(node, joint=None).fit(tol=1e-9, verbose=False)
+        assert fit.elbo > apart.elbo - 1e-6 * size
 
 
 @pytest.mark.parametrize("seed", some_slow(range(8), range(5)))
 def test_the_bound_is_that_of_draws(seed):
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", [1184, 1223])
+def test_fewer_rows_than_numbers(seed):
+    """Two rows that count, three numbers: the precision that τ scales is singular, which was taken for a step too far."""
     check(seed)
 
 

@@ -29,6 +29,7 @@ __all__ = ["GaussianGamma"]
 DROP = 42.0  # nats below the mode: exp(−42) is below the last digit
 FARTHEST, WIDEST = 40.0, 300.0  # how far from a first guess modes are looked for in t; the widest side
 ITERATIONS, DOUBLINGS = 60, 16
+RIDGE = 1e-10  # of a diagonal: more than sums of rows lose by rounding, and less than any law would notice
 N_GRID = 4_096  # points of the distribution function of τ that draws and intervals invert
 
 
@@ -184,7 +185,9 @@ class GaussianGamma(Family):
         """Whether τ has a law: what it is multiplied with stays positive where τ is large."""
         xp = ops.namespace(*lam)
         guess = xp.log(xp.maximum(lam[5] + 1.0, 1e-300)) - xp.log(xp.where(lam[4] < 0, -lam[4], 1.0))
-        return (lam[5] + 1.0 > 0) & (self._rates(lam, guess + FARTHEST)[0] > 0)
+        # Fewer rows than numbers leave directions that τ does not scale: there the precision is zero, or below by rounding.
+        scaled = lam[3] * (1.0 + RIDGE * np.eye(lam[3].shape[-1]))
+        return (lam[5] + 1.0 > 0) & (self._rates((*lam[:3], scaled, *lam[4:]), guess + FARTHEST)[0] > 0)
 
     def covariance_times(self, lam: Stats) -> Callable[[Stats], Stats]:
         """Cov(φ) times a direction: the covariance given τ, and that of the conditional means."""
