@@ -4,8 +4,8 @@ An individual is a document, and each of its two copies of a locus is a word: on
 (Pritchard, Stephens and Donnelly, 2000). LDA gives a population one Dirichlet over all 2 L alleles; the model of that paper has a
 Beta for each locus, f_kl, instead. As every individual has two copies of every locus, the share of a locus in a topic is 1/L in
 the data, and φ_k(l, a) / Σ_a φ_k(l, a) estimates f_kl: `allele_frequencies`. Missing genotypes are left out; a locus at which
-many are missing weighs less. That each has two copies of every locus, LDA does not know; ``start_sweeps=0`` keeps its fit away from
-a sampler, which makes more of that.
+many are missing weighs less. That each has two copies of every locus, LDA does not know; ``start_sweeps=0`` keeps its fit away
+from a sampler, which makes more of that.
 """
 
 from __future__ import annotations
