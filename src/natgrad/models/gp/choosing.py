@@ -147,7 +147,8 @@ def _explained(kernel: Covariance, x: Floats, y: Floats) -> float:
     """Nats a row and output by which the evidence, at its best scale and share of noise, is above that of noise alone."""
     values, vectors = np.linalg.eigh(kernel(x))
     squares = (vectors.T @ y) ** 2
-    spread = 1.0 + (1.0 - NOISY) * (np.maximum(values, 0.0)[:, None] - 1.0)  # with each share of noise [N, shares]
+    excess = np.maximum(values, 0.0) - 1.0
+    spread = 1.0 + excess[:, None] * (1.0 - NOISY)  # with each share of noise [N, shares]
     scales = np.log(squares.T @ (1.0 / spread) / len(x)) - np.log(squares.mean(0))[:, None]
     return float(np.max(-0.5 * (scales.mean(0) + np.log(spread).mean(0))))
 
