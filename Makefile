@@ -62,7 +62,8 @@ coverage: $(VENV)/.dev
 oldest: $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
-slow: $(VENV)/.dev
+# With kernels that are kept: a process that compiles them may differ from its workers, which load them, in the last digit.
+slow: kernels
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
 
 lint: $(VENV)/.dev
