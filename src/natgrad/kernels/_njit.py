@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 # Sums over the children of a row may be reordered into SIMD lanes, nothing else: NaN and infinities keep their meaning.
-# The lanes are fixed at compilation, so one machine always gives the same bits, but for the one process that compiles a kernel: what
-# it calls is found there as compiled for itself, not as part of the kernel, and sums of chains differ in the sixteenth digit.
-# Measured on a million ratings, two cores: a sweep is 1.1 times faster with 5 factors and 1.4 with 30, the bound 2 times; the
-# twins bound the error at 1e-10.
+# The lanes are fixed at compilation, so one machine always gives the same bits, but for the one process that compiles a kernel:
+# what it calls is found there as compiled for itself, not as part of the kernel, and sums of chains differ in the sixteenth
+# digit. Measured on a million ratings, two cores: a sweep is 1.1 times faster with 5 factors and 1.4 with 30, the bound 2 times;
+# the twins bound the error at 1e-10.
 REASSOCIATE = {"reassoc", "contract"}
 
 
