@@ -1,6 +1,9 @@
 """The matrix library has one thread while a fit runs, and the user's number of threads afterwards, however fits overlap."""
 
+import contextlib
+import linecache
 import os
+import sys
 import threading
 
 import numpy as np
@@ -8,8 +11,9 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 import natgrad as ng
+from natgrad import threads as thread_module
 from natgrad.models.gp import neighbours, predictor
-from natgrad.threads import ONE_BLAS_THREAD, in_order
+from natgrad.threads import in_order, one_blas_thread
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def test_the_last_one_out_restores_what_the_first_one_found(threads):
     first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
 
     def first():
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             first_in.set()
             second_in.wait(10)
         order.append(threads())
@@ -39,7 +43,7 @@ def test_the_last_one_out_restores_what_the_first_one_found(threads):
 
     def second():
         first_in.wait(10)
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             second_in.set()
             first_out.wait(10)
             order.append(threads())
@@ -55,12 +59,62 @@ def test_the_last_one_out_restores_what_the_first_one_found(threads):
 
 def test_an_error_inside_restores_them_too(threads):
     def interrupted():
-        with ONE_BLAS_THREAD, ONE_BLAS_THREAD:
+        with one_blas_thread(), one_blas_thread():
             assert threads() == {1}
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
+    assert threads() == {3}
+
+
+def struck(number: int, function) -> bool:
+    """Call a function and press Ctrl-C at the n-th line of what enters and leaves a block; whether there were so many."""
+    lines = 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        if frame.f_code.co_filename not in (thread_module.__file__, contextlib.__file__):
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        # A lock is released in one instruction, at the line of its `with`: Python handles no signal before that.
+        if event in ("call", "line") and "with self._lock" not in line:
+            lines += 1
+            if lines == number:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def one_block():
+    with one_blas_thread():
+        pass
+
+
+def blocks_in_blocks():
+    with one_blas_thread():
+        one_block()
+        one_block()
+
+
+@pytest.mark.parametrize("function", [one_block, blocks_in_blocks])
+def test_an_interrupt_at_any_line_of_enter_and_exit_leaves_the_number_alone(threads, function):
+    number = 1
+    while struck(number, function):
+        assert threads() == {3}, number
+        number += 1
+    assert number > 20  # enter, the block, exit
+    with one_blas_thread():
+        assert threads() == {1}
     assert threads() == {3}
 
 
@@ -112,7 +166,7 @@ def test_processes_predict_with_one(classifier, threads, rng, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:os.fork:RuntimeWarning")
 def test_a_forked_child_has_the_users_number_of_threads(threads):
-    with ONE_BLAS_THREAD:
+    with one_blas_thread():
         child = os.fork()
         if child == 0:
             os._exit(0 if threads() == {3} and np.linalg.inv(np.eye(3))[0, 0] == 1.0 else 1)

@@ -12,7 +12,7 @@ clock), so that fits repeat; both are tested against the same slow twins and agr
 **The matrix library** has one thread while a fit runs, and the user's number of threads again when the last one ends. The number
 belongs to the whole process, or, where the library's threads are those of OpenMP, to each Python thread. Fits in several Python
 threads would each note what another had set and put that back, so they are counted here: the first one in sets the number, the
-last one out restores what the first one found.
+last one out restores what the first one found, also when one in between was interrupted on its way in or out.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, update_wrapper
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, final
 
 import numpy as np
 
-__all__ = ["ONE_BLAS_THREAD", "Shared", "at_most", "in_order", "is_little", "most_threads", "n_threads", "threads_for"]
+__all__ = ["Shared", "at_most", "in_order", "is_little", "most_threads", "n_threads", "one_blas_thread", "threads_for"]
 
 # Units of plain NumPy's work in a pass: about a microsecond each. A few hundred passes then take less than a first compilation.
 # Replaced by tests only.
@@ -175,7 +174,7 @@ def in_order(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     threads = min(n_threads(), len(items))
 
     def run(first: int) -> list[Any]:
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             return [function(item) for item in items[first::threads]]
 
     if threads <= 1:
@@ -212,64 +211,87 @@ def _set(numbers: list[tuple[Any, int]]) -> None:
         getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
 
 
-def _set_to_one(libraries: list[Any]) -> list[tuple[Any, int]]:
-    before = [(library, library.num_threads) for library in libraries]
-    _set([(library, 1) for library in libraries])
-    return before
+class _Inside:
+    """Whether one Python thread is in a block, and the numbers that it found in the libraries of its own."""
+
+    def __init__(self) -> None:
+        self.inside, self.thread = False, threading.get_ident()
+        self.found: list[tuple[Any, int]] = []
 
 
 class _Own(threading.local):
-    """Of one Python thread: how many blocks it is in, and what it found in its own libraries."""
+    """The record of the Python thread that asks."""
 
-    depth = 0
-    found: list[tuple[Any, int]] = []  # noqa: RUF012 - replaced, never changed
+    def __init__(self) -> None:
+        self.record = _Inside()
 
 
 @final
 class _OneThread:
-    """``with ONE_BLAS_THREAD:``, in as many Python threads at once as you like."""
+    """The numbers of threads as the first one in found them, and who is in.
+
+    Ctrl-C may strike at any line here. What was found is noted before anything is set, and forgotten after everything is set
+    back, so that `_leave` may be called again after one that was interrupted. A block in a block does nothing: the outermost
+    one restores.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
-        self._found: list[tuple[Any, int]] = []
         self._own = _Own()
+        self._begin()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
-    def __enter__(self) -> None:
-        if self._own.depth > 0:  # a block in a block, as every step of a run is
-            self._own.depth += 1
-            return
+    def _begin(self) -> None:
+        self._lock = threading.RLock()  # a block that nobody left is left by the collector, which may run in here
+        self._inside: set[_Inside] = set()
+        self._found: list[tuple[Any, int]] = []
+
+    def __call__(self) -> AbstractContextManager[None]:
+        record = self._own.record
+        return _IN_A_BLOCK if record.inside else self._block(record)
+
+    @contextmanager
+    def _block(self, record: _Inside) -> Iterator[None]:
+        try:
+            try:
+                self._enter(record)
+                yield
+            finally:
+                self._leave(record)
+        finally:
+            self._leave(record)  # again: the first one may have been interrupted
+
+    def _enter(self, record: _Inside) -> None:
+        record.inside = True
         of_process, of_thread = _libraries("scipy.linalg" in sys.modules)
-        self._own.found = _set_to_one(of_thread)
-        self._own.depth = 1
+        record.found = record.found or [(library, library.num_threads) for library in of_thread]
+        _set([(library, 1) for library in of_thread])
         with self._lock:
-            if self._inside == 0:
-                self._found = _set_to_one(of_process)
-            self._inside += 1
+            self._found = self._found or [(library, library.num_threads) for library in of_process]
+            self._inside.add(record)
+            _set([(library, 1) for library in of_process])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._own.depth = max(0, self._own.depth - 1)  # a child that was forked inside begins at zero
-        if self._own.depth > 0:
-            return
+    def _leave(self, record: _Inside) -> None:
         with self._lock:
-            self._inside = max(0, self._inside - 1)
-            if self._inside == 0:
-                self._restore()
-        _set(self._own.found)
-
-    def _restore(self) -> None:
-        before, self._found = self._found, []
-        _set(before)
+            self._inside.discard(record)
+            if not self._inside:
+                _set(self._found)
+                self._found = []
+        if record.thread == threading.get_ident():
+            _set(record.found)
+            record.found = []
+        record.inside = False
 
     def _after_fork(self) -> None:
         """A child has none of the threads that are inside, and its lock may never be released."""
-        self._lock, self._inside, self._own.depth = threading.Lock(), 0, 0
-        self._restore()
+        found = self._found
+        self._begin()
+        self._own.record.inside = False
+        _set(found)
 
 
+_IN_A_BLOCK = nullcontext()
 _libraries("scipy.linalg" in sys.modules)  # looked for when natgrad is imported, not while somebody waits for a fit
+# ``with one_blas_thread():``, in as many Python threads at once as you like.
 # Small factorisations gain nothing from more threads, and two threads round differently.
-ONE_BLAS_THREAD = _OneThread()
+one_blas_thread = _OneThread()

@@ -1,7 +1,6 @@
 """Texts to counts: phrases, stop words of a corpus, and languages without spaces."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -153,11 +152,10 @@ def test_markup_links_and_addresses_are_no_words(text, words):
 
 
 def test_texts_that_look_like_markup_and_never_end_are_read_in_one_go():
-    begun = time.process_time()
+    """In milliseconds; a search that begins again at every letter takes hours."""
     for part in ("<script>", "<a ", "<!--", "&amp", "a.b.", "x@", "<p a=", "www.", "-a"):
-        plain_text(part * 10_000)
-        Cutter("-'", emoji=True)(part * 10_000 + "\u00e9")
-    assert time.process_time() - begun < 5
+        assert len(plain_text(part * 100_000)) <= len(part) * 100_000
+        Cutter("-'", emoji=True)(part * 100_000 + "\u00e9")
 
 
 def test_signs_and_emoji_count_where_that_is_asked_for():

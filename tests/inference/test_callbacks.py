@@ -121,7 +121,7 @@ def test_held_out_scores_end_a_fit_and_cost_their_share(monkeypatch):
     assert len(calls) == 4
     assert "has not risen above -1 for 3 scores" in str(model.stop_)
     calls.clear()
-    slow = ng.HeldOut(HELD, share=1e-6)  # a score that took a microsecond is due again after a second
+    slow = ng.HeldOut(HELD, share=1e-12)  # a score that took a microsecond is due again after days
     ng.LDA(2, max_passes=30, tol=0).fit(TEXTS, callbacks=[slow])
     assert len(calls) == 1
     ng.LDA(2, max_passes=3, tol=0).fit(TEXTS, callbacks=[slow])  # another fit, from the beginning

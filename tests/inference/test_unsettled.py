@@ -114,8 +114,9 @@ for model in (ng.LDA(2), ng.MatrixFactorization(2), ng.SparseGPRegressor()):
 def test_the_old_name_says_the_new_one(capsys):
     without = [sys.executable, "-c", f"import natgrad as ng\n{OLD_NAME}import sys; assert 'sklearn' not in sys.modules"]
     said = subprocess.run(without, capture_output=True, text=True, check=True).stdout
+    import sklearn.base  # noqa: F401 - the same words where it is loaded
+
     exec(OLD_NAME, {"ng": ng})
-    assert "sklearn.base" in sys.modules  # the same words where scikit-learn is loaded, as it is here
     assert said == capsys.readouterr().out
     assert said.count("has no attribute 'continue_' since version 0.2: it is called 'continue_fit'") == 3
     with pytest.raises(AttributeError, match="it is called 'continue_fit'"):

@@ -45,7 +45,7 @@ from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 
 __all__ = [
     "TOLERANCE",
@@ -123,7 +123,7 @@ def run(
     monitor = RunMonitor(limits, trace)
     with (
         nullcontext() if checkpointer is None else checkpointer,
-        ONE_BLAS_THREAD,
+        one_blas_thread(),
         progress_bar(limits.max_steps, verbose) as bar,
         opened(executor) as where,
         ExitStack() as shards,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from natgrad.data.origin import FileIdentity, file_identity
 from natgrad.inference.executors.threads import Broadcast, BroadcastArgument, Call, ShardSpec
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from natgrad.inference.executors.threads import Dask
@@ -210,7 +210,7 @@ def _apply(function: Callable[..., Any], shard: Any, own: Any, places: list[int]
     arguments = list(own)
     for place, value in zip(places, common, strict=True):
         arguments[place] = value
-    with at_most(1), ONE_BLAS_THREAD:
+    with at_most(1), one_blas_thread():
         return function(shard, *arguments)
 
 

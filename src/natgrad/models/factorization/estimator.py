@@ -37,7 +37,7 @@ from natgrad.models.factorization.tables import check_columns
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import OldName, says_new_names
-from natgrad.threads import ONE_BLAS_THREAD, at_most
+from natgrad.threads import at_most, one_blas_thread
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -233,7 +233,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
         of_draws: str | None = None
-        with at_most(self.n_jobs), ONE_BLAS_THREAD:
+        with at_most(self.n_jobs), one_blas_thread():
             if self.noise_per == "auto" and self._exact():
                 from natgrad.models.factorization.noise import chosen_noise
 
@@ -327,7 +327,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
 
     def _fit_items(self, ratings: Ratings) -> None:
         """Likes of all pairs anew: one exact step, with nothing left of likes that are gone."""
-        with at_most(self.n_jobs), ONE_BLAS_THREAD:
+        with at_most(self.n_jobs), one_blas_thread():
             kind = likelihood_of(self._settings(), ratings, None, None, True, int(self.seed))
         self._optimise(kind, ratings, None, Trace())
 

@@ -30,7 +30,7 @@ from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import OldName
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class SparseGP(GPFinishing):
         self.inducing_: Floats = self._x_scaling.undo(np.asarray(settings.inducing))
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
         self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
-        with ONE_BLAS_THREAD:  # as in the engine: a loaded model has the same numbers
+        with one_blas_thread():  # as in the engine: a loaded model has the same numbers
             self._predictor = Predictor.of(problem, state)
 
     def _check_settings(self) -> None:
@@ -272,7 +272,7 @@ class SparseGP(GPFinishing):
         whole = lam[0].shape[1] > n_inducing
         problem = self._problem(rows, saved["kernel"], likelihood, n_inducing, saved["offset"], None, whole)
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             moments = problem.moments(problem.blocks["v"], lam)
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]

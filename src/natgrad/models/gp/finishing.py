@@ -25,7 +25,7 @@ from natgrad.models.gp.starting import GPStarting
 from natgrad.models.gp.weighing import Moments, Weighed, mixed, weighed, weighed_logs
 from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
 
 __all__ = ["GPFinishing", "restored_local", "saved_local"]
@@ -137,7 +137,7 @@ class GPFinishing(GPStarting):
         if not self._finishes(problem):
             return []
         until = np.inf if self.max_seconds is None else began + float(self.max_seconds)
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             local, found = self._local(problem, state, until)
         taken = self._takes(found)
         if taken:

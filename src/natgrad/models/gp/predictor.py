@@ -17,7 +17,7 @@ from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
 from natgrad.models.gp.sited import SitedLocal
 from natgrad.models.gp.weighing import Moments, mixed, pooled
-from natgrad.threads import ONE_BLAS_THREAD, in_order
+from natgrad.threads import in_order, one_blas_thread
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -134,7 +134,7 @@ class Predictor(NamedTuple):
 
     def draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, F] at standardised inputs."""
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             return self._draws(x, n, rng)
 
     def _draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:

@@ -27,7 +27,7 @@ from natgrad.models.gp.settings import Settings
 from natgrad.posterior.response.marginals import correlated_normals
 from natgrad.random import sample_generator
 from natgrad.special import ndtri
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 
 __all__ = ["HyperFactor", "HyperResponse", "hyper_response", "warn_of_undetermined"]
 
@@ -183,7 +183,7 @@ class HyperResponse(Mapping[str, HyperFactor]):
 
 def hyper_response(problem: GPProblem, state: State, y_variance: Floats, given_up: float = 0.0) -> HyperResponse:
     """The response of all hyper-parameters that the fit learned; nats that it gave up after that are no sign of a short fit."""
-    with ONE_BLAS_THREAD:
+    with one_blas_thread():
         bound = _Collapsed(*_with_mixing_held(problem, state))
         if not len(bound.start):
             raise ValueError(
@@ -207,7 +207,7 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats, given_u
 
     def told(direction: Floats) -> Floats:
         length = float(np.abs(direction).max()) or 1.0
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             up, down = (bound.rows(at + sign * (STEP / length) * direction) for sign in (1.0, -1.0))
         return np.asarray((up - down) * (length / (2.0 * STEP)))
 

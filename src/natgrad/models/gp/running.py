@@ -21,7 +21,7 @@ from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.polishing import WARM, Polishing, polishing_of
 from natgrad.models.gp.stopping import AveragedBound
 from natgrad.posterior.fit_options import FitOptions, checked_method, checked_step, split_options
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def optimise(
     model._part = watch.part
     state, said = result.state, _said_of(problem)
     if shrinks(model, problem):
-        with ONE_BLAS_THREAD:  # as in the engine
+        with one_blas_thread():  # as in the engine
             state, words = shrunk(problem, state)
         said.append(words)
     model._publish(problem, state)

@@ -19,7 +19,7 @@ from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.settings import Learned, Settings
 from natgrad.models.gp.warping import STAIR_MARGIN, SURE, chosen_warps, jumping, stairs_of, warps_of
 from natgrad.random import Stream, generator
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
 
 __all__ = ["GPStarting"]
@@ -113,7 +113,7 @@ class GPStarting(GPReading):
         kernel = choosing.usual(rows.n_columns) if self.kernel is None else self.kernel
         if self.kernel is None and self.learn_kernel:
             few = generator(seed, Stream.START, 6).permutation(len(rows))[:FEW]
-            with ONE_BLAS_THREAD:
+            with one_blas_thread():
                 kernel = choosing.fine_enough(*rows.take(np.sort(few)))
         if not isinstance(kernel, Covariance):
             raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')

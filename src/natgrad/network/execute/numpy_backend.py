@@ -14,7 +14,7 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 
 __all__ = ["NumpyBackend"]
 
@@ -123,13 +123,13 @@ class _Running:
     """One thread of the matrix library, and a λ that is no more valid is told by the numbers, not by warnings."""
 
     def __enter__(self) -> None:
-        ONE_BLAS_THREAD.__enter__()
-        self._quiet = np.errstate(all="ignore")
+        self._one, self._quiet = one_blas_thread(), np.errstate(all="ignore")
+        self._one.__enter__()
         self._quiet.__enter__()
 
     def __exit__(self, *error: Any) -> None:
         self._quiet.__exit__(*error)
-        ONE_BLAS_THREAD.__exit__(*error)
+        self._one.__exit__(*error)
 
 
 def _arrays(tree: Any) -> Any:

@@ -19,7 +19,7 @@ from natgrad.posterior.response.quantities import Quantity
 from natgrad.posterior.response.settling import Settled, matrix_of
 from natgrad.posterior.response.solvers import Dense, conjugate_gradients
 from natgrad.posterior.response.values import Values
-from natgrad.threads import ONE_BLAS_THREAD
+from natgrad.threads import one_blas_thread
 
 __all__ = ["Solver"]
 
@@ -76,7 +76,7 @@ class Solver:
         n = self.operator.size
         pays = n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
         if self._dense is None and n <= MOST_DENSE and pays:
-            with ONE_BLAS_THREAD:  # threads gain nothing at this size, and lose much where others use the machine
+            with one_blas_thread():  # threads gain nothing at this size, and lose much where others use the machine
                 self._dense = Dense(self.operator)
 
     # -- quantities --
