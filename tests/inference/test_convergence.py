@@ -1,13 +1,17 @@
 """When a run says that it has converged: what is left to gain is below the tolerance, and it is not a saddle."""
 
+import math
+
 import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.errors import NotConverged
 from natgrad.inference import probes
 from natgrad.inference.probes import _WayBack
 from natgrad.inference.problem import State
 from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
+from natgrad.network.execute.problem import NetworkProblem
 
 
 def series(*parts: tuple[float, float, int]) -> list[float]:
@@ -255,3 +259,33 @@ def test_merged_components_of_many_points_are_not_the_end(method):
         fit = network.fit(method, init="random", seed=seed, max_steps=3000)
         assert fit.elbo > best - (1e-3 if exact else 5.0), seed
         assert fit.stop.converged or not exact, seed
+
+
+@pytest.mark.parametrize("method", [None, ng.VB()], ids=["default", "VB"])
+@pytest.mark.parametrize("fall", [1e-4, 17.0])
+def test_a_bound_that_falls_is_no_rounding(monkeypatch, method, fall):
+    """Sweeps that go wrong after the third: the state before them is kept, and nobody says that it has converged."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=40)
+    n, w = ng.Plate("n", 40), ng.Normal("w", 0.0, 1.0, plate=ng.Plate("k", 2))
+    y = ng.Normal("y", w[0] + w[1] * x, ng.Gamma("tau", 1.0, 1.0), plate=n, observed=2.0 * x + rng.normal(size=40))
+    network, right = ng.Network(y, joint=None), NetworkProblem.sweep
+
+    def wrong(self, state, order, rho=1.0):
+        made = right(self, state, order, rho)
+        if state.t < 3:
+            return made
+        (rate, half), spread = made.state.lam["w"], math.sqrt(2 * fall / 2)
+        away = rate - 2.0 * half * spread / np.sqrt(-2.0 * np.asarray(half)), half
+        block = self.blocks["w"]
+        moved = made.state._replace(
+            lam={**made.state.lam, "w": away}, mu={**made.state.mu, "w": self.moments(block, away)}
+        )
+        return made._replace(state=moved, bound=self.bound(moved))
+
+    monkeypatch.setattr(NetworkProblem, "sweep", wrong)
+    with pytest.warns(NotConverged, match="the bound fell from"):
+        fit = network.fit(method=method, backend="numpy")
+    assert not fit.stop.converged
+    bounds = [record.elbo for record in fit.trace.records]
+    assert max(bounds) - 1e-6 * abs(max(bounds)) <= fit.elbo

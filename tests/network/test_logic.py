@@ -126,3 +126,34 @@ def test_what_ties():
     links = ng.Categorical("same", same[a[np.arange(5)], a[np.arange(1, 6)]], plate=pairs, observed=np.ones(5, int))
     (tie,) = ties_of(ng.Network(links).problem.plan)
     assert (tie.hidden, tie.nats) == (("a",), np.inf)
+
+
+@pytest.mark.parametrize("n_coins", [1, 6])
+def test_a_coin_that_chooses_is_a_category_of_two(n_coins):
+    """Without plates its statistics have no axis, and on rows their last axis is the rows': neither is one of categories."""
+    y = np.array([-1.2, 0.1, 0.8, 0.3, -0.4, 1.1])
+    row, tables = ng.Plate("row", 6), {}
+
+    def declared(gate):
+        mu = ng.Normal("mu", [-1.0, 1.0], 1.0, plate=ng.Plate("k", 2))
+        return ng.Network(ng.Normal("y", mu[gate], 2.0, plate=row, observed=y))
+
+    plate = {} if n_coins == 1 else {"plate": row}
+    coin = declared(ng.Bernoulli("z", 0.4, **plate))
+    category = declared(ng.Categorical("z", [0.6, 0.4], **plate))
+    for init in (None, "kmeans") if n_coins > 1 else (None,):
+        tables[init] = [network.fit(init=init) for network in (coin, category)]
+        ours, wanted = tables[init]
+        assert ours.elbo == pytest.approx(wanted.elbo, abs=2e-3)
+        np.testing.assert_allclose(ours["z"].mean(), wanted["z"].mean()[..., 1], atol=0.02)
+    # All values of the coins; the means that they choose are integrated out: y ~ N(prior, I / 2 + Z Zᵀ).
+    log_joint, values = [], np.array(list(np.ndindex(*(2,) * n_coins)))
+    for z in values:
+        chosen = np.eye(2)[np.broadcast_to(z, 6)]
+        away, cov = y - chosen @ [-1.0, 1.0], np.eye(6) / 2 + chosen @ chosen.T
+        likelihood = -0.5 * (away @ np.linalg.solve(cov, away) + np.linalg.slogdet(2 * np.pi * cov)[1])
+        log_joint.append(likelihood + np.log(np.where(z, 0.4, 0.6)).sum())
+    evidence = np.logaddexp.reduce(log_joint)
+    assert evidence - 2.0 < ours.elbo < evidence
+    draws = ours.draws(1000)["z"].values.reshape(-1, n_coins).mean(axis=0)
+    np.testing.assert_allclose(draws, np.exp(np.array(log_joint) - evidence) @ values, atol=0.05)

@@ -308,7 +308,7 @@ class _Loop:
         if stop := monitor.guard(new, info):
             return stop, state
         monitor.record(new, info)
-        if stop := monitor.bound_diverged():
+        if stop := monitor.bound_diverged(new):
             return stop, state
         return self.tell(new) or monitor.ended(new), new
 

@@ -13,7 +13,7 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
-from natgrad.inference.stopping import Left, left_to_gain, left_to_gain_noisy
+from natgrad.inference.stopping import Left, is_a_fall, left_to_gain, left_to_gain_noisy
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.validation import real_number, whole_number
 
@@ -134,7 +134,7 @@ class RunMonitor:
         self.phase_begun, self.may_settle = t, last
         self.bounds: list[float] = []
         self.changes: list[float] = []
-        self.unread, self.first = 0, math.nan
+        self.unread, self.first, self.best = 0, math.nan, -math.inf
 
     def start(self, state: State) -> None:
         """The bound at the start of a phase, against which one that diverges is judged; exact sweeps cannot lose it."""
@@ -150,6 +150,7 @@ class RunMonitor:
         bounded = [record for record in mine if record.t > self.phase_begun and not math.isnan(record.elbo)]
         self.bounds = [record.elbo for record in bounded]
         self.changes = [record.relative_change for record in bounded]
+        self.best = max(self.bounds, default=-math.inf)
         before = records[len(records) - len(mine) - 1] if len(mine) < len(records) else None
         self.messages_before = before.messages_read if before else 0
         self.messages_read = records[-1].messages_read if records else 0
@@ -210,16 +211,27 @@ class RunMonitor:
         messages = None if self.limits.max_messages is None else max(1, self.limits.max_messages - read)
         return replace(self.limits, max_seconds=seconds, max_messages=messages)
 
-    def bound_diverged(self) -> Stop | None:
-        """A bound that is not finite, or has left for minus infinity."""
+    def bound_diverged(self, state: State) -> Stop | None:
+        """A bound that is not finite, has left for minus infinity, or fell although it cannot."""
         if not self.bounds:
             return None
         first = self.first if math.isfinite(self.first) else self.bounds[0]
         last = self.bounds[-1]
-        if math.isfinite(last) and last > first - DIVERGENCE_FACTOR * (abs(first) + 1.0):
+        fell = self.stepper.monotone and is_a_fall(self.best, last) and is_a_fall(self.best, last, self._summed(state))
+        if math.isfinite(last) and last > first - DIVERGENCE_FACTOR * (abs(first) + 1.0) and not fell:
+            self.best = max(self.best, last)
             return None
         record = self.trace.pop()
-        return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
+        words = f"the bound went from {first:.6g} to {last:.6g}"
+        if fell:
+            del self.bounds[-1], self.changes[-1]
+            words = f"the bound fell from {self.best:.10g} to {last:.10g}, which is more than rounding"
+        return self._diverged(words, record.t, record.rho)
+
+    def _summed(self, state: State) -> float:
+        """The size of the parts that a bound is the sum of, where a problem has them one by one."""
+        by_node = getattr(self.problem, "bound_by_node", None)
+        return 0.0 if by_node is None else sum(map(abs, by_node(state).values()))
 
     def ended(self, state: State) -> Stop | None:
         """Messages, time, tolerance, passes or steps."""

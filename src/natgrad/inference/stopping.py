@@ -7,7 +7,8 @@ are many rates, and the slowest of them is the last to be seen. Gains that grow 
 never of one that has converged.
 
 A gain of less than the bound's own rounding is none that can be seen. Where bounds of a method that cannot fall do so now and
-then, by rounding or because local variables are solved to a tolerance of their own, by so much they are noisy. Below the noise
+then, by rounding or because local variables are solved to a tolerance of their own, by so much they are noisy, up to a
+millionth of the bound: what falls further is wrong, and ends a run (`natgrad.inference.monitor`). Below the noise
 the steps themselves go on telling: near an optimum a gain is a quadratic form of the step that made it, so where a step moved λ
 by a change c and gained g, one that moves it by c' gains g (c'/c)². Such gains count as those that are seen, until the steps no
 longer shrink, which is their own rounding.
@@ -25,10 +26,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Left", "left_to_gain", "left_to_gain_noisy"]
+__all__ = ["Left", "is_a_fall", "left_to_gain", "left_to_gain_noisy"]
 
 # A sum of N terms has rounding errors of a few ε times their size; the bound is such a sum.
 ROUNDING = 1e-13
+# A bound of exact steps that ends lower than an earlier one by more than this part of it is wrong, not rounded.
+FALL = 1e-6
 # What the estimate is multiplied by, and while there are only three gains.
 SAFETY, FEW_GAINS = 2.0, 200.0
 # How many gains are summed before they are compared with those before.
@@ -48,6 +51,11 @@ class Left(NamedTuple):
     def below(self, tol: float) -> bool:
         """Whether it is less than a tolerance, or than what can be seen."""
         return self.gain <= max(tol, self.noise)
+
+
+def is_a_fall(best: float, bound: float, summed: float = 0.0) -> bool:
+    """Whether a bound is lower than the best before it by more than any rounding; ``summed`` is the size of what was added up."""
+    return bound < best - max(FALL * max(1.0, abs(best)), ROUNDING * summed)
 
 
 def left_to_gain(
@@ -72,7 +80,7 @@ def left_to_gain(
         return None
     gains = [after - before for before, after in pairwise(ends)]
     falls = [-gain for gain in gains[-RECENT:] if gain < 0]
-    fallen = max(falls) if monotone and len(falls) >= FALLS else 0.0
+    fallen = min(max(falls), FALL * max(1.0, abs(ends[-1]))) if monotone and len(falls) >= FALLS else 0.0
     noise = max(ROUNDING * abs(ends[-1]), fallen)
     gains = [max(gain, 0.0) if monotone else abs(gain) for gain in gains]
     if max(gains[-2:]) <= noise:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.start.probes import moved_apart, put_beside
+from natgrad.network.start.probes import memberships, moved_apart, put_beside
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ def split_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: in
 def _memberships(problem: Any, state: State) -> tuple[dict[str, npt.NDArray[np.float64]], float]:
     """Of the first chunk, by category, and how many times that are all rows."""
     gates, chunks = problem.program.problem.plan.merging, problem.chunks
-    chosen = {gate: np.asarray(state.mu[gate][0]) for gate in gates if gate in state.mu}
+    nodes = problem.program.problem.plan.nodes
+    chosen = {gate: memberships(nodes[gate].family, state.mu[gate]) for gate in gates if gate in state.mu}
     if inside := [gate for gate in gates if gate in problem.program.local]:
         told = next(problem.visit("hidden", {name: state.mu[name] for name in problem.globals}, numbers=[0]))
-        chosen.update({gate: np.asarray(told.parts[gate][0]) for gate in inside})
+        chosen.update({gate: memberships(nodes[gate].family, told.parts[gate]) for gate in inside})
     return chosen, chunks.n_rows / chunks.first_rows
 
 

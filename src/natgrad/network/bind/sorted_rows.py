@@ -19,6 +19,7 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.bind.chunk_starts import some_rows
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.start.probes import memberships
 
 __all__ = ["share_of_chunks", "warn_of_sorted_rows"]
 
@@ -33,7 +34,7 @@ def warn_of_sorted_rows(problem: Any, state: State, step: Step, batches: float, 
     gates = [name for name in plan.choices if name in chunks.local]
     if not gates or chunks.chained or chunks.n_chunks < 2:
         return
-    if _left(step, batches, max(plan.nodes[gate].stat_shapes()[0][-1] for gate in gates)) > LEFT:
+    if _left(step, batches, max(plan.nodes[gate].categories or 1 for gate in gates)) > LEFT:
         return
     rows, numbers = some_rows(chunks, seed)
     some = NetworkProblem(chunks.plan_of(rows), "numpy")
@@ -41,7 +42,7 @@ def warn_of_sorted_rows(problem: Any, state: State, step: Step, batches: float, 
     here = start._replace(lam={**start.lam, **{name: state.lam[name] for name in problem.blocks}})
     found = some.sweep(here, tuple(name for name in some.blocks if name not in problem.blocks)).state
     for gate in gates:
-        chosen = np.asarray(found.mu[gate][0], dtype=np.float64)
+        chosen = memberships(plan.nodes[gate].family, found.mu[gate])
         if (
             chosen.shape[0] == len(numbers)
             and share_of_chunks(chosen.reshape(len(numbers), -1), numbers) > TOLD_BY_CHUNKS

@@ -153,21 +153,22 @@ def _plus(first: Means, factor: Array, second: Means) -> Means:
 def joint_groups(problem: NetworkProblem) -> tuple[tuple[str, ...], ...]:
     """Gaussian blocks that meet in a term, as many together as leave every term quadratic in their means.
 
-    A block alone is a group if its own elements meet one another.
+    A block alone is a group if its own elements meet one another, and only linearly: ``x[i] − x[j]``, but not ``x[i] * x[j]``,
+    whose square has four of its means.
     """
     gaussian = {name: None for name, block in problem.blocks.items() if block.family.name in GAUSSIAN}
     monomials = [m for term in problem.plan.terms.values() for m in term.monomials if _degree(m, gaussian) > 1]
     if not gaussian or len(monomials) > MOST_MONOMIALS:
         return ()
     curved = [m for m in monomials if _degree(m, gaussian) > 2]
-    group_of = {name: frozenset([name]) for name in gaussian}
+    group_of = {name: frozenset([name]) for name in gaussian if all(_degree(m, (name,)) <= 2 for m in curved)}
     for monomial in monomials:
         names = [n for n in dict.fromkeys(f.source for f in monomial.factors if not f.known) if n in group_of]
         for first, second in pairwise(names):
             merged = group_of[first] | group_of[second]
             if all(_degree(m, merged) <= 2 for m in curved):
                 group_of.update(dict.fromkeys(merged, merged))
-    groups = dict.fromkeys(group_of[name] for name in gaussian)
+    groups = dict.fromkeys(group_of.values())
     return tuple(
         tuple(name for name in gaussian if name in group)
         for group in groups

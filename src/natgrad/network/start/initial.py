@@ -21,6 +21,7 @@ from natgrad.network.language.slots import check_range, checked_categories
 from natgrad.network.start.clusters import cluster_starts
 from natgrad.network.start.improper import check_proper
 from natgrad.network.start.order import default_order, factors_of_products
+from natgrad.network.start.probes import memberships
 from natgrad.network.start.products import fitted_products, zero_products
 from natgrad.random import Stream, generator
 from natgrad.validation import as_numbers, require
@@ -255,7 +256,7 @@ def _random(node: Node, prior: Stats, rng: np.random.Generator) -> Stats:
 def _check_symmetry(problem: NetworkProblem, state: State) -> None:
     """A mixture whose components and memberships are all alike would stay so for ever."""
     for gate, names in _components(problem).items():
-        if not _parts(state, gate) and all(_alike(state, name, axis) for name, axis in names):
+        if not _parts(problem, state, gate) and all(_alike(state, name, axis) for name, axis in names):
             raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
 
 
@@ -264,7 +265,7 @@ def symmetry_watch(problem: NetworkProblem) -> Once:
 
     def look(seen: Progress) -> None:
         for gate, names in _components(problem).items():
-            if not _parts(seen.state, gate) and all(_alike(seen.state, name, axis) for name, axis in names):
+            if not _parts(problem, seen.state, gate) and all(_alike(seen.state, name, axis) for name, axis in names):
                 words = (
                     "are all equal after the first sweep: the start did not tell them apart, or their priors lie so far from "
                     "the data that nothing does"
@@ -284,14 +285,14 @@ def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
     return components
 
 
-def _parts(state: State, gate: str) -> bool:
+def _parts(problem: NetworkProblem, state: State, gate: str) -> bool:
     """Whether a category differs from element to element, or is known: then components that are alike need not stay so.
 
     Where groups keep their categories to themselves, that is not known.
     """
     if gate not in state.mu:
         return False
-    members = np.asarray(state.mu[gate][0])
+    members = memberships(problem.plan.nodes[gate].family, state.mu[gate])
     flat = members.reshape(-1, members.shape[-1])
     return bool(not flat[0].all() or not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14))
 

@@ -19,7 +19,15 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["moved_apart", "probes_of", "put_beside", "shifted_by_own", "shifted_components", "split_components"]
+__all__ = [
+    "memberships",
+    "moved_apart",
+    "probes_of",
+    "put_beside",
+    "shifted_by_own",
+    "shifted_components",
+    "split_components",
+]
 
 Stats = tuple[Any, ...]
 Probe = Callable[..., State | None]
@@ -55,7 +63,14 @@ def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...]
 
 def _chosen(problem: NetworkProblem, state: State) -> dict[str, npt.NDArray[np.float64]]:
     """Memberships by hidden category."""
-    return {gate: np.asarray(state.mu[gate][0]) for gate in problem.plan.merging if gate in state.mu}
+    blocks = problem.blocks
+    return {g: memberships(blocks[g].family, state.mu[g]) for g in problem.plan.merging if g in state.mu}
+
+
+def memberships(family: Any, moments: Stats) -> npt.NDArray[np.float64]:
+    """Probabilities of the categories of q along the last axis; those of 0 and 1 of a coin, which has no such axis."""
+    chosen = np.asarray(moments[0], np.float64)
+    return chosen if family.stat_ndims[0] else np.stack([1.0 - chosen, chosen], axis=-1)
 
 
 def _shifted_by(
@@ -151,7 +166,10 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, lig
     target, own = problem.target(block, state), problem.target(block, state, (gate,))
     even = []
     for number, part in enumerate(np.array(p) for p in own):
-        part[..., light] = part[..., heavy]
+        if block.family.stat_ndims[0] == 0:  # a coin: log-odds of zero
+            part[...] = 0.0
+        else:
+            part[..., light] = part[..., heavy]
         if number == 2:  # the transitions of a chain
             part[..., light, :] = part[..., heavy, :]
         even.append(part)
