@@ -77,11 +77,12 @@ class Table:
         return self._columns[name]
 
     def numbers(self, name: str) -> Array:
-        """A column as numbers, missing cells as NaN; one that is something else is named with its row."""
+        """A column as float64, missing cells as NaN; one that is something else is named with its row.
+
+        Integers become floats here, before any arithmetic: differences of unsigned integers and products of long ones wrap.
+        """
         array = self.cells(name)
-        if array.dtype.kind in "biu":
-            return array.astype(np.int64) if array.dtype.kind != "u" else array
-        if array.dtype.kind == "f":
+        if array.dtype.kind in "biuf":
             return array.astype(np.float64, copy=False)
         if array.dtype.kind not in "OUS":
             raise TypeError(f"{self._at(name)} is of type {array.dtype}, not numbers: convert it")
