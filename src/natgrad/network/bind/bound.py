@@ -116,13 +116,13 @@ def aligned(template: Template, tables: Mapping[str, Table], domain: Domain) -> 
 
 def id_column(template: Template, plate: str, table: Table | TableChunks) -> str:
     """The column of a plate's own table by which others name its rows."""
-    names = _id_columns(template, plate)
-    for name in (*names, plate):
+    names = tuple(dict.fromkeys((*_id_columns(template, plate), plate)))
+    for name in names:
         if name in table:
             return name
     raise ValueError(
-        f"{table.where} has no column {' or '.join(map(repr, (*names, plate)))}, which says which row is which element of "
-        f"{plate!r}; it has {', '.join(map(repr, table.names))}"
+        f"{table.where} has no column {' or '.join(map(repr, names))}, which says which row is which element of {plate!r}; "
+        f"it has {', '.join(map(repr, table.names))}"
     )
 
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import State
-from natgrad.network.bind.bound import Binding, aligned, find_domain, held, open_tables
+from natgrad.network.bind.bound import Binding, aligned, find_domain, held, id_column, open_tables
 from natgrad.network.bind.build import Domain, build_nodes
-from natgrad.network.bind.levels import Levels
+from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.plan import make_plan
@@ -82,7 +82,10 @@ def predict(
     targets = _targets(template, tables, nodes)
     rows = held(template, tables, {plate: _needed(template, plate, tables[plate], targets) for plate in tables})
     domain = _levels_that_occur(template, rows, binding.domain)
-    work = _Prediction(template, binding.domain, factors, aligned(template, rows, domain), domain, targets)
+    ids = {
+        plate: ids_of(rows[plate], id_column(template, plate, rows[plate])) for plate in domain.levels if plate in rows
+    }
+    work = _Prediction(template, binding.domain, factors, aligned(template, rows, domain), domain, targets, ids)
     return Predictions(work.found())
 
 
@@ -102,7 +105,9 @@ class _Prediction:
         tables: Mapping[str, Table],
         domain: Domain,
         targets: tuple[str, ...],
+        ids: Mapping[str, npt.NDArray[Any]],
     ) -> None:
+        self.ids = ids  # of the rows of tables of levels, in their order
         self.template, self.fitted, self.factors = template, fitted, factors
         self.tables, self.domain, self.targets = tables, domain, targets
         self.rows = {plate for plate in tables if plate not in template.level_plates}
@@ -142,7 +147,20 @@ class _Prediction:
         drawn = [*(name for name in self.local if name not in informed), *gaps.drawn]
         new = {name: hidden_twin(nodes[name]) for name in drawn if name in nodes}
         origins, parts = self._origins(), gaps.inferred | gaps.drawn
-        return {n: Predictive(hidden_twin(nodes[n]), self.lam, new, origins, parts=parts) for n in self.targets}
+        places = {plate: self.domain.levels[plate].find(ids) for plate, ids in self.ids.items()}
+        labels = {**self.domain.labels(self.template), **self.ids}
+        return {
+            name: Predictive(
+                hidden_twin(nodes[name]), self.lam, new, origins, parts=parts, places=places, labels=labels,
+                categories=self._names_of_categories(name),
+            )
+            for name in self.targets
+        }  # fmt: skip
+
+    def _names_of_categories(self, name: str) -> Any:
+        columns = _observed_columns(self.template, name)
+        levels = self.domain.categories.get(columns[0]) if columns else None
+        return None if levels is None else levels.ids
 
     # -- levels --
 
@@ -303,8 +321,6 @@ def _needed(template: Template, plate: str, table: Any, targets: tuple[str, ...]
         and not (use.node in targets and use.role in ("observed", "mask"))
     ]
     if plate in template.level_plates:
-        from natgrad.network.bind.bound import id_column
-
         names.append(id_column(template, plate, table))
     return choose_columns(table.where, list(table.names), list(dict.fromkeys(names))) if names else [table.names[0]]
 
@@ -313,13 +329,13 @@ def _levels_that_occur(template: Template, rows: Mapping[str, Table], fitted: Do
     levels: dict[str, Levels] = {}
     whole = _read_whole(template)
     for plate in template.level_plates:
-        uses = [use for use in template.level_plates[plate] if template.plate_of(use) in rows]
-        if plate in whole or not (uses or plate in rows):
+        is_used = any(template.plate_of(use) in rows for use in template.level_plates[plate])
+        if plate in whole or not (is_used or plate in rows):
             if plate in whole:
                 levels[plate] = find_domain(template, rows, fitted).levels[plate]
             continue
         only = Template.__new__(Template)
-        only.__dict__.update({**template.__dict__, "level_plates": {plate: uses}})
+        only.__dict__.update({**template.__dict__, "level_plates": {plate: template.level_plates[plate]}})
         domain = find_domain(only, rows, Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories))
         levels[plate] = domain.levels[plate]
     return Domain(levels, fitted.categories)
