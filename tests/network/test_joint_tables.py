@@ -49,7 +49,9 @@ def declared(name: str, table: Any = None) -> ng.Network:
     return ng.Network(ng.Normal("y", line, tau, **rest), joint=None)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("precisions, too", "robust", "apart", "random intercepts")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("precisions, too", "robust", "apart", "random intercepts")
+]
 NETWORKS = ("regression", "random slopes, joint", *SLOW)
 
 

@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import whole_numbers
 from natgrad.data.io.columns import choose_columns, refuse_duplicates
 from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ARROW, ParquetTable
@@ -94,6 +95,8 @@ class Table:
         try:
             if isinstance(cell, (str, bytes)) and not self.is_text:
                 raise ValueError
+            if isinstance(cell, str) and (flag := cell.strip().lower()) in ("true", "false"):
+                return float(flag == "true")
             return float(cell)
         except (TypeError, ValueError):
             raise TypeError(
@@ -272,7 +275,8 @@ def _as_array(values: Any, what: str) -> Array:
             for place, value in enumerate(values):
                 array[place] = value
         else:
-            array = np.array(values) if plain else np.array(values, dtype=object)
+            whole = isinstance(values, list) and bool(values) and {type(value) for value in values} == {int}
+            array = whole_numbers(values) if whole else np.array(values) if plain else np.array(values, dtype=object)
     else:
         array = values
     if array.ndim == 0:
