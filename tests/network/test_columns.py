@@ -1,7 +1,10 @@
 """Declarations with columns: the same fit as with arrays, from every kind of table; mistakes are named."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -184,3 +187,67 @@ def test_methods_and_limits_are_those_of_any_network() -> None:
         later = case.columns.fit(case.table, method, init=case.init, **FIT)
         now = case.arrays.fit(method, init=case.init, **FIT)
         assert np.array_equal(later.trace["elbo"], now.trace["elbo"], equal_nan=True)
+
+
+def test_two_tables_in_chunks_are_the_whole() -> None:
+    games = {"who": ["b", "a", "b", "c", "a"], "points": [1.0, 2.0, 3.0, 0.5, np.nan]}
+    users = {"who": ["c", "a", "b"], "age": [0.3, 0.1, 0.2], "height": [1.0, np.nan, 2.0]}
+    options = {"verbose": False, "tol": 0, "max_steps": 30, "method": ng.VB()}
+    whole, chunks = (
+        side_information().fit({"game": games, "user": users}, **options, **rows)
+        for rows in ({}, {"chunk_rows": 2, "backend": "numpy"})
+    )
+    assert chunks.elbo == pytest.approx(whole.elbo, rel=1e-10)
+    assert chunks["skill"].frame()["mean"].tolist() == pytest.approx(whole["skill"].mean().tolist(), rel=1e-8)
+
+
+def test_ids_that_a_table_lacks_are_named() -> None:
+    users = {"who": ["c", "a"], "age": [0.3, 0.1], "height": [1.0, 2.0]}
+    with pytest.raises(
+        ValueError, match=r"'user': column 'who' lacks 'q', which other tables name \(1 such\).*column 'age'"
+    ):
+        side_information().fit({"game": {"who": ["a", "q"], "points": [1.0, 2.0]}, "user": users}, **FIT)
+    numbered = {**users, "who": ["7", "8"]}
+    with pytest.raises(ValueError, match="it has '7', a str, where another table has 7, a int: convert"):
+        side_information().fit({"game": {"who": [7, 8], "points": [1.0, 2.0]}, "user": numbered}, **FIT)
+
+
+def levels() -> ng.Network:
+    level = ng.Normal("level", 0.0, 0.1, plate=ng.Plate("group"))
+    return ng.Network(ng.Normal("y", level[ng.Column("g")], 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
+
+
+LARGE = [2**63, 2**63 + 5, 2**63 + 2, 2**63]
+ZONED = [datetime(2020, 1, 1 + day, tzinfo=UTC) for day in (0, 1, 2, 0)]
+IDS = {
+    "large": np.array(LARGE, dtype=np.uint64), "large, in a list": [*LARGE[:3], 3], "larger": [2**70, 2**70 + 1, 5, 2**70],
+    "UUID": [UUID(int=i) for i in (0, 1, 2, 0)], "zoned": ZONED, "pairs": [("a", UUID(int=1)), ("a", 2), ("b", 1), ("b", 2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_ids_that_fit_are_saved_and_found_again(name: str, tmp_path: Path) -> None:
+    ids = IDS[name]
+    fit = levels().fit({"g": ids, "y": np.arange(4.0)}, **FIT)
+    assert len(fit["level"].mean()) == len(set(ids if isinstance(ids, list) else ids.tolist()))
+    fit.save(tmp_path / "fit.natgrad")
+    loaded = ng.load(tmp_path / "fit.natgrad")
+    assert np.array_equal(loaded.predict({"g": ids})["y"].mean(), fit.predict({"g": ids})["y"].mean())
+    assert fit.predict({"g": ids}, ["y"])["y"].std().max() < 1.4  # none is new
+
+
+def test_ids_that_cannot_be_saved_are_refused_before_the_fit() -> None:
+    with pytest.raises(
+        TypeError, match=r"column 'g', row 0: Decimal\('1.5'\) cannot be an id.*Convert the column to text"
+    ):
+        levels().fit({"g": [Decimal("1.5"), Decimal("2")], "y": [1.0, 2.0]}, **FIT)
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("true", "FALSE"), ("1", "0")])
+def test_a_mask_of_a_text_file(words: tuple[str, str], tmp_path: Path) -> None:
+    yes, no = words
+    (tmp_path / "rows.csv").write_text(f"x,seen\n1.0,{yes}\n2.0,{no}\n3.0,{yes}\n")
+    y = ng.Normal(
+        "y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("x"), mask=ng.Column("seen")
+    )
+    assert ng.Network(y).fit(tmp_path / "rows.csv", **FIT)["mu"].mean() == pytest.approx(4.0 / 3.0)

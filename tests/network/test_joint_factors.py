@@ -58,7 +58,7 @@ def test_it_is_the_default_for_scalars_that_meet():
     assert set(ng.Network(network.nodes["y"]).problem.blocks) == {"start+slope", "tau"}
     assert set(network.with_joint("auto").problem.blocks) == {"start+slope", "tau"}
     assert set(network.problem.blocks) == {"slope", "start", "tau"}  # which is another network
-    # Not: products, nodes on plates, too many, flat priors, declarations with columns.
+    # Not: products, nodes on plates, too many, flat priors. Declarations with columns as those with arrays.
     row, k = ng.Plate("n", 40), ng.Plate("k", 3)
     a, b, c = (ng.Normal(name, 0.0, 1.0) for name in "abc")
     mixed = ng.Normal("y", a * b + c + ng.Normal("d", 0.0, 1.0, plate=k)[np.arange(40) % 3], 1.0, plate=row, observed=y)
@@ -72,7 +72,7 @@ def test_it_is_the_default_for_scalars_that_meet():
     }
     assert [name.count("+") + 1 for name in groups] == [32]
     column = ng.Network(ng.Normal("y", a + b * ng.Column("x"), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
-    assert set(column.bind({"x": x, "y": y}).problem.blocks) == {"a", "b"}
+    assert set(column.bind({"x": x, "y": y}).problem.blocks) == {"a+b"}
 
 
 def test_data_far_from_zero_and_weights():

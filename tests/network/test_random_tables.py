@@ -68,7 +68,7 @@ class Drawn:
             "NegativeBinomial": lambda: ng.NegativeBinomial("y", 3.0, logit=mean, **rest),
             "Ordinal": lambda: ng.Ordinal("y", mean, cutpoints=[-0.5, 0.7], **rest),
         }[self.leaf]()
-        return ng.Network(leaf) if table is None else ng.Network(leaf, joint=None)
+        return ng.Network(leaf)
 
     def _levels(self, name: str, table: Any) -> tuple[ng.Plate, Any]:
         if table is None:

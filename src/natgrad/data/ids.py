@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from natgrad.data.numbers import from_arrow, refuse_masked
 
-__all__ = ["Ids", "as_ids", "date_text", "joined_ids", "number_ids", "same_words", "spelled_alike"]
+__all__ = ["Ids", "as_ids", "date_text", "joined_ids", "number_ids", "same_words", "spelled_alike", "whole_numbers"]
 
 Array = npt.NDArray[Any]
 MISSING = "and every rating needs its id; drop the others"
@@ -208,11 +208,16 @@ def _from_list(values: list[Any]) -> Array:
     # NumPy would turn [1, "1"] into two equal strings and a list of pairs into a table.
     plain = len(kinds) == 1 and issubclass(next(iter(kinds)), (int, float, str, bytes, np.integer, np.floating))
     if plain and not _ends_in_nul(values):
-        try:
-            return np.array(values)
-        except OverflowError:
-            return _objects(values, (len(values),))
+        return whole_numbers(values) if kinds == {int} else np.array(values)
     return _objects(values, (len(values),))
+
+
+def whole_numbers(values: list[int]) -> Array:
+    """Whole numbers as an array that keeps all their digits: of 3 and 2⁶³ NumPy would make floats."""
+    low, high = min(values), max(values)
+    if low >= -(2**63) and high < 2**63:
+        return np.array(values, dtype=np.int64)
+    return np.array(values, dtype=np.uint64 if low >= 0 and high < 2**64 else object)
 
 
 def _objects(values: list[Any], shape: tuple[int, ...]) -> Array:

@@ -66,7 +66,7 @@ class Network(SimulationMixin):
         the same plates, and children read them linearly, each element of one beside that of the other. A Gamma that is the
         precision of their child may be with them, or a Wishart. "auto", the default, joins Normals without plates that meet in
         a term, up to 32 in a factor; "full" joins precisions with them, too. None gives every node a factor of its own, as in
-        the paper; so have networks that are declared with columns.
+        the paper.
 
     Examples
     --------
@@ -85,11 +85,9 @@ class Network(SimulationMixin):
         self._joint: Any = None
         self.nodes: dict[str, Node] = {}
         if any(isinstance(node, RecordedNode) for node in observed):
-            if joint not in (None, "auto"):
-                raise TypeError("joint= is for networks that have their data, in arrays: this one gets them at fit")
             from natgrad.network.bind.template import Template  # readers of files take a while to import
 
-            self.template = Template(observed)
+            self.template = Template(observed, joint)
             return
         self.nodes = collected(observed)
         self._problems: dict[BackendName, NetworkProblem] = {}

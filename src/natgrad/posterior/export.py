@@ -21,7 +21,7 @@ from natgrad.posterior.factor import DISCRETE, Factor
 if TYPE_CHECKING:
     from natgrad.posterior.summary import Summary
 
-__all__ = ["ExportMixin", "Posterior", "checked_groups", "factors_of"]
+__all__ = ["ExportMixin", "Posterior", "checked_groups", "element_frame", "factors_of", "summary_arrays"]
 
 Array = npt.NDArray[Any]
 GROUPS = ("posterior", "observed_data", "log_likelihood", "posterior_predictive", "prior", "prior_predictive")
@@ -62,7 +62,7 @@ class ExportMixin:
         xarray = _imported("xarray", "to_xarray", "arviz")
         variables: dict[str, tuple[tuple[str, ...], Array]] = {}
         for name in self._chosen(names):
-            for suffix, values in _summary(self[name], mass).items():
+            for suffix, values in summary_arrays(self[name], mass).items():
                 key = name if suffix == "mean" else f"{name}_{suffix}"
                 if key in variables:
                     raise ValueError(f"{key!r} is the name of two variables of the dataset: choose nodes with names=")
@@ -88,7 +88,7 @@ class ExportMixin:
         rows: list[str] = []
         parts = []
         for name in self._chosen(names):
-            summary = _summary(self[name], mass)
+            summary = summary_arrays(self[name], mass)
             shape = summary["mean"].shape
             marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]
             rows += [_row(name, place, marks) for place in np.ndindex(shape)]
@@ -289,28 +289,35 @@ class Posterior(ExportMixin, Mapping[str, Factor]):
         return f"Posterior({', '.join(parts)})"
 
 
-def element_frame(factor: Factor, mass: float) -> Any:
-    """A row for each element of a factor's plates."""
+def element_frame(
+    summary: Mapping[str, Array], plates: Sequence[str], labels: Mapping[str, Any] | None, categories: Any = None
+) -> Any:
+    """A pandas DataFrame with a row for each element of some plates.
+
+    Parameters
+    ----------
+    summary : arrays by name, plates first: "mean", "sd", "lower" and "upper", or "prob"
+    plates : their names, which are those of the first columns
+    labels : ids of the elements, by plate; elements of others are numbered
+    categories : names of the last axis, optional; entries are numbered otherwise
+    """
     pandas = _imported("pandas", "frame", "table")
-    summary = _summary(factor, mass)
-    n_plates = len(factor.plates)
-    shape, events = summary["mean"].shape[:n_plates], summary["mean"].shape[n_plates:]
-    labels = factor.labels or {}
+    n_plates, whole = len(plates), next(iter(summary.values())).shape
+    shape, events = whole[:n_plates], whole[n_plates:]
     places = np.indices(shape).reshape(n_plates, int(np.prod(shape)))
     columns: dict[str, Any] = {}
-    for plate, place, size in zip(factor.plates, places, shape, strict=True):
-        known = labels.get(plate)
+    for plate, place, size in zip(plates, places, shape, strict=True):
+        known = (labels or {}).get(plate)
         columns[plate] = place if known is None or len(known) != size else np.asarray(known)[place]
-    names = {"mean": "mean"} if "lower" in summary else {"mean": "prob"}
-    kept = summary if "lower" in summary else {"mean": summary["mean"]}
     for entry in np.ndindex(events):
-        suffix = "".join(f"_{place}" for place in entry)
-        for column, values in kept.items():
-            columns[f"{names.get(column, column)}{suffix}"] = values.reshape(-1, *events)[(slice(None), *entry)]
+        suffix = "".join(f"_{place if categories is None else categories[place]}" for place in entry)
+        for column, values in summary.items():
+            columns[f"{column}{suffix}"] = values.reshape(-1, *events)[(slice(None), *entry)]
     return pandas.DataFrame(columns)
 
 
-def _summary(factor: Factor, mass: float) -> dict[str, Array]:
+def summary_arrays(factor: Any, mass: float) -> dict[str, Array]:
+    """Mean, sd and the ends of the interval of a factor or a predictive distribution; of categories mean and sd."""
     columns = {"mean": factor.mean(), "sd": factor.std()}
     with suppress(TypeError):  # categories have no order, hence no interval
         columns["lower"], columns["upper"] = factor.interval(mass)

@@ -153,9 +153,10 @@ class Factor:
 
         Vectors have these columns for each of their entries, ``mean_0``, ``sd_0`` and so on; categories have ``prob_0``, ….
         """
-        from natgrad.posterior.export import element_frame
+        from natgrad.posterior.export import element_frame, summary_arrays
 
-        return element_frame(self, mass)
+        summary = summary_arrays(self, mass)
+        return element_frame(summary if "lower" in summary else {"prob": summary["mean"]}, self.plates, self.labels)
 
     @property
     def _start(self) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.data.ids import spelled_alike
 from natgrad.data.io.frames import is_frame
 from natgrad.errors import PlateMismatch
 from natgrad.network.bind.build import Domain, check_plate, check_rows
@@ -110,19 +111,41 @@ def aligned(template: Template, tables: Mapping[str, Table], domain: Domain) -> 
                 raise ValueError(f"{table.where}: column {name!r}: {twice!r} is there twice; give every id one row")
             rows = np.full(len(levels), -1)
             rows[codes] = np.arange(len(codes))
+            if (rows < 0).any():
+                _check_lacking(template, plate, table, name, levels.ids[rows < 0])
             by_plate[plate] = _gathered(table, rows)
     return by_plate
 
 
+def _check_lacking(template: Template, plate: str, table: Table, name: str, lacking: Any) -> None:
+    """Refuse ids that other tables have and this one lacks, where its columns are known numbers or ids are spelled alike."""
+    shown = ", ".join(map(repr, lacking[:5].tolist())) + (", …" if len(lacking) > 5 else "")
+    words = f"{table.where}: column {name!r} lacks {shown}, which other tables name ({len(lacking)} such)"
+    own = ids_of(table, name)
+    if spelled_alike(own, lacking):
+        key = next(key for key in own.tolist() if str(key) in set(map(str, lacking.tolist())))
+        other = next(other for other in lacking.tolist() if str(other) == str(key))
+        raise ValueError(
+            f"{words}; it has {key!r}, a {type(key).__name__}, where another table has {other!r}, a {type(other).__name__}: "
+            "convert one of the columns, so that both have the same type"
+        )
+    needed = [use for use in template.uses if template.plate_of(use) == plate and use.role not in ("observed", "size")]
+    if needed:
+        raise ValueError(
+            f"{words}, but {needed[0].node!r} takes column {needed[0].column.name!r} of every {plate!r} as known: add a row for "
+            "each, or leave out the rows that name them"
+        )
+
+
 def id_column(template: Template, plate: str, table: Table | TableChunks) -> str:
     """The column of a plate's own table by which others name its rows."""
-    names = _id_columns(template, plate)
-    for name in (*names, plate):
+    names = tuple(dict.fromkeys((*_id_columns(template, plate), plate)))
+    for name in names:
         if name in table:
             return name
     raise ValueError(
-        f"{table.where} has no column {' or '.join(map(repr, (*names, plate)))}, which says which row is which element of "
-        f"{plate!r}; it has {', '.join(map(repr, table.names))}"
+        f"{table.where} has no column {' or '.join(map(repr, names))}, which says which row is which element of {plate!r}; "
+        f"it has {', '.join(map(repr, table.names))}"
     )
 
 

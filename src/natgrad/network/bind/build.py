@@ -311,7 +311,7 @@ class Builder:
     def _columns(self, recorded: RecordedNode, columns: Columns, role: str) -> Any:
         table, plate = self._table(recorded)
         if role == "observed":
-            return np.stack([np.asarray(table.numbers(name), dtype=np.float64) for name in columns.names], axis=-1)
+            return np.stack([table.numbers(name) for name in columns.names], axis=-1)
         values = np.stack([self._numbers(table, name, f"{recorded.name!r}") for name in columns.names], axis=-1)
         trailing = self._trailing(recorded, plate)
         if role == "vector":
@@ -342,7 +342,7 @@ class Builder:
 
     def _numbers(self, table: Table, name: str, what: str) -> Array:
         values = table.numbers(name)
-        lost = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
+        lost = np.isnan(values)
         if lost.any():
             row = int(np.argwhere(lost)[0][0])
             raise ValueError(

@@ -78,8 +78,8 @@ def scan_chunk(template: Template, plate: str, tables: dict[str, Table]) -> Scan
     lost = frozenset(
         use.node
         for use in template.uses
-        if use.role == "mask" or (use.role == "observed" and table.missing(use.column.name).any())
         if template.plate_of(use) == plate
+        if use.role == "mask" or (use.role == "observed" and table.missing(use.column.name).any())
     )
     levels, categories = ({name: part.ids for name, part in kept.items()} for kept in domain)
     return Scan(levels, categories, lost)

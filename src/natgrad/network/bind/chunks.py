@@ -42,6 +42,7 @@ from natgrad.network.bind.chunk_records import (
 from natgrad.network.bind.cuts import Cuts, chains_along
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
+from natgrad.network.compile.joint_factors import chosen_groups, with_joint_factors
 from natgrad.network.compile.offsets import Ends, widened
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.plan import Plan, coloured, make_plan, meeting_pairs, weight_key
@@ -145,9 +146,9 @@ class Chunks:
 
     def _with_plan(self, table: Table, nodes: list[Node]) -> Known:
         arrays = Numbered(self._keys)
-        plan = make_plan(nodes, self._origins, arrays, self.read)
+        plan = with_joint_factors(make_plan(nodes, self._origins, arrays, self.read), self.groups)
         self._check_layout(table, arrays.calls)
-        chunk = self._placed(Known(arrays), table.key)
+        chunk = self._placed(Known(plan.known), table.key)
         chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return chunk
 
@@ -293,15 +294,20 @@ class Chunks:
         known = Numbered(self._keys)
         if self.carried or not self.chained:
             known[weight_key(self.plate)] = first_weight
-        self.plan = make_plan(first, self._origins, known, self.read)
+        plan = make_plan(first, self._origins, known, self.read)
+        self.groups = chosen_groups(plan, self.template.joint) if self.before is None else self.before.groups
+        self.plan = with_joint_factors(plan, self.groups)
         # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
-        in_rows = (name for name, node in self.plan.nodes.items() if any(p.name == self.plate for p in node.plates))
-        self.local = tuple(name for name in in_rows if name in self.plan.blocks)
+        self.local = self._in_rows(self.plan)
         check_alone(self.plan, self.local, self.carried)
-        check_hidden(self.plan, {*self.local, *(node.name for node in parents_first(self.made))}, self.plate)
+        check_hidden(plan, {*self._in_rows(plan), *(node.name for node in parents_first(self.made))}, self.plate)
         if calls_held is not None:
             self._held = [Later(_as_is, make()) for make in calls_held]
         self._colour()
+
+    def _in_rows(self, plan: Plan) -> tuple[str, ...]:
+        """Names of the blocks that lie on the plate of the rows."""
+        return tuple(name for name in plan.blocks if any(p.name == self.plate for p in plan.nodes[name].plates))
 
     def _check_layout(self, table: Table, calls: list[Array]) -> None:
         if self._layout_of(calls) != self._layout:
@@ -361,7 +367,7 @@ class Chunks:
         known = Numbered(self._keys)
         if self.carried or not self.chained:
             known[weight_key(self.plate)] = weight
-        plan = make_plan(nodes, self._origins, known, self.read)
+        plan = with_joint_factors(make_plan(nodes, self._origins, known, self.read), self.groups)
         return replace(plan, blocks={**plan.blocks, **self._coloured})
 
     # -- a chunk --

@@ -86,6 +86,7 @@ def to_data(template: Template) -> dict[str, Any]:
             for name, node in template.nodes.items()
         ],
         "roots": [root.name for root in template.roots],
+        "joint": template.joint if isinstance(template.joint, (str, type(None))) else [list(g) for g in template.joint],
     }
 
 
@@ -218,7 +219,16 @@ def _selector(entry: Any) -> Any:
 # -- from data --
 
 NODE = {"kind": "text", "name": "text", "plates": ["text"], "options": dict}
-DECLARATION: dict[str, Any] = {"plates": dict, "processes": list, "made": [NODE], "nodes": [NODE], "roots": ["text"]}
+
+
+def _joint(value: Any, sizes: Any, where: str) -> None:
+    if value is not None and not isinstance(value, str):
+        check(value, [["text"]], where=where)
+
+
+DECLARATION: dict[str, Any] = {
+    "plates": dict, "processes": list, "made": [NODE], "nodes": [NODE], "roots": ["text"], "joint?": _joint,
+}  # fmt: skip
 
 
 def from_data(data: Any) -> Template:
@@ -234,7 +244,11 @@ def from_data(data: Any) -> Template:
     for name in data["roots"]:
         if name not in reader.nodes:
             refuse("the declaration", f"has no node {name[:60]!r}")
-    return Template([reader.nodes[name] for name in data["roots"]])
+    # Before files had it, every node of a network with columns had a factor of its own.
+    try:
+        return Template([reader.nodes[name] for name in data["roots"]], data.get("joint"))
+    except (TypeError, ValueError) as error:
+        refuse("the declaration", f"cannot be made: {error}")
 
 
 class _Reader:

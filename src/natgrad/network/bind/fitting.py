@@ -45,9 +45,8 @@ def bind_network(template: Template, rows: Mapping[str, Any], domain: Domain) ->
     from natgrad.network.network import Network
 
     nodes = build_nodes(template, aligned(template, rows, domain), domain)
-    # Chunks of a table have a factor for each node, and the whole is all its chunks.
     roots = (nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots)
-    return Network(*roots, joint=None)
+    return Network(*roots, joint=template.joint)
 
 
 def bound_network(template: Template, data: Any) -> Network:

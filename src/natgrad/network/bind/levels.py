@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, final
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +52,7 @@ class Levels:
         if ids.dtype.kind in "iu" and self._places is not None:
             low, places = self._places
             inside = (ids >= low) & (ids < low + len(places))
-            by_place = places[np.where(inside, ids, low).astype(np.int64) - low]
-            return np.where(inside, by_place, -1)
+            return np.where(inside, places[np.where(inside, ids.astype(np.int64) - low, 0)], -1)
         if not self._numbers:
             self._numbers = {key: number for number, key in enumerate(self.ids.tolist())}
             for key, number in list(self._numbers.items()):  # of a file that was written when times had nine digits
@@ -71,7 +72,7 @@ class Levels:
         if self.ids.dtype.kind not in "iu" or not len(self.ids):
             return None
         low, high = int(self.ids.min()), int(self.ids.max())
-        if high - low > 8 * len(self.ids) + 1_000_000:
+        if high >= 2**63 or high - low > 8 * len(self.ids) + 1_000_000:
             return None
         places = np.full(high - low + 1, -1, dtype=np.int64)
         places[self.ids.astype(np.int64) - low] = np.arange(len(self.ids))
@@ -140,4 +141,33 @@ def ids_of(table: Table, name: str) -> Array:
     cells = table.cells(name)
     if cells.dtype.kind == "m":
         cells = cells.astype(str)
-    return as_ids(cells, f"{table.where}: column {name!r}")
+    what = f"{table.where}: column {name!r}"
+    return _plain_ids(as_ids(cells, what), what, table.first)
+
+
+def _plain_ids(ids: Array, what: str, first: int) -> Array:
+    """Ids that a file can hold: UUIDs and periods as text, zoned times as text in UTC; other objects are refused."""
+    if ids.dtype.kind != "O":
+        return ids
+    keys = [_plain_id(key) for key in ids.tolist()]
+    for row, key in enumerate(keys):
+        if not _is_plain(key):
+            raise TypeError(
+                f"{what}, row {first + row}: {key!r} cannot be an id: a {type(key).__name__} cannot be kept in a file. "
+                "Convert the column to text or whole numbers"
+            )
+    return as_ids(keys, what)
+
+
+def _plain_id(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(map(_plain_id, key))
+    if isinstance(key, UUID) or type(key).__name__ == "Period":
+        return str(key)
+    return key.astimezone(UTC).isoformat() if isinstance(key, datetime) and key.tzinfo is not None else key
+
+
+def _is_plain(key: Any) -> bool:
+    if isinstance(key, tuple):
+        return all(map(_is_plain, key))
+    return key is None or isinstance(key, (str, bytes, int, float, np.generic))

@@ -18,7 +18,8 @@ Broderick, Boyd, Wibisono, Wilson and Jordan (2013); Masegosa, Nielsen, Langseth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
@@ -33,7 +34,8 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import made_parents
 from natgrad.network.bind.updating import warm_state
 from natgrad.network.compile.growing import BEFORE
-from natgrad.network.compile.plan import make_plan
+from natgrad.network.compile.joint_factors import groups_inside, with_joint_factors
+from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.compile.polynomial import Polynomial, number
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import REAL
@@ -84,6 +86,7 @@ class Message(Node):
 def fit_remembering(
     binding: Binding,
     factors: Mapping[str, Factor],
+    groups: Sequence[tuple[str, ...]],
     settings: Settings,
     t: int,
     rows: Mapping[str, Table],
@@ -94,12 +97,12 @@ def fit_remembering(
     template = binding.template
     domain = find_domain(template, rows, binding.domain)
     nodes = build_nodes(template, aligned(template, rows, domain), domain)
-    told = _told(binding, factors, rows)
+    told = _told(binding, factors, groups, rows)
     spread = {}
     for name, (message, _) in told.items():
         codes = [_levels_before(binding.domain, domain, plate) for plate in factors[name].plates]
         spread[name] = _spread(message, codes)
-    make = _Kept(binding, factors, settings, t, domain, nodes, spread)
+    make = _Kept(binding, factors, groups, settings, t, domain, nodes, spread)
     if forgetting is not None:
         return make.fit(dict.fromkeys(spread, 1.0 - forgetting), options)
     loud = [name for name, (message, _) in told.items() if _speaks(message)]
@@ -140,6 +143,7 @@ class _Kept(NamedTuple):
 
     binding: Binding
     factors: Mapping[str, Factor]
+    groups: Sequence[tuple[str, ...]]
     settings: Settings
     t: int
     domain: Domain
@@ -153,14 +157,16 @@ class _Kept(NamedTuple):
 
         template = self.binding.template
         every = {**made_parents(template), **self.nodes}
-        messages = [
-            Message(every[name], tuple(kept[name] * part for part in message))
-            for name, message in self.messages.items()
-        ]
+        still = {name: tuple(kept[name] * part for part in message) for name, message in self.messages.items()}
+        messages = [Message(every[name], message) for name, message in still.items() if name in every]
         roots = [self.nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots]
         network = Network(*roots, *messages)
         # What was told is measured from where the old fit measured.
-        network._plan = make_plan(list(network.nodes.values()), origins_of(self.factors))
+        plan = make_plan(list(network.nodes.values()), origins_of(self.factors))
+        plan = with_joint_factors(plan, groups_inside(self.groups, plan))
+        for name in still.keys() - every.keys():
+            plan = _with_message(plan, name, still[name])
+        network._plan = plan
         problem = network.problem
         shared = {name: factor for name, factor in self.factors.items() if name in self.messages}
         state = warm_state(problem, shared, self.binding.domain, self.domain, {}, self.t)
@@ -201,21 +207,37 @@ def _speaks(message: Stats) -> bool:
     return any(np.any(part != 0) for part in message)
 
 
-def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Table]) -> dict[str, tuple[Stats, Stats]]:
+def _with_message(plan: Plan, name: str, message: Stats) -> Plan:
+    """The plan with an observation that speaks to a joint factor."""
+    node = Message(plan.nodes[name], message)
+    own = make_plan([plan.nodes[name], node], plan.origins)
+    known, terms = {**plan.known, **own.known}, {**plan.terms, node.name: own.terms[node.name]}
+    return replace(plan, nodes={**plan.nodes, node.name: node}, terms=terms, known=known)
+
+
+def _told(
+    binding: Binding, factors: Mapping[str, Factor], groups: Sequence[tuple[str, ...]], rows: Mapping[str, Table]
+) -> dict[str, tuple[Stats, Stats]]:
     """What rows told every global of the fit, and what the other globals say to it."""
     template = binding.template
     outside = [name for name, node in template.nodes.items() if name in factors and not _in_rows(binding, name)]
     side = {plate: rows[plate] for plate in rows if plate in template.level_plates}
     made = build_nodes(template, aligned(template, side, binding.domain), binding.domain, only=outside)
     nodes = {**made_parents(template), **{name: made[name] for name in outside}}
-    return messages_to(nodes, factors)
+    return messages_to(nodes, factors, groups)
 
 
-def messages_to(nodes: Mapping[str, Node], factors: Mapping[str, Factor]) -> dict[str, tuple[Stats, Stats]]:
-    """What the rest of a network told these nodes, whose parents are among them, and what they say to one another."""
+def messages_to(
+    nodes: Mapping[str, Node], factors: Mapping[str, Factor], groups: Sequence[tuple[str, ...]] = ()
+) -> dict[str, tuple[Stats, Stats]]:
+    """What the rest of a network told these nodes, whose parents are among them, and what they say to one another.
+
+    Nodes of one of the ``groups`` share a factor.
+    """
     from natgrad.network.execute.problem import NetworkProblem
 
-    problem = NetworkProblem(make_plan(list(nodes.values()), origins_of(factors)), "numpy")
+    plan = make_plan(list(nodes.values()), origins_of(factors))
+    problem = NetworkProblem(with_joint_factors(plan, groups_inside(groups, plan)), "numpy")
     lam = {name: tuple(map(np.asarray, factors[name].lam)) for name in problem.blocks}
     state = State(lam, {name: problem.moments(problem.blocks[name], lam[name]) for name in lam}, 0)
     messages = {}

@@ -14,6 +14,8 @@ from natgrad.network.bind.checking import check_makes
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.compile.joint_factors import groups_of
+from natgrad.network.compile.joint_node import Member
 from natgrad.posterior.factor import Factor
 
 __all__ = ["binding_from_data", "binding_to_data"]
@@ -31,8 +33,13 @@ def binding_to_data(binding: Binding) -> dict[str, Any]:
     }
 
 
-def binding_from_data(data: Any, factors: Mapping[str, Factor], auxiliary: Collection[str] = ()) -> Binding:
-    """The same from a file; what does not fit to the factors is refused."""
+def binding_from_data(
+    data: Any,
+    factors: Mapping[str, Factor],
+    auxiliary: Collection[str] = (),
+    members: Mapping[str, Member] | None = None,
+) -> Binding:
+    """The declaration and the levels from a file; what does not fit to the factors, and their members, is refused."""
     check(data, TABLE, where="the declaration")
     template = from_data(data["network"])
     domain = Domain(
@@ -41,7 +48,10 @@ def binding_from_data(data: Any, factors: Mapping[str, Factor], auxiliary: Colle
     for plate in template.level_plates:
         if plate not in domain.levels:
             refuse("the declaration", f"has no levels of plate {plate!r}")
-    for factor in factors.values():
+    members = members or {}
+    own = {name: Factor(name, m.family, factors[m.joint].plates, factors[m.joint].lam) for name, m in members.items()}
+    joint = {member.joint for member in members.values()}
+    for factor in (*factors.values(), *own.values()):
         for size, plate in zip(factor.lam[0].shape, factor.plates, strict=False):
             if plate in domain.levels and len(domain.levels[plate]) != size:
                 refuse(
@@ -59,11 +69,14 @@ def binding_from_data(data: Any, factors: Mapping[str, Factor], auxiliary: Colle
         check_makes(template, domain, data["network"]["nodes"])
     except (TypeError, ValueError, ArithmeticError) as error:  # a number of 400 digits is no float
         refuse("the declaration", f"cannot be made: {error}")
-    _check_names(template, factors, auxiliary)
+    for group in groups_of(template.joint, members):
+        if {members[name].joint if name in members else None for name in group} != {"+".join(group)}:
+            refuse("the declaration", f"has {'+'.join(group)[:60]!r} in one factor, which is not there")
+    _check_names(template, [*(name for name in factors if name not in joint), *own], auxiliary)
     return Binding(template, domain)
 
 
-def _check_names(template: Template, factors: Mapping[str, Factor], auxiliary: Collection[str]) -> None:
+def _check_names(template: Template, factors: Collection[str], auxiliary: Collection[str]) -> None:
     """Every factor is of a node that is declared, and every node that is not along rows has one."""
     known = {*template.nodes, *made_parents(template), *auxiliary}
     for name in factors:

@@ -37,6 +37,7 @@ from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.offsets import warn_of_offsets
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.joint import joined_init
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
 from natgrad.network.start.moving import asked_moves
 from natgrad.network.start.order import default_order
@@ -115,7 +116,7 @@ class _Run:
         self.template, self.chunks, self.tables = template, chunks, tables
         probe = chunked_problem(chunks, (), options["backend"])
         inner = probe.program.problem
-        init = options["init"]
+        init = self.init = joined_init(options["init"], chunks.plan)
         started = started_nodes(inner, init)
         values = {n: v for n, v in init.items() if not isinstance(v, str)} if isinstance(init, Mapping) else None
         self.finds_local = bool(started & set(chunks.local))
@@ -123,7 +124,9 @@ class _Run:
             raise ValueError(
                 f"init: {wrong[0]!r} is hidden in every row, and rows are read in chunks: start {', '.join(probe.blocks)}"
             )
-        order = options["order"] or [name for name in default_order(chunks.plan, started) if name in probe.blocks]
+        joint = {name: member.joint for name, member in chunks.plan.members.items()}
+        order = list(dict.fromkeys(joint.get(name, name) for name in options["order"] or ()))
+        order = order or [name for name in default_order(chunks.plan, started) if name in probe.blocks]
         if sorted(order) != sorted(probe.blocks):
             raise ValueError(f"order must name every hidden node that is not in rows once: {', '.join(probe.blocks)}")
         self.order = tuple(order)
@@ -157,8 +160,8 @@ class _Run:
                 return start_of_one_in_chunks(problem, moves)
             try:
                 if self.finds_local:
-                    return start_from_rows(problem, options["init"], seed)
-                whole = make_start(inner, options["init"], seed)
+                    return start_from_rows(problem, self.init, seed)
+                whole = make_start(inner, self.init, seed)
             except SymmetricStart:
                 if options["init"] is not None:
                     raise

@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import whole_numbers
 from natgrad.data.io.columns import choose_columns, refuse_duplicates
 from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ARROW, ParquetTable
@@ -77,11 +78,12 @@ class Table:
         return self._columns[name]
 
     def numbers(self, name: str) -> Array:
-        """A column as numbers, missing cells as NaN; one that is something else is named with its row."""
+        """A column as float64, missing cells as NaN; one that is something else is named with its row.
+
+        Integers become floats here, before any arithmetic: differences of unsigned integers and products of long ones wrap.
+        """
         array = self.cells(name)
-        if array.dtype.kind in "biu":
-            return array.astype(np.int64) if array.dtype.kind != "u" else array
-        if array.dtype.kind == "f":
+        if array.dtype.kind in "biuf":
             return array.astype(np.float64, copy=False)
         if array.dtype.kind not in "OUS":
             raise TypeError(f"{self._at(name)} is of type {array.dtype}, not numbers: convert it")
@@ -93,6 +95,8 @@ class Table:
         try:
             if isinstance(cell, (str, bytes)) and not self.is_text:
                 raise ValueError
+            if isinstance(cell, str) and (flag := cell.strip().lower()) in ("true", "false"):
+                return float(flag == "true")
             return float(cell)
         except (TypeError, ValueError):
             raise TypeError(
@@ -271,7 +275,8 @@ def _as_array(values: Any, what: str) -> Array:
             for place, value in enumerate(values):
                 array[place] = value
         else:
-            array = np.array(values) if plain else np.array(values, dtype=object)
+            whole = isinstance(values, list) and bool(values) and {type(value) for value in values} == {int}
+            array = whole_numbers(values) if whole else np.array(values) if plain else np.array(values, dtype=object)
     else:
         array = values
     if array.ndim == 0:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 from natgrad.errors import PlateMismatch
+from natgrad.network.compile.joint_factors import checked_joint
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, is_deferred, walk
 from natgrad.network.language.expressions import Access, Expression
 from natgrad.network.language.nodes import Node
@@ -46,6 +47,7 @@ class Template:
     Parameters
     ----------
     roots : the observed nodes, recorded or made
+    joint : groups of nodes, "auto", "full" or None, as of `Network`
 
     Attributes
     ----------
@@ -57,7 +59,7 @@ class Template:
     column_plates : names of the plates whose elements are columns, and their names
     """
 
-    def __init__(self, roots: Sequence[Any]) -> None:
+    def __init__(self, roots: Sequence[Any], joint: Any = None) -> None:
         self.roots = tuple(roots)
         self.nodes: dict[str, RecordedNode] = {}
         for root in roots:
@@ -71,6 +73,7 @@ class Template:
         self.row_plates = {name: plate for name, node in self.nodes.items() if (plate := self._row_plate(node))}
         self.column_plates = self._find_column_plates()
         self._check()
+        self.joint = checked_joint(joint, {**made_parents(self), **self.nodes})
 
     # -- what users ask --
 

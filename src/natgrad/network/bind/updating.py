@@ -40,6 +40,7 @@ GOING = Stop(Reason.CALLBACK, "the run goes on")
 def update_rows(
     binding: Binding,
     factors: Factors,
+    groups: Sequence[tuple[str, ...]],
     settings: Settings,
     t: int,
     data: Any,
@@ -52,6 +53,7 @@ def update_rows(
     Parameters
     ----------
     binding, factors, settings, t : of the fit
+    groups : nodes that share a factor in it
     data : table, or tables by plate
     forgetting : part of what was learned before that no longer counts, optional
     drift : "auto" to learn it, optional
@@ -75,7 +77,7 @@ def update_rows(
         from natgrad.network.bind.remembering import fit_remembering
 
         part = None if drift is not None else forgetting or 0.0
-        return fit_remembering(binding, factors, settings, t, held(template, new), part, options)
+        return fit_remembering(binding, factors, groups, settings, t, held(template, new), part, options)
     if binding.chunk_rows is not None:
         return _again_in_chunks(binding, factors, settings, t, _appended(binding, binding.tables, new), options)
     old = {plate: table for plate, table in binding.tables.items() if isinstance(table, Table)}

@@ -21,11 +21,21 @@ from natgrad.inference.problem import Block
 from natgrad.network.compile.joint_node import PRECISIONS, JointNode, Member, in_joint_statistics
 from natgrad.network.compile.plan import Plan, PlannedTerm, merged_monomials
 from natgrad.network.compile.polynomial import Label, Mark, Monomial
+from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, VECTOR
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading
 
-__all__ = ["auto_groups", "checked_joint", "full_groups", "joined_plan", "with_joint_factors"]
+__all__ = [
+    "auto_groups",
+    "checked_joint",
+    "chosen_groups",
+    "full_groups",
+    "groups_inside",
+    "groups_of",
+    "joined_plan",
+    "with_joint_factors",
+]
 
 GAUSSIAN = ("Normal", "MultivariateNormal")
 # Numbers that scalars may have together to be joined by default: a covariance of that size costs nothing beside a sweep.
@@ -37,14 +47,34 @@ MOST_AUTO = 32
 
 def joined_plan(plan: Plan, joint: Any) -> Plan:
     """The plan with the joint factors that `checked_joint` found."""
-    if joint is None:
-        return plan
-    chosen = {"auto": auto_groups, "full": full_groups}[joint](plan) if isinstance(joint, str) else joint
-    return with_joint_factors(plan, chosen)
+    return with_joint_factors(plan, chosen_groups(plan, joint))
 
 
-def checked_joint(joint: Any, nodes: Mapping[str, Node]) -> Any:
-    """What a user asked for: None, "auto", "full", or groups as names, each of hidden nodes of the same plates."""
+def chosen_groups(plan: Plan, joint: Any) -> list[tuple[str, ...]]:
+    """The groups of nodes that `checked_joint` found, or that its words choose in a plan."""
+    if isinstance(joint, str):
+        return {"auto": auto_groups, "full": full_groups}[joint](plan)
+    return list(joint or ())
+
+
+def groups_of(joint: Any, members: Mapping[str, Member]) -> list[tuple[str, ...]]:
+    """The groups of a plan that has these members, as they were given to `with_joint_factors`."""
+    if not isinstance(joint, str):
+        return list(joint or ())
+    names = dict.fromkeys(member.joint for member in members.values())
+    return [tuple(name for name, member in members.items() if member.joint == whole) for whole in names]
+
+
+def groups_inside(groups: Iterable[tuple[str, ...]], plan: Plan) -> list[tuple[str, ...]]:
+    """Those groups whose nodes are all hidden in a plan."""
+    return [group for group in groups if all(name in plan.blocks for name in group)]
+
+
+def checked_joint(joint: Any, nodes: Mapping[str, Any]) -> Any:
+    """What a user asked for: None, "auto", "full", or groups as names, each of hidden nodes of the same plates.
+
+    ``nodes`` are made, or recorded with columns.
+    """
     if joint is None or (isinstance(joint, str) and joint in ("auto", "full")):
         return joint
     if isinstance(joint, str) or not isinstance(joint, Iterable):
@@ -54,7 +84,7 @@ def checked_joint(joint: Any, nodes: Mapping[str, Node]) -> Any:
     groups: list[tuple[str, ...]] = []
     taken: set[str] = set()
     for group in joint:
-        if isinstance(group, (str, Node)) or not isinstance(group, Iterable):
+        if isinstance(group, (str, Node, RecordedNode)) or not isinstance(group, Iterable):
             raise TypeError(f'joint: a group is a list of nodes, such as ("slope", "start"), got {group!r}')
         names: tuple[str, ...] = tuple(str(getattr(node, "name", node)) for node in group)
         if len(names) < 2 or len(set(names)) < len(names):
@@ -72,15 +102,17 @@ def checked_joint(joint: Any, nodes: Mapping[str, Node]) -> Any:
     return groups
 
 
-def _check_member(name: Any, nodes: Mapping[str, Node]) -> None:
+def _check_member(name: Any, nodes: Mapping[str, Any]) -> None:
     if name not in nodes:
         raise ValueError(f"joint: {name!r} is not in this network; nodes are {', '.join(nodes)}")
     node = nodes[name]
     if node.is_observed:
         raise ValueError(f"joint: {name!r} is observed, and has no factor")
-    if node.family.name not in GAUSSIAN + PRECISIONS or node.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
+    cls = node.function if isinstance(node, RecordedNode) else type(node)
+    family = (cls if isinstance(node, RecordedNode) else node).family
+    if getattr(family, "name", "") not in GAUSSIAN + PRECISIONS or cls.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
         raise NotConjugate(
-            f"joint: {name!r} is a {type(node).__name__}; Normal and MultivariateNormal nodes can be joined, and a Gamma or a "
+            f"joint: {name!r} is a {cls.__name__}; Normal and MultivariateNormal nodes can be joined, and a Gamma or a "
             "Wishart that is their children's precision"
         )
 
@@ -178,7 +210,7 @@ def with_joint_factors(plan: Plan, groups: Sequence[tuple[str, ...]]) -> Plan:
 def _joined(plan: Plan, group: tuple[str, ...]) -> Plan:
     first = plan.nodes[group[0]]
     for name in group:
-        if plan.nodes[name].plates != first.plates:
+        if [(p.name, p.size) for p in plan.nodes[name].plates] != [(p.name, p.size) for p in first.plates]:
             raise PlateMismatch(f"joint: {first!r} and {plan.nodes[name]!r} lie on different plates")
     node = JointNode("+".join(group), [plan.nodes[name] for name in group])
     if node.name in plan.nodes:

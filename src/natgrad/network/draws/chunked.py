@@ -21,6 +21,7 @@ from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.windows import summed
+from natgrad.network.compile.joint_node import PRECISIONS
 from natgrad.network.compile.plan import weight_key
 from natgrad.network.draws.exchange import Exchange, exchange_labels, exchanges_of
 from natgrad.network.draws.gibbs import _put
@@ -52,7 +53,8 @@ def draw_chunks(
             raise ValueError(
                 f"names: {name!r} is hidden in every row, and rows are read in chunks: it is drawn, not kept"
             )
-    asked = {fit[name].name for name in names or ()}
+    members = problem.plan.members
+    asked = {members[name].joint if name in members else fit[name].name for name in names or ()}
     _check(problem)
     sizes = {name: int(np.size(block.family.mean(fit.state.lam[name]))) for name, block in problem.blocks.items()}
     strides = {name: 1 if name in asked else stride_of(size, schedule, chains) for name, size in sizes.items()}
@@ -64,9 +66,12 @@ def draw_chunks(
         for name, block in problem.blocks.items():
             kept = state.memory["kept"][name][:, : -(-made.n // strides[name])]
             first, second = state.memory["sums"][name]
-            factors[name] = DrawnFactor(
-                name, block.family, block.plates, kept, first, second, made.n, strides[name], block.origin
-            )
+            own = {n: (m.family, (..., *m.place)) for n, m in members.items() if m.joint == name}
+            for node, (family, at) in (own or {name: (block.family, (...,))}).items():
+                origin = None if block.origin is None or family.name in PRECISIONS else np.asarray(block.origin)[at]
+                factors[node] = DrawnFactor(
+                    node, family, block.plates, kept[at], first[at], second[at], made.n, strides[name], origin
+                )
         return Draws(factors, made, *moves_of(state.memory), labels=fit._labels)
 
     about = {"names": sorted(asked), "backend": problem.backend.name, "chunks": problem.chunks.n_chunks}

@@ -45,12 +45,12 @@ def saved_fit(content: Any) -> SavedFit:
     """The fit that a file holds, checked."""
     check_fit(content)
     declaration, auxiliary = content.pop("declaration", None), tuple(content.get("auxiliary", ()))
+    members = members_of(content.pop("members", {}), content["factors"])
     binding = None
     if declaration is not None:
         from natgrad.network.bind.saving import binding_from_data
 
-        binding = binding_from_data(declaration, content["factors"], auxiliary)
-    members = members_of(content.pop("members", {}), content["factors"])
+        binding = binding_from_data(declaration, content["factors"], auxiliary, members)
     return SavedFit(**{**content, "auxiliary": auxiliary}, binding=binding, members=members)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +95,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     def __getitem__(self, name: str | Node) -> Factor:
         name = self._name(name)
         if (member := self.problem.plan.members.get(name)) is not None:
-            return marginal(name, member, self.problem.blocks[member.joint], self.state.lam[member.joint])
+            factor = marginal(name, member, self.problem.blocks[member.joint], self.state.lam[member.joint])
+            return replace(factor, labels=self._labels)
         block = self.problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"

@@ -18,17 +18,20 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import State
-from natgrad.network.bind.bound import Binding, aligned, find_domain, held, open_tables
+from natgrad.network.bind.bound import Binding, aligned, find_domain, held, id_column, open_tables
 from natgrad.network.bind.build import Domain, build_nodes
-from natgrad.network.bind.levels import Levels
+from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template, made_parents, parents_first
+from natgrad.network.compile.joint_factors import groups_inside, groups_of, with_joint_factors
+from natgrad.network.compile.joint_node import Member
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
+from natgrad.network.results.joint import marginal
 from natgrad.network.results.predictive import Predictive, hidden_twin
 from natgrad.network.results.stubs import stub
 from natgrad.posterior.factor import Factor
@@ -65,14 +68,19 @@ class Predictions(Mapping[str, Predictive]):
 
 
 def predict(
-    binding: Binding, factors: Mapping[str, Factor], data: Any, nodes: Collection[Any] | None = None
+    binding: Binding,
+    factors: Mapping[str, Factor],
+    members: Mapping[str, Member],
+    data: Any,
+    nodes: Collection[Any] | None = None,
 ) -> Predictions:
     """Predictive distributions for the rows of a table.
 
     Parameters
     ----------
     binding : of the fit
-    factors : of its hidden nodes
+    factors : of its hidden nodes, and those that some of them share
+    members : where these nodes are in the factors that they share
     data : table, or tables by plate
     nodes : names of observed nodes, optional
         Those to predict, whether the table has their columns or not; by default those it has not.
@@ -82,7 +90,12 @@ def predict(
     targets = _targets(template, tables, nodes)
     rows = held(template, tables, {plate: _needed(template, plate, tables[plate], targets) for plate in tables})
     domain = _levels_that_occur(template, rows, binding.domain)
-    work = _Prediction(template, binding.domain, factors, aligned(template, rows, domain), domain, targets)
+    ids = {
+        plate: ids_of(rows[plate], id_column(template, plate, rows[plate])) for plate in domain.levels if plate in rows
+    }
+    work = _Prediction(
+        template, binding.domain, factors, members, aligned(template, rows, domain), domain, targets, ids
+    )
     return Predictions(work.found())
 
 
@@ -99,10 +112,14 @@ class _Prediction:
         template: Template,
         fitted: Domain,
         factors: Mapping[str, Factor],
+        members: Mapping[str, Member],
         tables: Mapping[str, Table],
         domain: Domain,
         targets: tuple[str, ...],
+        ids: Mapping[str, npt.NDArray[Any]],
     ) -> None:
+        self.members, self.groups = members, groups_of(template.joint, members)
+        self.ids = ids  # of the rows of tables of levels, in their order
         self.template, self.fitted, self.factors = template, fitted, factors
         self.tables, self.domain, self.targets = tables, domain, targets
         self.rows = {plate for plate in tables if plate not in template.level_plates}
@@ -119,9 +136,11 @@ class _Prediction:
         for name, node in made_parents(self.template).items():
             if name in self.factors:
                 self.lam[name], self.made[name] = self.factors[name].lam, node
+        self._place_joint(self.lam)
         for name in self.wanted:
             if name in self.factors and not self._is_local(self.template.nodes[name]):
                 self._place(self.template.nodes[name])
+                self._place_joint((name,))
         plain: dict[str, Any] = dict.fromkeys(
             self.tables
         )  # weights say how often rows count in a fit, not what they are
@@ -142,19 +161,28 @@ class _Prediction:
         drawn = [*(name for name in self.local if name not in informed), *gaps.drawn]
         new = {name: hidden_twin(nodes[name]) for name in drawn if name in nodes}
         origins, parts = self._origins(), gaps.inferred | gaps.drawn
-        return {n: Predictive(hidden_twin(nodes[n]), self.lam, new, origins, parts=parts) for n in self.targets}
+        places = {plate: self.domain.levels[plate].find(ids) for plate, ids in self.ids.items()}
+        labels = {**self.domain.labels(self.template), **self.ids}
+        return {
+            name: Predictive(
+                hidden_twin(nodes[name]), self.lam, new, origins, parts=parts, places=places, labels=labels,
+                members={member: m for member, m in self.members.items() if m.joint in self.lam},
+                categories=self._names_of_categories(name),
+            )
+            for name in self.targets
+        }  # fmt: skip
+
+    def _names_of_categories(self, name: str) -> Any:
+        columns = _observed_columns(self.template, name)
+        levels = self.domain.categories.get(columns[0]) if columns else None
+        return None if levels is None else levels.ids
 
     # -- levels --
 
     def _place(self, node: RecordedNode) -> None:
         """λ of a global for the levels that occur, and a node that stands for it."""
         name, factor = node.name, self.factors[node.name]
-        lam, new = factor.lam, False
-        for axis, plate in enumerate(factor.plates):
-            if plate in self.domain.levels:
-                codes = self.fitted.levels[plate].find(self.domain.levels[plate].ids)
-                new |= bool((codes < 0).any())
-                lam = tuple(np.take(part, np.maximum(codes, 0), axis=axis) for part in lam)
+        lam, new = self._taken(factor)
         if not new:
             self.lam[name] = lam
             sizes = {plate: len(levels) for plate, levels in self.domain.levels.items()}
@@ -163,18 +191,44 @@ class _Prediction:
         # A new level has its prior, given what its parents were found to be.
         made = build_nodes(self.template, self.tables, self.domain, made=self.made, only=[name])[name]
         self.made[name] = made
-        prior = self._prior(made)
-        self.lam[name] = self._mixed(factor, lam, prior)
+        self.lam[name] = self._mixed(factor, lam, self._prior((name,)))
 
-    def _prior(self, node: Node) -> Stats:
+    def _place_joint(self, placed: Collection[str]) -> None:
+        """λ of the factors that these nodes share with others, for the levels that occur, once all of them are placed."""
+        for group in self.groups:
+            if not set(group).isdisjoint(placed) and all(name in self.lam for name in group):
+                name = self.members[group[0]].joint
+                lam, new = self._taken(self.factors[name])
+                self.lam[name] = self._mixed(self.factors[name], lam, self._prior(group)) if new else lam
+
+    def _taken(self, factor: Factor) -> tuple[Stats, bool]:
+        """λ at the levels that occur, and whether some of them are new."""
+        lam, new = factor.lam, False
+        for axis, plate in enumerate(factor.plates):
+            if plate in self.domain.levels:
+                codes = self.fitted.levels[plate].find(self.domain.levels[plate].ids)
+                new |= bool((codes < 0).any())
+                lam = tuple(np.take(part, np.maximum(codes, 0), axis=axis) for part in lam)
+        return lam, new
+
+    def _prior(self, names: tuple[str, ...]) -> Stats:
+        """λ of a node, or of the factor of several, given what their parents were found to be."""
+        nodes = {name: self.made[name] for name in names}
+        parents = {p.name: p for node in nodes.values() for p in self._parents_made(node) if p.name not in nodes}
+        problem = self._problem([*parents.values(), *nodes.values()])
+        member = problem.plan.members.get(names[0])
+        name = names[0] if member is None else member.joint
+        state = self._state(problem, [other for other in problem.blocks if other != name])
+        empty = tuple(np.zeros(shape) for shape in problem.plan.nodes[name].stat_shapes())
+        state = state._replace(mu={**state.mu, name: empty})
+        return tuple(np.asarray(p) for p in problem.target(problem.blocks[name], state, (name,)))
+
+    def _problem(self, nodes: list[Node], read: frozenset[str] | None = None) -> Any:
+        """A problem of some nodes, parents first; those of a group share a factor if all of it is there."""
         from natgrad.network.execute.problem import NetworkProblem
 
-        parents = [*self._parents_made(node), node]
-        problem = NetworkProblem(make_plan(parents, self._origins()), "numpy")
-        state = self._state(problem, [name for name in problem.blocks if name != node.name])
-        empty = tuple(np.zeros(shape) for shape in node.stat_shapes())
-        state = state._replace(mu={**state.mu, node.name: empty})
-        return tuple(np.asarray(p) for p in problem.target(problem.blocks[node.name], state, (node.name,)))
+        plan = make_plan(nodes, self._origins(), read=read)
+        return NetworkProblem(with_joint_factors(plan, groups_inside(self.groups, plan)), "numpy")
 
     def _mixed(self, factor: Factor, lam: Stats, prior: Stats) -> Stats:
         """λ of known levels, and the prior of new ones."""
@@ -204,10 +258,11 @@ class _Prediction:
             for parent in (part for part in parts if isinstance(part, RecordedNode)):
                 known = parent.name in self.factors and not self._is_local(parent)
                 if parent.name not in wanted:
-                    wanted.add(parent.name)
+                    beside = {n for group in self.groups if parent.name in group for n in group} - wanted
+                    wanted |= {parent.name, *beside}
                     # The parents of what was fitted matter where a level is new.
                     if not known or self._has_new_levels(parent):
-                        waiting.append(parent.name)
+                        waiting += [parent.name, *(name for name in beside if name in self.template.nodes)]
         return [name for name in self.template.nodes if name in wanted]
 
     def _has_new_levels(self, node: RecordedNode) -> bool:
@@ -229,15 +284,14 @@ class _Prediction:
         return _Gaps(frozenset(told), frozenset(lost) - told)
 
     def _infer(self, nodes: Mapping[str, Node], informed: list[str], gaps: frozenset[str]) -> None:
-        from natgrad.network.execute.problem import NetworkProblem
-
         inside = [nodes[name] for name in (*informed, *(n for n in self.seen if n in nodes))]
         needed = {parent.name: parent for node in inside for parent in node.parents()}
         needed.update({node.name: node for node in inside})
         ranked = parents_first(needed)
-        problem = NetworkProblem(make_plan(ranked, self._origins(), read=gaps | hidden_in_part(ranked)), "numpy")
+        problem = self._problem(ranked, gaps | hidden_in_part(ranked))
         # What makes an observed leaf conjugate is hidden in its rows, too.
-        inside_rows = tuple(name for name in problem.blocks if name in informed or name not in self.lam)
+        joint = {problem.plan.members[name].joint for name in informed if name in problem.plan.members}
+        inside_rows = tuple(n for n in problem.blocks if n in informed or n in joint or n not in self.lam)
         state = self._state(problem, [name for name in problem.blocks if name not in inside_rows])
         for name in inside_rows:
             block = problem.blocks[name]
@@ -250,7 +304,13 @@ class _Prediction:
             state = result.state
             if max(float(info.relative_change) for info in result.info.values()) < SETTLED:
                 break
-        self.lam.update({name: tuple(map(np.asarray, state.lam[name])) for name in (*informed, *gaps)})
+        found = {name: tuple(map(np.asarray, state.lam[name])) for name in inside_rows}
+        for name in (*informed, *gaps):
+            if (member := problem.plan.members.get(name)) is not None:
+                self.lam[member.joint] = found[member.joint]
+                self.lam[name] = marginal(name, member, problem.blocks[member.joint], found[member.joint]).lam
+            else:
+                self.lam[name] = found[name]
 
     def _state(self, problem: Any, names: list[str]) -> State:
         lam = {name: self.lam[name] for name in names}
@@ -303,8 +363,6 @@ def _needed(template: Template, plate: str, table: Any, targets: tuple[str, ...]
         and not (use.node in targets and use.role in ("observed", "mask"))
     ]
     if plate in template.level_plates:
-        from natgrad.network.bind.bound import id_column
-
         names.append(id_column(template, plate, table))
     return choose_columns(table.where, list(table.names), list(dict.fromkeys(names))) if names else [table.names[0]]
 
@@ -313,13 +371,13 @@ def _levels_that_occur(template: Template, rows: Mapping[str, Table], fitted: Do
     levels: dict[str, Levels] = {}
     whole = _read_whole(template)
     for plate in template.level_plates:
-        uses = [use for use in template.level_plates[plate] if template.plate_of(use) in rows]
-        if plate in whole or not (uses or plate in rows):
+        is_used = any(template.plate_of(use) in rows for use in template.level_plates[plate])
+        if plate in whole or not (is_used or plate in rows):
             if plate in whole:
                 levels[plate] = find_domain(template, rows, fitted).levels[plate]
             continue
         only = Template.__new__(Template)
-        only.__dict__.update({**template.__dict__, "level_plates": {plate: uses}})
+        only.__dict__.update({**template.__dict__, "level_plates": {plate: template.level_plates[plate]}})
         domain = find_domain(only, rows, Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories))
         levels[plate] = domain.levels[plate]
     return Domain(levels, fitted.categories)

@@ -54,8 +54,13 @@ class Predictive:
         n_draws: int = 2000,
         parts: frozenset[str] = frozenset(),
         members: Mapping[str, Any] | None = None,
+        places: Mapping[str, Array] | None = None,
+        labels: Mapping[str, Any] | None = None,
+        categories: Any = None,
     ) -> None:
         self.node = node
+        self._places = places or {}  # by plate, which of its elements each row of its own table is
+        self.labels, self._categories = labels or {}, categories  # ids by plate, and names of the categories
         self._parts = parts  # partly observed nodes whose missing elements are read
         self.n_draws = n_draws
         self._lam = lam
@@ -67,7 +72,7 @@ class Predictive:
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws of new values: ``n`` along a new first axis, or one without it."""
         generator = sample_generator(rng, n, repr(self.node.name))
-        values = self._draw_node(self.node, generator, n or 1, {})
+        values = self._by_row(self._draw_node(self.node, generator, n or 1, {}), 1)
         return values if n is not None else values[0]
 
     def probabilities(self) -> Array:
@@ -78,7 +83,7 @@ class Predictive:
             )
         drawn = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})["probs"]
         shape = (*(plate.size for plate in self.node.plates), self.node.size or 0)
-        return np.broadcast_to(drawn.mean(axis=0), shape).copy()
+        return self._by_row(np.broadcast_to(drawn.mean(axis=0), shape).copy())
 
     def _check_ordered(self, what: str) -> None:
         if isinstance(self.node, Categorical):
@@ -90,13 +95,13 @@ class Predictive:
         """The expected value: exact for Normal and MultivariateNormal, for the others its average over draws of the parents."""
         self._check_ordered("mean")
         exact = self._exact_mean()
-        return self._moments()[0] if exact is None else exact
+        return self._by_row(self._moments()[0] if exact is None else exact)
 
     def var(self) -> Array:
         """The variance of each element: exact for a Normal whose precision is known or one Gamma, or over draws of parents."""
         self._check_ordered("variance")
         exact = self._exact_variance()
-        return self._moments()[1] if exact is None else exact
+        return self._by_row(self._moments()[1] if exact is None else exact)
 
     def std(self) -> Array:
         """The standard deviation of each element."""
@@ -114,9 +119,33 @@ class Predictive:
         ends = (1 - mass) / 2, (1 + mass) / 2
         if (known := self._mixture(np.random.default_rng(rng))) is not None:
             low, high = mixture_quantiles(*known, ends)
-        else:
-            low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
+            return self._by_row(low), self._by_row(high)
+        low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
         return low, high
+
+    def frame(self, *, mass: float = 0.9) -> Any:
+        """A pandas DataFrame with one row for each row of the table: ids or numbers, mean, sd and interval.
+
+        Vectors have these columns for each of their entries, ``mean_0`` and so on; categories have ``prob_0``, or their names.
+
+        Parameters
+        ----------
+        mass : float, default=0.9
+            Probability of the interval.
+        """
+        from natgrad.posterior.export import element_frame, summary_arrays
+
+        is_category = isinstance(self.node, Categorical)
+        summary = {"prob": self.probabilities()} if is_category else summary_arrays(self, mass)
+        names = [plate.name for plate in self.node.plates]
+        return element_frame(summary, names, self.labels, self._categories if is_category else None)
+
+    def _by_row(self, array: Array, leading: int = 0) -> Array:
+        """An array over the plates of the node, after so many axes, in the order of the rows of the table."""
+        for axis, plate in enumerate(self.node.plates, start=leading):
+            if plate.name in self._places:
+                array = np.take(array, self._places[plate.name], axis=axis)
+        return array
 
     def _mixture(self, rng: np.random.Generator) -> tuple[Law, list[tuple[Any, ...]], Array] | None:
         """The law of the node, its parameters for each draw of the parents, by components, and what these count for.
@@ -160,14 +189,20 @@ class Predictive:
             logs = LOG_DENSITY[kind](points, slots)
         else:
             logs = LEAF_LOG_DENSITY[kind](self.node, points, slots)
-        return np.asarray(logsumexp(logs, axis=0) - np.log(n))
+        return self._by_row(np.asarray(logsumexp(logs, axis=0) - np.log(n)))
 
     def _checked_values(self, values: Any) -> Array:
         points = as_numbers(values, f"log_density of {self.node.name!r}: values")
-        if points.shape != self._shape:
+        needed = self._by_row(np.empty(self._shape)).shape
+        if points.shape != needed:
             raise PlateMismatch(
-                f"log_density of {self.node.name!r}: values have shape {points.shape}, but {self._shape} is needed"
+                f"log_density of {self.node.name!r}: values have shape {points.shape}, but {needed} is needed"
             )
+        for axis, plate in enumerate(self.node.plates):
+            if (rows := self._places.get(plate.name)) is not None:  # a level without a row has any value
+                spread = np.repeat(np.take(points, [0], axis=axis), plate.size, axis=axis)
+                spread[(slice(None),) * axis + (rows,)] = points
+                points = spread
         if isinstance(self.node, Categorical):
             present = np.ones(points.shape, dtype=bool)
             return checked_categories(

@@ -62,7 +62,8 @@ def linearised_chunks(problem: Any, state: State) -> Linearised:
         return {name: problem.target_from(block, mu, told) for name, block in blocks.items()}
 
     linearised = by_differences(blocks, state.lam, targets)
-    return linearised._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)))
+    views = {name: (member.joint, member.place) for name, member in problem.plan.members.items()}
+    return linearised._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)), views=views)
 
 
 def _weight(problem: NetworkProblem, block: Block) -> npt.NDArray[np.float64] | None:

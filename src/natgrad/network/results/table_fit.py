@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.inference.problem import State
+from natgrad.network.compile.joint_factors import groups_of
+from natgrad.network.compile.joint_node import Member
+from natgrad.network.results.joint import marginal
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ class TableMixin:
         """
         from natgrad.network.results.predict import predict
 
-        return predict(self._needed_binding("predict"), self._factors(), data, nodes)
+        return predict(self._needed_binding("predict"), self._factors(), self._members, data, nodes)
 
     def rows(self, name: Any) -> Iterator[Factor]:
         """The factor of a node that is hidden in the rows of a table that was read in chunks, chunk after chunk.
@@ -84,13 +87,18 @@ class TableMixin:
         blocks: Any = problem.blocks
         if not isinstance(problem, Chunked):
             raise TypeError(f"rows({key!r}): this table was not read in chunks, and fit[{key!r}] has all of its rows")
-        if key not in problem.program.local or problem.plan.nodes[key].is_observed:
+        member = self._members.get(key)
+        whole = key if member is None else member.joint
+        if whole not in problem.program.local or problem.plan.nodes[whole].is_observed:
             hidden = [n for n in problem.program.local if not problem.plan.nodes[n].is_observed]
             raise KeyError(f"{key!r} is not hidden in rows; hidden there are {', '.join(hidden) or 'none'}")
-        block = problem.plan.blocks[key]
+        block = problem.plan.blocks[whole]
         mu = {n: problem.program.problem.moments(own, self.state.lam[n]) for n, own in blocks.items()}
-        for lam in problem.in_rows(key, mu):
-            yield Factor(key, block.family, block.plates, lam, block.origin)
+        for lam in problem.in_rows(whole, mu):
+            if member is not None:
+                yield marginal(key, member, block, lam)
+            else:
+                yield Factor(key, block.family, block.plates, lam, block.origin)
 
     def update(
         self, rows: Any, *, forgetting: float | None = None, drift: Literal["auto"] | None = None, **options: Any
@@ -127,7 +135,10 @@ class TableMixin:
 
         binding = self._needed_binding("update")
         options = self._moving(options)
-        return update_rows(binding, self._factors(), self.settings, self.state.t, rows, forgetting, drift, options)
+        groups = groups_of(binding.template.joint, self._members)
+        return update_rows(
+            binding, self._factors(), groups, self.settings, self.state.t, rows, forgetting, drift, options
+        )
 
     def forget(self, rows: Any, **options: Any) -> Fit:
         """The fit without some rows: the others are summed up anew, and sweeps go on from here.
@@ -149,9 +160,15 @@ class TableMixin:
         """Components go on moving, if they did."""
         return options if self.trace.moves or "moves" in options else {**options, "moves": False}
 
+    @property
+    def _members(self) -> Mapping[str, Member]:
+        """Where nodes are that share a factor."""
+        problem = vars(self).get("problem")
+        return vars(self)["members"] if problem is None else problem.plan.members
+
     def _factors(self) -> dict[str, Factor]:
-        """Of every hidden node, those too that make others conjugate."""
-        return {name: self[name] for name in self.state.lam}
+        """Of every hidden node and every joint factor, those too that make others conjugate."""
+        return {name: self[name] for name in (*self.state.lam, *self._members)}
 
     def _needed_binding(self, what: str) -> Binding:
         if self.binding is None:
