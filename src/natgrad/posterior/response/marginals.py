@@ -36,7 +36,7 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
     if family.name in DISCRETE:
         raise TypeError(f"a {family.name} has no interval: use mean(), its probabilities, and std() of these")
     with np.errstate(all="ignore"):
-        if family.name in ("Dirichlet", "Beta"):
+        if family.name in ("Dirichlet", "Beta", "Sticks"):
             total = mean * (1.0 - mean) / sd**2 - 1.0
             if np.any(total <= 0):
                 warnings.warn(
@@ -46,7 +46,7 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
                     stacklevel=3,
                 )
             quantile = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
-        elif family.name in ("Gamma", "Poisson"):
+        elif family.name in ("Gamma", "Poisson", "GammaShape", "HalfNormalPrecision"):
             quantile = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
         elif family.name == "Wishart":  # elements on the diagonal are Gammas
             diagonal = np.eye(mean.shape[-1], dtype=bool)

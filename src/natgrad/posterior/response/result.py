@@ -33,7 +33,7 @@ EXACT = 256
 # Numbers of a joint draw: its covariance is a matrix of that size.
 MOST_JOINT = 2_000
 # Families whose values are positive numbers; of a Wishart, those on the diagonal.
-POSITIVE = ("Gamma", "Wishart")
+POSITIVE = ("Gamma", "Wishart", "GammaShape", "HalfNormalPrecision")
 
 
 class LinearResponse(ExportMixin):
@@ -321,4 +321,4 @@ def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
     from natgrad.special import ndtr
 
     quantile = matched_quantile(factor.family, mean, sd, ndtr(normal))
-    return quantile / quantile.sum(-1, keepdims=True) if factor.family.name == "Dirichlet" else quantile
+    return quantile / quantile.sum(-1, keepdims=True) if factor.family.name in ("Dirichlet", "Sticks") else quantile
