@@ -6,7 +6,6 @@ from exact_posteriors import AUGMENTED, CONJUGATE, GAUSSIAN
 
 import natgrad as ng
 
-
 SLOW = {"GammaShape": pytest.mark.slow}  # derivatives that take seconds to compile
 
 
