@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from natgrad import families as nf
 from natgrad._programs import compiled
+from natgrad.families.fisher import covariances
 
 Rng = np.random.Generator
 
@@ -274,6 +275,36 @@ def test_fisher_is_the_covariance_of_the_statistics(case: Case, rng: Rng) -> Non
         unseen = 20 / n * (a * a).sum(-1) if case.size else 1e-8
         wanted = np.einsum("...i,...ij,...j->...", a, fisher, a)
         assert np.all(abs(squares.mean(0) - wanted) < 6 * squares.std(0) / np.sqrt(n) + unseen)
+
+
+@every_family
+def test_linear_response_reads_the_value_itself(case: Case, rng: Rng) -> None:
+    """Cov(x, φ) = ∂E[x]/∂λ and the diagonal of Cov(x, x) is the variance, whether or not x is one of the statistics."""
+    family = case.family
+    lam = tuple(np.asarray(g, np.float64) for g in case.lam(rng))
+    found, mean = covariances(family, lam), np.asarray(family.mean(lam))
+    fixed = [name in family.settings for name in family.stat_names]
+    change = family.project(
+        tuple(np.zeros(g.shape) if f else rng.normal(size=g.shape) for g, f in zip(lam, fixed, strict=True))
+    )
+    step = 1e-4 * min(
+        1.0, *(float((abs(g[c != 0] / c[c != 0]) + 1e-2).min(initial=1.0)) for g, c in zip(lam, change, strict=True))
+    )
+    ends = [family.mean(tuple(g + k * step * c for g, c in zip(lam, change, strict=True))) for k in (-2, -1, 1, 2)]
+    slope = (8.0 * (ends[2] - ends[1]) - (ends[3] - ends[0])) / (12.0 * step)
+    np.testing.assert_allclose(found.value_by(change), slope, rtol=1e-6, atol=1e-6 * abs(slope).max())
+    # Cov(φ, x) is the transpose of Cov(x, φ); an element of a symmetric matrix stands for both.
+    weights = rng.normal(size=mean.shape)
+    if isinstance(family, nf.Wishart | nf.NormalWishart | nf.TiedNormalWishart | nf.MatrixNormalWishart):
+        size = mean.shape[-2]
+        weights[..., -size:] = weights[..., -size:] + np.swapaxes(weights[..., -size:], -1, -2)
+    inner = sum(float(np.vdot(a, b)) for a, b in zip(found.stats_by(weights), change, strict=True))
+    np.testing.assert_allclose(inner, np.vdot(weights, found.value_by(change)), rtol=1e-8)
+    variance = np.asarray(family.var(lam))
+    for place in np.ndindex(mean.shape):
+        unit = np.zeros(mean.shape)
+        unit[place] = 1.0
+        np.testing.assert_allclose(found.own(unit)[place], variance[place], rtol=1e-9, err_msg=str(place))
 
 
 def slopes_of_moments(family: Any, lam: Any) -> Any:

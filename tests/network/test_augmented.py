@@ -1,5 +1,7 @@
 """Leaves that are conjugate by augmentation: their bounds against the evidence by quadrature, closed forms, and one another."""
 
+import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ from scipy.special import betaln, digamma, expit, gammaln, log_expit, log_ndtr, 
 
 import natgrad as ng
 from natgrad import families
-from natgrad.errors import NotConjugate
+from natgrad.errors import NotConjugate, PoorApproximation
 
 nan = np.nan
 N = ng.Plate("n", 4)
@@ -665,3 +667,37 @@ def test_chunks_of_a_table_are_the_whole(name):
         found.append(ng.Network(leaf).fit(table, chunk_rows=rows, tol=1e-9, backend="numpy"))
     assert found[1].elbo == pytest.approx(found[0].elbo, abs=1e-6)
     np.testing.assert_allclose(found[1]["w"].mean(), found[0]["w"].mean(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("events", "trials", "warned"),
+    [(50.0, 100, False), (10.0, 100, False), (10.0, 1_000, True), (10.0, 100_000, True), (990.0, 1_000, True)],
+)
+def test_rare_events_are_said_and_linear_response_has_their_spread(events, trials, warned):
+    grid = np.linspace(-20.0, 20.0, 200_001)
+    log = -0.005 * grid**2 + events * grid - trials * np.logaddexp(0.0, grid)
+    density = np.exp(log - log.max())
+    mean = (density * grid).sum() / density.sum()
+    sd = np.sqrt((density * (grid - mean) ** 2).sum() / density.sum())
+    network = ng.Network(
+        ng.Binomial("y", trials, logit=ng.Normal("x", 0.0, 0.01), plate=ng.Plate("n", 1), observed=[events])
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = network.fit(tol=1e-9, max_steps=5_000)
+    said = [str(w.message) for w in caught if issubclass(w.category, PoorApproximation)]
+    ratio = float(fit["x"].std()) / sd
+    assert bool(said) == warned == (ratio < 0.5)
+    if warned:
+        words = re.search(r"may be about (\S+) of the true ones", said[0])
+        assert words is not None
+        assert float(words[1]) == pytest.approx(ratio, rel=0.1)
+        assert "linear_response" in said[0]
+    assert float(fit.linear_response()["x"].std()) == pytest.approx(sd, rel=0.03)
+
+
+def test_counts_far_above_the_shape_are_said():
+    x = ng.Normal("x", 0.0, 0.01)
+    network = ng.Network(ng.NegativeBinomial("y", 5.0, logit=x, plate=ng.Plate("n", 3), observed=[900, 1000, 1100]))
+    with pytest.warns(PoorApproximation, match="logit of 'y' reads may be about 0.2"):
+        network.fit(tol=1e-9, max_steps=5_000)

@@ -105,6 +105,19 @@ def test_draws_have_their_loo() -> None:
     draws = network.fit().draws(300, chains=2, seed=0)
     found = ng.compare({"draws": draws, **trees})
     assert found["loo"][list(found.names).index("draws")] == pytest.approx(table["loo"][0], abs=0.3)
+    # Standard errors, of differences too, and Pareto k are those of ArviZ.
+    wanted = pytest.importorskip("arviz_stats").compare(trees)
+    assert table["se"] == pytest.approx(wanted["se"].to_numpy(float), rel=0.02)
+    assert table["difference"] == pytest.approx(wanted["elpd_diff"].to_numpy(float), rel=1e-6)
+    assert table["difference_se"] == pytest.approx(wanted["dse"].to_numpy(float), rel=0.02)
+    assert table["pareto_k"][0] == pytest.approx(float(loo(trees["wide"], pointwise=True).pareto_k.max()))
+    # Draws of other observations have no order, by how many there are or by what they are.
+    other = ng.Network(ng.Normal("x", prior, 1 / 17, plate=ng.Plate("row", 80), observed=3 * x))
+    with pytest.raises(ValueError, match="'b' are fits of other numbers, 80 observations each"):
+        ng.compare({"a": draws, "b": other.fit().draws(100, chains=2, seed=0)})
+    few = ng.Network(ng.Normal("x", prior, 1 / 17, plate=ng.Plate("row", 60), observed=x[:60]))
+    with pytest.raises(ValueError, match="60 observations"):
+        ng.compare({**trees, "few": few.fit().draws(100, chains=2, seed=0)})
     assert "leave-one-out" in table.draw()
     assert 'class="dots"' in table.draw()
 
@@ -120,7 +133,7 @@ def test_fits_of_other_data_are_refused(fits: dict[str, ng.GaussianMixture], tmp
     brief = {"n_init": 1, "max_passes": 5, "tol": 0.0}
     fewer, scaled = (ng.GaussianMixture(2, **brief).fit(x) for x in (rows()[:60], 3 * rows()))
     turned = ng.GaussianMixture(2, **brief).fit(rows()[::-1, ::-1])  # the same rows and columns in another order
-    with pytest.raises(ValueError, match="'2' is a fit of 80 rows, and 'fewer' of 60 rows; bounds of different data"):
+    with pytest.raises(ValueError, match="'2' is a fit of 80 rows, and 'fewer' of 60 rows; bounds and LOO of different"):
         ng.compare({"2": fits["2"], "fewer": fewer})
     with pytest.raises(ValueError, match="'2' and 'scaled' are fits of other numbers, 80 rows each"):
         ng.compare({"2": fits["2"], "scaled": scaled})
@@ -134,6 +147,57 @@ def test_fits_of_other_data_are_refused(fits: dict[str, ng.GaussianMixture], tmp
     assert np.isfinite(table["held_out"]).all()
     with pytest.raises(ValueError, match="of 30 documents"):
         ng.compare([fits["2"], ng.LDA(2, max_passes=1).fit(np.ones((30, 3), int))])
+
+
+def test_networks_of_other_observations_are_refused() -> None:
+    """Of other values, numbers, missing elements, nodes or weights; not of other parents, order or names."""
+    x, rng = rows()[:, 0], np.random.default_rng(0)
+
+    def fit(
+        values: npt.NDArray[np.float64], name: str = "x", weight: float | None = None, more: bool = False
+    ) -> ng.Network:
+        weights = None if weight is None else np.full(len(values), weight)
+        mean, row = ng.Normal("mean", 0.0, 1e-3), ng.Plate("row", len(values), weight=weights)
+        nodes = [ng.Normal(name, mean, 1.0, plate=row, observed=values)]
+        nodes += [ng.Normal("z", mean, 1.0, plate=row, observed=values)] if more else []
+        return ng.Network(*nodes).fit(max_steps=3)
+
+    one, holes = fit(x), np.where(np.arange(80) < 3, np.nan, x)
+    for same in (fit(rng.permutation(x)), fit(x, "other"), fit(x, weight=1.0)):
+        assert len(ng.compare([one, same])) == 2
+    other = {
+        "values": fit(x + 0.1),
+        "number": fit(x[1:]),
+        "holes": fit(holes),
+        "weights": fit(x, weight=2.0),
+        "nodes": fit(x, more=True),
+    }
+    for name, fitted in other.items():
+        with pytest.raises(ValueError, match=r"compare: 'one' (is a fit|and ).* of different data have no order"):
+            ng.compare({"one": one, name: fitted})
+    # A declared mixture beside the ready one: rows of one are vectors of the other.
+    vectors = ng.MultivariateNormal(
+        "x",
+        ng.MultivariateNormal("m", np.zeros(2), 0.01 * np.eye(2)),
+        np.eye(2),
+        plate=ng.Plate("row", 80),
+        observed=rows(),
+    )
+    ready = ng.GaussianMixture(1).fit(rows())
+    assert len(ng.compare([ready, ng.Network(vectors).fit()])) == 2
+    with pytest.raises(ValueError, match="fits of other numbers"):
+        ng.compare([ready, one])
+
+
+def test_held_out_rows_give_standard_errors(fits: dict[str, ng.GaussianMixture]) -> None:
+    new = rows()[::3] + 0.1
+    table = ng.compare(fits, held_out=new)
+    best, last = (fits[name].score_samples(new) for name in (table.names[0], table.names[-1]))
+    n = len(new)
+    assert table["se"][0] == pytest.approx(best.std(ddof=1) / np.sqrt(n))
+    assert table["difference"][-1] == pytest.approx(best.mean() - last.mean())
+    assert table["difference_se"][-1] == pytest.approx((best - last).std(ddof=1) / np.sqrt(n))
+    assert table["difference"][0] == table["difference_se"][0] == 0.0
 
 
 def test_scores_of_different_kinds_have_no_order(fits: dict[str, ng.GaussianMixture]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from natgrad.cli.common import Command, emit, json_option, load_model
 from natgrad.cli.inputs import model_of, reading_options
-from natgrad.posterior.compare import compare_by
+from natgrad.posterior.compare import compare_by, score_of
 
 __all__ = ["compare"]
 
@@ -32,9 +32,9 @@ def compare(
     short = len({path.name for path in models}) == len(models)
     fits = {path.name if short else str(path): load_model(path) for path in dict.fromkeys(models)}
 
-    def score(fit: Any) -> float:
+    def score(fit: Any) -> Any:
         assert held_out is not None
-        return float(fit.score(*model_of(fit).read(held_out, options, fit).arguments))
+        return score_of(fit, model_of(fit).read(held_out, options, fit).arguments)
 
     table = compare_by(fits, None if held_out is None else score)
     if picture is not None:

@@ -115,6 +115,48 @@ class Sticks(Family):
         both = (a + b) * (a + b + 1.0)
         return np.asarray(_broken(a * (a + 1.0) / both, b * (b + 1.0) / both) - self.mean(lam) ** 2)
 
+    def value_covariances(self, lam: Stats) -> tuple[Any, Any, Any]:
+        """Cov(π, φ) dλ, Cov(φ, π) a and Cov(π, π) a as functions of dλ or a: π is no statistic, its logarithm is.
+
+        From the first two moments of the sticks: m = E[v], and E[π_k] = m_k Π_{j<k} (1 − m_j).
+        """
+        a, b = self._pairs(lam)
+        total, mean, one = a + b, self.mean(lam), np.ones((*a.shape[:-1], 1))
+        twice, none = total * (total + 1.0), 0.0 * one
+        # E[v], E[v²], E[v (1 − v)] and Π_{j<k} E[(1 − v_j)²]; the last stick is taken whole.
+        m, square = (np.concatenate([part, one], -1) for part in (a / total, a * (a + 1.0) / twice))
+        both = np.concatenate([a * b / twice, none], -1)
+        left = np.concatenate([one, np.cumprod(b * (b + 1.0) / twice, -1)], -1)
+
+        def value_by(change: Stats) -> NDArray[Any]:
+            beyond = _after(np, change[0])[..., 1:] + _after(np, change[1][..., :-1])
+            moved = (b * change[0][..., :-1] - a * beyond) / total  # (a + b) dm
+            before = np.concatenate([none, -np.cumsum(moved / b, -1)], -1)
+            return np.asarray(mean * (np.concatenate([moved / a, none], -1) + before))
+
+        def stats_by(weights: Array) -> Stats:
+            of = mean * np.asarray(weights, np.float64)
+            by_m = of[..., :-1] / a - _after(np, of)[..., 1:] / b
+            by_b = np.concatenate([none, -np.cumsum(by_m * a / total, -1)], -1)
+            by_a = np.concatenate([by_m * b / total, none], -1)
+            return by_a + by_b, np.concatenate([by_b[..., 1:], none], -1)
+
+        def own(weights: Array) -> NDArray[Any]:
+            w = np.broadcast_to(np.asarray(weights, np.float64), mean.shape)
+            out = left * square * w - mean * (mean * w).sum(-1, keepdims=True)
+            before = after = np.zeros(
+                mean.shape[:-1]
+            )  # of the sticks before k; of those after k, given that one comes there
+            for k in range(mean.shape[-1]):
+                out[..., k] += m[..., k] * before
+                before = (1.0 - m[..., k]) * before + left[..., k] * both[..., k] * w[..., k]
+            for k in reversed(range(mean.shape[-1])):
+                out[..., k] += left[..., k] * both[..., k] * after
+                after = (1.0 - m[..., k]) * after + m[..., k] * w[..., k]
+            return np.asarray(out)
+
+        return value_by, stats_by, own
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval of each probability, from 20,000 draws."""
         low, high = np.quantile(self.sample(lam, np.random.default_rng(0), 20_000), tails(mass), axis=0)

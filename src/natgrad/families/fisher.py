@@ -27,6 +27,7 @@ from natgrad.families._gaussian_gamma import GaussianGamma
 from natgrad.families._joint import NormalGamma, TiedNormalWishart
 from natgrad.families._ops import Array, Stats
 from natgrad.families._quadrature import PositiveByQuadrature
+from natgrad.families._sticks import Sticks
 
 __all__ = ["Covariances", "covariances", "fisher_matrix"]
 
@@ -60,10 +61,10 @@ def covariances(family: Family, lam: Stats) -> Covariances:
     [0.25, 1.5]
     """
     lam = ops.align(numpy_stats(lam), family.stat_ndims)
-    if family.name == "Dirichlet":
-        return _dirichlet(lam)
-    if family.name == "Beta":
-        return _beta(lam)
+    if family.name in ("Dirichlet", "Beta"):
+        return _dirichlet(lam) if family.name == "Dirichlet" else _beta(lam)
+    if isinstance(family, Sticks):
+        return Covariances(_differentiated(family, lam), *family.value_covariances(lam))
     if isinstance(family, GaussianGamma):
         return _gaussian_gamma(family, lam)
     make = _CLOSED.get(family.name)
@@ -82,11 +83,8 @@ def covariances(family: Family, lam: Stats) -> Covariances:
     products = Covariances(
         times, lambda change: times(change)[0], lambda weights: times(first(weights)), lambda a: times(first(a))[0]
     )
-    return (
-        products
-        if family.name not in ("Categorical", "MarkovChain")
-        else products._replace(centred=_centring(family, lam))
-    )
+    has_logits = family.name in ("Categorical", "MarkovChain")
+    return products._replace(centred=_centring(family, lam)) if has_logits else products
 
 
 def fisher_matrix(family: Family, lam: Stats) -> NDArray[np.float64]:
@@ -364,18 +362,20 @@ def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
 
     if family.name == "NormalGamma":
         variance = family.var(lam)
-        return Covariances(times, value_by, stats_by, lambda weights: variance * weights)
+        # A variance may be infinite; what is not asked for adds nothing.
+        return Covariances(times, value_by, stats_by, lambda a: np.multiply(variance, a, out=0.0 * a, where=a != 0))
     usual = family.usual(lam)
     dof, rate, scale, size = usual["dof"], usual["rate"], np.asarray(usual["scale"]), usual["rate"].shape[-1]
     wishart = _wishart((-0.5 * rate, 0.5 * (dof - size - 1)))
     width = 1 if family.name == "NormalWishart" else scale.shape[-1]
-    with np.errstate(divide="ignore"):
-        spread = rate / np.maximum(dof - size - 1, 0.0)[..., None, None]
+    freedom = np.maximum(dof - size - 1, 0.0)[..., None, None]
     each = scale[..., None, None] if family.name == "NormalWishart" else scale[..., None, :]
     between = ops.spd_inverse_logdet(scale)[0] if family.name == "MatrixNormalWishart" else None
 
     def own(weights: Array) -> Array:
-        means, rest = spread @ weights[..., :width], wishart((weights[..., width:], np.zeros(dof.shape)))[0]
+        means, rest = rate @ weights[..., :width], wishart((weights[..., width:], np.zeros(dof.shape)))[0]
+        with np.errstate(divide="ignore"):  # a variance may be infinite; what is not asked for adds nothing
+            means = np.divide(means, freedom, out=0.0 * means, where=means != 0)
         return np.concatenate([means / each if between is None else means @ between, rest], axis=-1)
 
     return Covariances(times, value_by, stats_by, own)

@@ -14,7 +14,7 @@ from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Resul
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
@@ -29,7 +29,7 @@ from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
-from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.fit import Fit, Settings, warn_at_end
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
@@ -338,7 +338,7 @@ class Network(SimulationMixin):
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
-        warn_if_ran_out(result.stop)
+        warn_at_end(problem, result)
         trace.strategy = f"{trace.strategy}; {chosen.words}{remarks(self._plan, moving is not None)}"
         return Fit(problem, result, settings, self._continue)
 
@@ -387,7 +387,7 @@ class Network(SimulationMixin):
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip
-        warn_if_ran_out(result.stop)
+        warn_at_end(problem, result)
         trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
         return Fit(problem, result, settings, self._continue)
 

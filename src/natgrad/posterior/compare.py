@@ -15,7 +15,7 @@ import numpy.typing as npt
 from natgrad.posterior.same_data import difference_of_data
 from natgrad.showing import reporter
 
-__all__ = ["Comparison", "compare", "compare_by"]
+__all__ = ["Comparison", "compare", "compare_by", "score_of"]
 
 Floats = npt.NDArray[np.float64]
 # The attributes of ready models that count exchangeable components: as found, and the setting of the most. Empty topics are no
@@ -30,7 +30,11 @@ class Comparison:
     Attributes
     ----------
     names : of the fits
-    columns : {"K", "bound", "corrected", "held_out", "loo", "seconds": array [fits]}; NaN where a fit does not say
+    columns : {"K", "bound", "corrected", "held_out", "loo", "se", "difference", "difference_se", "pareto_k", "seconds": array
+        [fits]}; NaN where a fit does not say. What fits are ranked by is the held-out score, otherwise LOO, otherwise the
+        corrected bound: ``se`` is the standard error of that number over observations, ``difference`` how far it is below the
+        best, ``difference_se`` the standard error of this, from differences of single observations (no bound has one).
+        ``pareto_k`` is the largest of LOO's shapes: above 0.7 that LOO is not reliable
     """
 
     names: tuple[str, ...]
@@ -94,9 +98,9 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
 
     A bound is that of one labelling of the components; the posterior has one mode for each, and all hold the same mass. Adding
     log K!, or log of the ways to choose K places of as many as there may be, where K was found, makes bounds of different K
-    comparable; empty places of topics are no part of the model, and states that have an order have one labelling. Bounds compare
-    models of the same data alone: fits that are known to be of others are refused, by how many they have seen and sums of what
-    they hold; with ``held_out`` their bounds are left out. Networks do not say what they were fitted to.
+    comparable; empty places of topics are no part of the model, and states that have an order have one labelling. Bounds
+    and LOO rank models of the same observations alone: fits that are known to be of others are refused, by how many they have
+    seen and sums of what they hold, weights included; with ``held_out`` their bounds are left out.
 
     Parameters
     ----------
@@ -121,8 +125,10 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
     return compare_by(fits, None if held_out is None else lambda fit: _score(fit, held_out))
 
 
-def compare_by(fits: Mapping[str, Any] | Sequence[Any], score: Callable[[Any], float] | None) -> Comparison:
-    """As `compare`, with a function that scores an estimator on held-out data."""
+def compare_by(
+    fits: Mapping[str, Any] | Sequence[Any], score: Callable[[Any], tuple[float, Floats | None]] | None
+) -> Comparison:
+    """As `compare`, with a function that scores an estimator on held-out data, and each of these where that is known."""
     if not isinstance(fits, (Mapping, list, tuple)):
         raise TypeError(f"compare takes {{name: fit, …}} or a list of fits, got a {type(fits).__name__}")
     named = dict(fits) if isinstance(fits, Mapping) else {_default_name(fit, i): fit for i, fit in enumerate(fits)}
@@ -132,32 +138,43 @@ def compare_by(fits: Mapping[str, Any] | Sequence[Any], score: Callable[[Any], f
         raise ValueError(f"compare: two of the names {list(named)} read alike")
     scored = {} if score is None else {str(name): fit for name, fit in named.items() if hasattr(fit, "score")}
     _refuse_other_scores(scored)
-    rows = {str(name): _measured(str(name), fit, score if str(name) in scored else None) for name, fit in named.items()}
+    readable = {str(name): _with_likelihood(str(name), fit) for name, fit in named.items()}
+    measured = {name: _measured(name, fit, score if name in scored else None) for name, fit in readable.items()}
+    rows, singles = ({name: part[i] for name, part in measured.items()} for i in (0, 1))
     columns = {key: np.array([row[key] for row in rows.values()]) for key in next(iter(rows.values()))}
-    if (why := difference_of_data({str(name): fit for name, fit in named.items()})) is not None:
+    if (why := difference_of_data(readable)) is not None:
         if not scored:
             raise ValueError(
-                f"compare: {why}; bounds of different data have no order: give held_out= data that none has seen"
+                f"compare: {why}; bounds and LOO of different data have no order: give held_out= data that none has seen"
             )
-        columns |= {name: np.full(len(rows), math.nan) for name in ("bound", "corrected")}
-    key = next(
-        (columns[name] for name in ("held_out", "loo") if not np.isnan(columns[name]).all()), columns["corrected"]
-    )
+        columns |= {name: np.full(len(rows), math.nan) for name in ("bound", "corrected", "loo", "pareto_k")}
+    by = next((name for name in ("held_out", "loo") if not np.isnan(columns[name]).all()), "corrected")
+    key = columns[by]
     order = np.argsort(np.where(np.isnan(key), np.inf, -key), kind="stable")
+    columns |= _differences(key, order[0], [single.get(by) for single in singles.values()], is_mean=by == "held_out")
     return Comparison(tuple(np.array(list(rows))[order].tolist()), {n: values[order] for n, values in columns.items()})
 
 
-def _score(fit: Any, held_out: Any) -> float:
+def _score(fit: Any, held_out: Any) -> tuple[float, Floats | None]:
     """On held-out data, with a target where the model asks for one."""
     required = [
         p for p in inspect.signature(fit.score).parameters.values()
         if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]  # fmt: skip
     if len(required) < 2:
-        return float(fit.score(held_out))
+        return score_of(fit, (held_out,))
     if not isinstance(held_out, tuple) or len(held_out) != len(required):
         raise TypeError(f"compare: {type(fit).__name__} is scored by rows and a target: give held_out=(X, y)")
-    return float(fit.score(*held_out))
+    return score_of(fit, held_out)
+
+
+def score_of(fit: Any, data: Sequence[Any]) -> tuple[float, Floats | None]:
+    """The score, and the scores of single rows of which it is the mean; None where it is no such mean."""
+    score = float(fit.score(*data))
+    if len(data) != 1 or not hasattr(fit, "score_samples"):
+        return score, None
+    rows = np.asarray(fit.score_samples(*data), np.float64)
+    return score, rows if rows.ndim == 1 and np.isclose(rows.mean(), score, rtol=1e-9) else None
 
 
 def _refuse_other_scores(scored: Mapping[str, Any]) -> None:
@@ -177,15 +194,44 @@ def _default_name(fit: Any, number: int) -> str:
     return f"{number}: {type(fit).__name__}"
 
 
-def _measured(name: str, fit: Any, score: Callable[[Any], float] | None) -> dict[str, float]:
+def _differences(key: Floats, best: int, singles: Sequence[Floats | None], is_mean: bool) -> dict[str, Floats]:
+    """How far each fit is below the best, and standard errors of a sum, or of a mean, over observations."""
+
+    def error(values: Floats | None) -> float:
+        if values is None or len(values) < 2:
+            return math.nan
+        root = math.sqrt(len(values))
+        return float(np.std(values, ddof=1)) * (1.0 / root if is_mean else root)
+
+    def beside(values: Floats | None) -> Floats | None:
+        first = singles[best]
+        return None if values is None or first is None or len(values) != len(first) else first - values
+
+    return {
+        "se": np.array([error(values) for values in singles]),
+        "difference": key[best] - key,
+        "difference_se": np.array([error(beside(values)) for values in singles]),
+    }
+
+
+def _with_likelihood(name: str, fit: Any) -> Any:
+    """Draws as ArviZ reads them."""
     from natgrad.posterior.draws import Draws
 
-    if isinstance(fit, Draws):
-        fit = fit.to_arviz(groups=["posterior", "log_likelihood"])
-        if not _has_log_likelihood(fit):
-            raise TypeError(
-                f"compare: {name!r} are draws without a log likelihood, so that there is no LOO: compare the fit they came from"
-            )
+    if not isinstance(fit, Draws):
+        return fit
+    tree = fit.to_arviz(groups=["posterior", "observed_data", "log_likelihood"])
+    if not _has_log_likelihood(tree):
+        raise TypeError(
+            f"compare: {name!r} are draws without a log likelihood, so that there is no LOO: compare the fit they came from"
+        )
+    return tree
+
+
+def _measured(
+    name: str, fit: Any, score: Callable[[Any], tuple[float, Floats | None]] | None
+) -> tuple[dict[str, float], dict[str, Floats]]:
+    """The row of a fit, and the parts that single observations have in its score and its LOO."""
     bound = getattr(fit, "elbo_", getattr(fit, "elbo", None))
     likelihood = _has_log_likelihood(fit)
     if bound is None and not likelihood:
@@ -195,14 +241,22 @@ def _measured(name: str, fit: Any, score: Callable[[Any], float] | None) -> dict
     value = math.nan if bound is None else float(bound)
     size, labellings = _components(fit)
     trace = getattr(fit, "trace_", getattr(fit, "trace", None))
-    return {
+    loo = _loo(fit) if likelihood else None
+    held_out, single = (math.nan, None) if score is None else score(fit)
+    row = {
         "K": float(size) if size else math.nan,
         "bound": value,
         "corrected": value + labellings,
-        "held_out": math.nan if score is None else score(fit),
-        "loo": _loo(fit) if likelihood else math.nan,
+        "held_out": held_out,
+        "loo": math.nan if loo is None else float(loo[0].sum()),
+        "se": math.nan,
+        "difference": math.nan,
+        "difference_se": math.nan,
+        "pareto_k": math.nan if loo is None else loo[1],
         "seconds": float(trace.last.seconds) if trace is not None and len(trace) else math.nan,
     }
+    parts = {"held_out": single, "loo": None if loo is None else loo[0]}
+    return row, {by: part for by, part in parts.items() if part is not None}
 
 
 def _components(fit: Any) -> tuple[int, float]:
@@ -228,10 +282,12 @@ def _has_log_likelihood(fit: Any) -> bool:
     return "log_likelihood" in getattr(fit, "children", {})
 
 
-def _loo(fit: Any) -> float:
+def _loo(fit: Any) -> tuple[Floats, float]:
+    """The LOO of each observation, of all variables that have a likelihood, and the largest Pareto k."""
     try:
         from arviz_stats import loo
     except ImportError:
         raise ImportError("LOO needs arviz-stats: pip install 'natgrad[arviz]'") from None
-    estimate = loo(fit)
-    return float(getattr(estimate, "elpd", getattr(estimate, "elpd_loo", math.nan)))
+    found = [loo(fit, pointwise=True, var_name=str(name)) for name in fit.children["log_likelihood"].dataset.data_vars]
+    singles = np.concatenate([np.ravel(estimate.elpd_i) for estimate in found])
+    return singles, max(float(np.max(estimate.pareto_k)) for estimate in found)

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._jax import on_host
-from natgrad.errors import PlateMismatch
+from natgrad.errors import PlateMismatch, PoorApproximation
+from natgrad.families import PolyaGamma
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Stop, Trace, levels_to_the_caller, warn_if_ran_out
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
     from natgrad.posterior.response.result import LinearResponse
     from natgrad.posterior.summary import Summary
 
-__all__ = ["Fit", "Settings"]
+__all__ = ["Fit", "Settings", "warn_at_end"]
+
+# The part of the true standard deviation that a logit has under q, below which a fit says so.
+MUCH_NARROWER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,3 +358,31 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
 
     def __repr__(self) -> str:
         return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
+
+
+def warn_at_end(problem: NetworkProblem, result: Result) -> None:
+    """Say that a run has not converged, and where q of logits is far too narrow.
+
+    Pólya–Gamma weights give a logit the precision Σ E[ω], E[ω] = b tanh(c/2) / 2c; the likelihood's curvature is b σ(c) σ(−c),
+    c² = E[ψ²]. They are equal at c = 0; for rare events, and for counts far above the shape of a negative binomial, ω varies with
+    the logit, and most of that precision is not there.
+    """
+    warn_if_ran_out(result.stop)
+    for name, block in problem.blocks.items():
+        if not isinstance(block.family, PolyaGamma):
+            continue
+        usual = block.family.usual(tuple(np.asarray(part, np.float64) for part in result.state.lam[name]))
+        half, trials = 0.5 * np.broadcast_to(usual["tilt"], block.shape), np.broadcast_to(usual["trials"], block.shape)
+        shape = np.divide(np.tanh(half), half, out=np.ones(np.shape(half)), where=half > 0)
+        weight, curvature = (
+            float((trials * part).sum()) for part in (shape, 1.0 / np.cosh(np.minimum(half, 300.0)) ** 2)
+        )
+        if curvature < MUCH_NARROWER**2 * weight:
+            warnings.warn(
+                f"standard deviations of what the logit of {name.removesuffix('.omega')!r} reads may be about "
+                f"{np.sqrt(curvature / weight):.2g} of the true ones under q: its events are rare (or nearly certain), and q "
+                "takes Pólya–Gamma weights as independent of the logit. Use fit.linear_response() for standard deviations and "
+                "intervals; fit.draws() is exact, but needs many draws here",
+                PoorApproximation,
+                stacklevel=levels_to_the_caller(),
+            )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from natgrad import special as sp
 from natgrad.errors import PoorApproximation
-from natgrad.families import Family
+from natgrad.families import Family, TruncatedExponential, TruncatedNormal
 from natgrad.posterior.factor import DISCRETE
 
 __all__ = ["correlated_normals", "matched_quantile"]
@@ -22,8 +22,10 @@ __all__ = ["correlated_normals", "matched_quantile"]
 Floats = npt.NDArray[np.float64]
 
 
-def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any) -> Floats:
+def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any, lam: Any = None) -> Floats:
     """The quantile of the law of the family's kind with this mean and standard deviation; the probability broadcasts.
+
+    That of a truncated law is q's own, with natural parameter ``lam``, stretched about the mean and within its bounds.
 
     Examples
     --------
@@ -36,7 +38,14 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
     if family.name in DISCRETE:
         raise TypeError(f"a {family.name} has no interval: use mean(), its probabilities, and std() of these")
     with np.errstate(all="ignore"):
-        if family.name in ("Dirichlet", "Beta"):
+        if isinstance(family, TruncatedNormal | TruncatedExponential):
+            usual = {name: np.asarray(part) for name, part in family.usual(lam).items()}
+            own, low, high = (
+                family._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
+                for t in (probability, 0.0, 1.0)
+            )
+            quantile = np.clip(mean + (own - mean) * sd / np.sqrt(family.var(lam)), low, high)
+        elif family.name in ("Dirichlet", "Beta", "Sticks"):
             total = mean * (1.0 - mean) / sd**2 - 1.0
             if np.any(total <= 0):
                 warnings.warn(
@@ -46,7 +55,7 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
                     stacklevel=3,
                 )
             quantile = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
-        elif family.name in ("Gamma", "Poisson"):
+        elif family.name in ("Gamma", "Poisson", "GammaShape", "HalfNormalPrecision"):
             quantile = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
         elif family.name == "Wishart":  # elements on the diagonal are Gammas
             diagonal = np.eye(mean.shape[-1], dtype=bool)

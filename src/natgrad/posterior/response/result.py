@@ -33,7 +33,7 @@ EXACT = 256
 # Numbers of a joint draw: its covariance is a matrix of that size.
 MOST_JOINT = 2_000
 # Families whose values are positive numbers; of a Wishart, those on the diagonal.
-POSITIVE = ("Gamma", "Wishart")
+POSITIVE = ("Gamma", "Wishart", "GammaShape", "HalfNormalPrecision")
 
 
 class LinearResponse(ExportMixin):
@@ -300,7 +300,7 @@ class ResponseFactor:
         """Each element's central interval: of the law of its family's kind with this mean and standard deviation."""
         start, sd = 0.0 if self.factor.origin is None else self.factor.origin, self.std()
         mean = self.mean()
-        ends = (matched_quantile(self.family, mean - start, sd, t) + start for t in tails(mass))
+        ends = (matched_quantile(self.family, mean - start, sd, t, self.factor.lam) + start for t in tails(mass))
         low, high = (np.where(sd > 0, end, mean) if self.factor.seen is not None else end for end in ends)
         return low, high
 
@@ -320,5 +320,6 @@ def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
         return np.asarray(mean + sd * normal)
     from natgrad.special import ndtr
 
-    quantile = matched_quantile(factor.family, mean, sd, ndtr(normal))
-    return quantile / quantile.sum(-1, keepdims=True) if factor.family.name == "Dirichlet" else quantile
+    start = 0.0 if factor.origin is None else factor.origin
+    quantile = matched_quantile(factor.family, mean - start, sd, ndtr(normal), factor.lam) + start
+    return quantile / quantile.sum(-1, keepdims=True) if factor.family.name in ("Dirichlet", "Sticks") else quantile
