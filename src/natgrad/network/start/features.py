@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.network.compile.joint_node import JointNode
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.discrete import Multinomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, REAL, VECTOR
@@ -61,7 +62,8 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values, least: int | None
         if term in seen or child.value is None or not _aligned(problem, gate, term):
             continue
         is_location = child.kind in (REAL, VECTOR)
-        if is_location and base.kind != child.kind:
+        places = base.located if isinstance(base, JointNode) else (base,)
+        if is_location and all(place.kind != child.kind for place in places):
             continue  # a precision: what it chooses is no place
         seen.add(term)
         left = child.value - _explained(problem, term, gate, known) if is_location else child.value
@@ -69,7 +71,9 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values, least: int | None
         columns.append(block)
         whole &= present
         extra = child.plates[len(plates) :]
-        if is_location and axis == 0 and tuple(p.name for p in base.plates[1:]) == tuple(p.name for p in extra):
+        same = tuple(p.name for p in base.plates[1:]) == tuple(p.name for p in extra)
+        # The value of a joint factor is a mean and a precision: its start follows from the memberships alone.
+        if is_location and axis == 0 and same and not isinstance(base, JointNode):
             shape = (*(p.size for p in extra), *((child.size or 0,) if child.kind == VECTOR else ()))
             centres.append(Centres(name, slice(width, width + block.shape[1]), shape))
         width += block.shape[1]
