@@ -215,6 +215,29 @@ def test_components_of_a_mixture(backend):
     assert svi.elbo > fit.elbo - 0.2
 
 
+@pytest.mark.parametrize("init", [None, "kmeans"])
+@pytest.mark.parametrize("covariance", ["full", "diag"])
+def test_a_mixture_reaches_the_bound_of_the_ready_model(covariance, init):
+    """Each component has one factor for its mean and its precision, as in `GaussianMixture`; so does each of its columns."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(150, 2)) + 5.0 * rng.normal(size=(3, 2))[rng.integers(3, size=150)]
+    row, component, column = ng.Plate("row", 150), ng.Plate("component", 3), ng.Plate("column", 2)
+    z = ng.Categorical("z", ng.Dirichlet("weights", 1.0, size=3), plate=row)
+    if covariance == "full":
+        precision: Any = ng.Wishart("precision", 4.0, np.eye(2), plate=component)
+        mu: Any = ng.MultivariateNormal("mu", np.zeros(2), 0.1 * precision, plate=component)
+        y: Any = ng.MultivariateNormal("y", mu[z], precision[z], plate=row, observed=x)
+    else:
+        precision = ng.Gamma("precision", 2.0, 0.5, plate=(component, column))
+        mu = ng.Normal("mu", 0.0, 0.1 * precision, plate=(component, column))
+        y = ng.Normal("y", mu[z, :], precision[z, :], plate=(row, column), observed=x)
+    fit = ng.Network(y, joint=[("mu", "precision")]).fit(init=init, tol=1e-8)
+    prior: dict[str, Any] = {"weight_prior": 1.0, "mean_prior": np.zeros(2), "mean_scale": 0.1, "dof_prior": 4.0}
+    prior |= {"scale_prior": np.eye(2) if covariance == "full" else np.ones(2)}
+    model = ng.GaussianMixture(3, covariance=covariance, tol=1e-10, verbose=False, **prior).fit(x)
+    assert fit.elbo == pytest.approx(model.elbo_, rel=1e-7)
+
+
 def test_files_copies_predictions_and_exports(tmp_path):
     net = one_mean("full", shift=1e6)
     fit = net.fit()

@@ -5,6 +5,7 @@ import pytest
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
+from natgrad.network.start import features, restarts
 
 
 def data_of(kind, seed=0, n=90):
@@ -234,3 +235,43 @@ def test_the_default_is_no_worse_than_clusters_and_draws(name):
     for seed in range(10):
         best = max(network.fit(init=init, seed=seed).elbo for init in ("kmeans", "random"))
         assert network.fit(seed=seed).elbo > best - 1e-2, seed
+
+
+def words_in_documents(n_words: int) -> ng.Network:
+    """Twelve documents, of which each has its own end of the vocabulary."""
+    rng = np.random.default_rng(3)
+    document = np.repeat(np.arange(12), 20)
+    word = (rng.integers(n_words // 2, size=240) + (document % 2) * (n_words // 2)).astype(int)
+    topic, cell = ng.Plate("topic", 2), ng.Plate("cell", 240)
+    shares = ng.Dirichlet("shares", 0.5, size=2, plate=ng.Plate("document", 12))
+    z = ng.Categorical("z", shares[document], plate=cell)
+    words = ng.Dirichlet("words", 0.5, size=n_words, plate=topic)
+    return ng.Network(ng.Categorical("word", words[z], plate=cell, observed=word))
+
+
+def test_rows_of_many_categories_stay_small(monkeypatch):
+    """Words of documents are clustered by random codes, not by a column for each word; the memory does not depend on these."""
+    problem = words_in_documents(1000).problem
+    assert features.rows_of(problem, "z", {}).rows.shape == (240, 1000)
+    monkeypatch.setattr(features, "MAX_NUMBERS", 240 * 60)
+    rows = features.rows_of(problem, "z", {}).rows
+    assert rows.shape == (240, 60)
+    distance = ((rows[:, None] - rows[None]) ** 2).sum(-1)[np.triu_indices(240, 1)]
+    apart = distance > 0
+    np.testing.assert_allclose(distance[apart].mean(), 2.0, rtol=0.1)  # as that of indicators
+    assert distance[apart].min() > 0.8
+
+
+def test_starts_have_a_budget_and_the_trace_says_what_they_took(monkeypatch):
+    network = words_in_documents(20)
+    n, free = network.problem.n_messages, network.fit(seed=1)
+    compared = [start for start in free.trace.starts if "to its end" not in start.name]
+    assert free.trace.spent["starts"] == n * sum(start.steps for start in compared)
+    assert sum(free.trace.spent.values()) < free.trace.last.messages_read
+    assert "messages: starts" in str(free.trace)
+    monkeypatch.setattr(restarts, "BUDGET", 0)
+    short = network.fit(seed=1)
+    first = restarts.SWEEPS[0] * len(compared)
+    assert short.trace.spent["starts"] < free.trace.spent["starts"]
+    assert short.trace.spent["starts"] <= n * max(first, 2 * restarts.BUDGET_SWEEPS)
+    assert short.elbo == pytest.approx(free.elbo, abs=1.0)

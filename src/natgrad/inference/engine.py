@@ -60,6 +60,9 @@ __all__ = [
     "take_steps",
 ]
 
+# Messages that the probes of a converged run may read, or as many as the steps of the run did.
+PROBE_BUDGET = 4_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -243,8 +246,15 @@ class _Loop:
             return made
         best = best_start(made, self.seed, self.monitor.late)
         self.monitor.charge(best.read)
+        self._spend("starts", best.read)
         self.monitor.trace.starts = best.records
         return best.state
+
+    def _spend(self, what: str, read: int) -> None:
+        """Note in the trace what was read beside the run's own steps."""
+        if read:
+            spent = self.monitor.trace.spent
+            spent[what] = spent.get(what, 0) + read
 
     def _enter(self, phase: Phase | Stop, state: State) -> tuple[State, Stop | None]:
         """The state at the beginning of a phase; why there is none, if so."""
@@ -322,8 +332,11 @@ class _Loop:
             assert isinstance(problem, EdgeProblem)
             stepper = ExactStepper(problem, VB(), Constant(1.0), order)
         settled = self.stepper.finish(state)
-        trials = tried(problem, stepper, settled, monitor.bounds, order, self.seed, monitor.limits.nats)
+        # About what its own steps have read: a run that was resumed has no other count of them.
+        budget = max(PROBE_BUDGET, problem.n_messages * len(monitor.trace) // stepper.steps_per_pass)
+        trials = tried(problem, stepper, settled, monitor.bounds, order, self.seed, monitor.limits.nats, budget)
         read = sum(trial.messages_read for trial in trials)
+        self._spend("probes", read)
         if trials and trials[-1].higher:
             higher = trials[-1].state._replace(t=state.t + 1)
             info: StepInfo = trials[-1].info._replace(messages_read=read)
@@ -340,6 +353,7 @@ class _Loop:
             return stop, state
         ends = rivals.ends(monitor.left())
         trace.starts += tuple(end.record for end in ends)
+        self._spend("restarts", sum(end.read for end in ends))
         found = overtaking(ends, state, monitor.bounds[-1], monitor.limits.nats)
         if found is None:
             monitor.charge(sum(end.read for end in ends))
@@ -354,7 +368,9 @@ class _Loop:
         if not is_due(trace, monitor.bounds, self.stepper.steps_per_pass, monitor.limits.nats, stop is not None):
             return stop, state
         search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, monitor.late)
-        if (accepted := search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)) is None:
+        accepted = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
+        self._spend("moves", search.messages_read)
+        if accepted is None:
             monitor.charge(search.messages_read)
             return stop, state
         # Whole passes were made, so that the batches of the next one are in their order.

@@ -54,10 +54,11 @@ def tried(
     order: tuple[str, ...],
     seed: int,
     tol: float,
+    budget: float = math.inf,
 ) -> tuple[Trial, ...]:
     """The trials of all probes, up to the first that leads higher than the settled state, the last of ``bounds``.
 
-    ``settled`` is a complete state, as a stepper's ``finish`` gives it.
+    ``settled`` is a complete state, as a stepper's ``finish`` gives it. After ``budget`` messages no further probe is tried.
     """
     bound, own = bounds[-1], bounds[-1] - bounds[max(-len(bounds), -1 - stepper.steps_per_pass)]
     sooner = max(AT_ONCE * tol, OWN * own)
@@ -68,7 +69,7 @@ def tried(
             # What is remembered belongs to the settled state; a probe that says nothing of it has it forgotten.
             start = start._replace(memory={}) if start.memory is settled.memory else start
             trials.append(followed(stepper, start, settled, bound, seed, tol, sooner))
-            if trials[-1].higher:
+            if trials[-1].higher or sum(trial.messages_read for trial in trials) >= budget:
                 break
     return tuple(trials)
 

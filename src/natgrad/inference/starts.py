@@ -5,6 +5,7 @@ The steps are those of any run; what they read is counted by the run that begins
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,6 +44,7 @@ class Starts(NamedTuple):
     names : what the candidates are called in the trace
     kinds : what kind each of them is of
     lasting : candidates that go on as long as they may overtake the first, however slowly they begin
+    budget : messages after which no further round begins
     """
 
     candidates: Sequence[Callable[[], State]]
@@ -54,6 +56,7 @@ class Starts(NamedTuple):
     names: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     lasting: frozenset[int] = frozenset()
+    budget: float = math.inf
 
 
 class Ended(NamedTuple):
@@ -115,8 +118,8 @@ def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> Bes
             left = ranked[: len(ranked) // 2]
             if starts.patience:
                 left = _going_on(starts, ranked, n_rounds)
-            if not left or time_is_up():
-                total = sum(trial.read for trial in ended.values())
+            total = sum(trial.read for trial in ended.values())
+            if not left or total >= starts.budget or time_is_up():
                 return BestStart(starts.finish(ranked[0].make()), total, _records(starts, ranked[0], ended))
             trials = left
 

@@ -82,6 +82,8 @@ class Trace:
     ``messages_read`` the messages read so far, ``seconds`` the time so far, ``relative_change`` how far λ moved, ``held_out``
     the score of held-out data (NaN where it was not evaluated). ``strategy`` says in words how the steps are taken, and why.
     ``starts`` lists the starts that were compared before the first step, the one that was taken first; none if there was one.
+    ``spent`` has the messages that ``"starts"``, ``"probes"``, ``"restarts"`` and ``"moves"`` read, which are among
+    ``messages_read``; files do not keep it.
     ``moves`` lists the births, merges and deletes that were proposed, where K is found, and `n_active` has K after each step.
     """
 
@@ -92,6 +94,7 @@ class Trace:
         self.strategy = ""
         self.starts: tuple[StartRecord, ...] = ()
         self.moves: list[MoveRecord] = []
+        self.spent: dict[str, int] = {}
 
     def append(self, record: StepRecord) -> None:
         """Add one step."""
@@ -113,6 +116,7 @@ class Trace:
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""
         self._records, self.starts, self.moves = list(other._records), other.starts, list(other.moves)
+        self.spent = dict(other.spent)
 
     def n_active(self, plate: str | None = None) -> npt.NDArray[np.int64]:
         """The number of components after each step; ``plate`` says of which, if several plates grow. Empty if none does."""
@@ -165,6 +169,9 @@ class Trace:
         lines = [self.strategy] if self.strategy else []
         lines += [f"started from {s.name}: {s.bound:.6g} after {s.steps} steps" for s in self.starts[:1]]
         lines += [f"           not {s.name}: {s.bound:.6g} after {s.steps}" for s in self.starts[1:]]
+        if self.spent:
+            shares = ", ".join(f"{what} {read:,}" for what, read in self.spent.items())
+            lines += [f"of {self.last.messages_read if self._records else 0:,} messages: {shares}"]
         lines += [f"{'t':>6} {'elbo':>16} {'rho':>9} {'change':>9} {'messages':>12} {'seconds':>9}"]
         for r in shown:
             lines.append(

@@ -1,7 +1,8 @@
 """What a category explains, as rows of numbers that clusters are looked for in: real numbers, counts, binaries and categories.
 
 A row belongs to one element of the category. Counts enter by their square root, which has about the same variance at every rate;
-categories by one column each; columns on further plates of the data (the items of a questionnaire) stand side by side.
+categories by one column each, or by random codes where these
+would be many; columns on further plates of the data (the items of a questionnaire) stand side by side.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.network.compile.joint_node import JointNode
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.discrete import Multinomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, REAL, VECTOR
@@ -25,6 +27,8 @@ __all__ = ["Centres", "Rows", "rows_of"]
 
 Floats = npt.NDArray[np.float64]
 Values = dict[str, Any]
+# Numbers in the rows of a category with many values (the words of all documents), 128 MiB: beyond, rows are projected.
+MAX_NUMBERS = 2**24
 
 
 class Centres(NamedTuple):
@@ -61,7 +65,8 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values, least: int | None
         if term in seen or child.value is None or not _aligned(problem, gate, term):
             continue
         is_location = child.kind in (REAL, VECTOR)
-        if is_location and base.kind != child.kind:
+        places = base.located if isinstance(base, JointNode) else (base,)
+        if is_location and all(place.kind != child.kind for place in places):
             continue  # a precision: what it chooses is no place
         seen.add(term)
         left = child.value - _explained(problem, term, gate, known) if is_location else child.value
@@ -69,7 +74,9 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values, least: int | None
         columns.append(block)
         whole &= present
         extra = child.plates[len(plates) :]
-        if is_location and axis == 0 and tuple(p.name for p in base.plates[1:]) == tuple(p.name for p in extra):
+        same = tuple(p.name for p in base.plates[1:]) == tuple(p.name for p in extra)
+        # The value of a joint factor is a mean and a precision: its start follows from the memberships alone.
+        if is_location and axis == 0 and same and not isinstance(base, JointNode):
             shape = (*(p.size for p in extra), *((child.size or 0,) if child.kind == VECTOR else ()))
             centres.append(Centres(name, slice(width, width + block.shape[1]), shape))
         width += block.shape[1]
@@ -102,7 +109,7 @@ def _columns(child: Node, value: npt.NDArray[Any], n_rows: int) -> tuple[Floats,
     present = np.ones(value.shape[: len(child.plates)], bool) if child.mask is None else child.mask.astype(bool)
     rows = np.asarray(value, dtype=np.float64)
     if child.kind == CATEGORY:
-        rows = np.eye(child.size or 1)[value]
+        rows = _codes(child.size or 1, np.size(value))[value]
     elif isinstance(child, Multinomial):
         rows = np.sqrt(rows / np.maximum(rows.sum(-1, keepdims=True), 1.0))
     elif isinstance(child, Binomial):
@@ -117,6 +124,14 @@ def _columns(child: Node, value: npt.NDArray[Any], n_rows: int) -> tuple[Floats,
     filled = np.where(there, rows, np.where(there, rows, 0.0).sum(0) / count)
     # A vector that is missing tells nothing; of several columns some are enough.
     return np.asarray(filled), np.asarray(there.any(1))
+
+
+def _codes(size: int, n: int) -> Floats:
+    """A row for each of ``size`` categories: indicators, or random ones about as far apart if those of ``n`` values were many."""
+    width = max(8, MAX_NUMBERS // n)
+    if size <= width:
+        return np.eye(size)
+    return np.random.default_rng(0).standard_normal((size, width)) / math.sqrt(width)
 
 
 def _explained(problem: NetworkProblem, term: str, gate: str, known: Values) -> Any:

@@ -209,6 +209,19 @@ def _shifted(family: Any, lam: Stats, axis: int, children: Any, rng: np.random.G
     elif family.name == "MultivariateNormal":
         factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children[..., None, None]), -1, -2)
         away = np.linalg.solve(factor, _noise(mean.shape, axis, rng)[..., None])[..., 0]
+    elif family.name in (
+        "NormalWishart",
+        "GaussianGamma",
+    ):  # the mean is moved, by its precision given that of its children
+        if family.name == "NormalWishart":
+            place: Any = (..., 0)
+            precision = family.usual(lam)["scale"][..., None, None] * mean[..., 1:]
+        else:
+            place = (..., slice(-1))
+            precision = -2.0 * (lam[1] + mean[..., -1:, None] * lam[3])
+        factor = np.swapaxes(np.linalg.cholesky(precision / children[..., None, None]), -1, -2)
+        away = np.zeros_like(mean)
+        away[place] = np.linalg.solve(factor, _noise(mean[place].shape, axis, rng)[..., None])[..., 0]
     elif family.name == "Gamma":
         away = mean * np.expm1(SPREAD * _noise(mean.shape, axis, rng))
     elif family.name == "Dirichlet":

@@ -40,6 +40,11 @@ RIVALS = ("kmeans", "random")
 SMALL = 1.0
 # Sweeps of every candidate, of those that are left after each round, and rounds of the last two.
 SWEEPS, ROUNDS = (5, 5), 5
+# The same of a large network.
+LARGE_SWEEPS = (2, 2)
+# Work of all starts together, after which the one that leads is taken: messages, or sweeps where these read more. A run makes
+# some dozens of sweeps, of a large network at least so many.
+BUDGET, BUDGET_SWEEPS, LARGE_BUDGET_SWEEPS = 4_000_000, 60, 20
 
 
 class _Candidate(NamedTuple):
@@ -88,14 +93,17 @@ def find_start(
     candidates = _candidates(problem, init, seed, n_init)
     if len(candidates) == 1:
         return candidates[0].make()
+    is_large = problem.n_messages > LARGE
+    sweeps = LARGE_BUDGET_SWEEPS if is_large else BUDGET_SWEEPS
     return Starts(
         [candidate.make for candidate in candidates],
         lambda number: _Sweeps(problem, candidates[number].order),
-        SWEEPS,
+        LARGE_SWEEPS if is_large else SWEEPS,
         lambda state: state._replace(t=0, memory={}),
         patience=ROUNDS,
         names=tuple(candidate.name for candidate in candidates),
         kinds=tuple(candidate.kind for candidate in candidates),
+        budget=max(BUDGET, sweeps * problem.n_messages),
         lasting=frozenset(n for n, candidate in enumerate(candidates) if candidate.lasts),
     )
 
