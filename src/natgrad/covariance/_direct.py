@@ -74,7 +74,8 @@ def direct_of(kernel: Covariance) -> Direct | None:
     form = FORMS.get(type(kernel))
     if form is None or not isinstance(kernel, Leaf):
         return None
-    return form() if kernel.active is None else _Cut(form(), np.asarray(kernel.active))
+    own = _Linear(np.asarray(kernel.origin)) if isinstance(kernel, Linear) else form()
+    return own if kernel.active is None else _Cut(own, np.asarray(kernel.active))
 
 
 # -- of one leaf --
@@ -136,10 +137,13 @@ class _Simple(abc.ABC):
 
 
 class _Linear(_Simple):
-    """Σ_d v_d x_d z_d."""
+    """Σ_d v_d (x_d − o_d) (z_d − o_d)."""
+
+    def __init__(self, origin: Floats) -> None:
+        self._origin = origin
 
     def evaluate(self, theta: Theta, inducing: Any, x: Floats) -> Evaluated:
-        v, z = np.exp(np.asarray(theta[0])), np.asarray(inducing)
+        v, z, x = np.exp(np.asarray(theta[0])), np.asarray(inducing) - self._origin, x - self._origin
         return Evaluated((z * v) @ z.T, (x * v) @ z.T, (x * x * v).sum(1), (v, z, x))
 
     def pulled(self, at: Evaluated, k_mm: Floats, k_nm: Floats, k_nn: Floats) -> Slopes:
@@ -335,7 +339,7 @@ FORMS: dict[type, Callable[[], Direct]] = {
     Matern12: lambda: _Stationary(_matern12, -0.5),
     Matern32: lambda: _Stationary(_matern32, -1.5),
     Matern52: lambda: _Stationary(_matern52, -5.0 / 6.0),
-    Linear: _Linear,
+    Linear: lambda: _Linear(np.zeros(())),
     Categories: _Categories,
     Constant: _Constant,
     White: lambda: _Constant(white=True),

@@ -68,6 +68,29 @@ class Covariance(abc.ABC):
     def to_data(self) -> dict[str, Any]:
         """The expression as numbers, strings and lists."""
 
+    @abc.abstractmethod
+    def in_units(self, shift: Floats, scale: Floats, variance: float = 1.0) -> Covariance:
+        """The same function in other units: k'(x', z') = k(x, z)/variance where x = shift + scale x', with scales [D] of `units`."""
+
+    @property
+    @abc.abstractmethod
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The functions that it is made of."""
+
+    def units(self, scale: Floats) -> Floats | None:
+        """The scales [D] nearest to these that `in_units` can follow; None if it contains code, which reads inputs as they are.
+
+        Columns have the same where a part has one length for several of them.
+        """
+        if not all("variance" in leaf._values for leaf in self.leaves):
+            return None
+        tied = any(
+            np.ndim(leaf._values[name]) == 0 and (len(scale) if leaf.active is None else len(leaf.active)) > 1
+            for leaf in self.leaves
+            for name in leaf.lengths
+        )
+        return np.full(len(scale), np.sqrt(np.mean(scale**2))) if tied and np.ptp(scale) > 0.0 else scale
+
     @property
     def parameters(self) -> dict[str, Floats]:
         """The values of all parameters, by name."""
@@ -104,7 +127,8 @@ class Covariance(abc.ABC):
 class Leaf(Covariance):
     """A covariance function with parameters of its own; abstract."""
 
-    shown: tuple[str, ...] = ()
+    # Parameters that have the unit of a column, and the power of it.
+    lengths: Mapping[str, float] = {}
 
     def __init__(self, values: Mapping[str, Any], active: Sequence[int] | None) -> None:
         for name, value in values.items():
@@ -130,6 +154,19 @@ class Leaf(Covariance):
     def at(self, theta: Sequence[Array]) -> Covariance:
         """The same function with parameters exp(θ)."""
         values = {name: np.exp(np.asarray(part)) for name, part in zip(self._values, theta, strict=True)}
+        return type(self)(**values, active=self.active)
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Itself."""
+        return (self,)
+
+    def in_units(self, shift: Floats, scale: Floats, variance: float = 1.0) -> Covariance:
+        """Lengths divided by the scales, and the variance by its own."""
+        values, own = dict(self._values), self._cut(scale)
+        for name, power in self.lengths.items():
+            values[name] = values[name] / (own if np.ndim(values[name]) else own[0]) ** power
+        values["variance"] = values["variance"] / variance
         return type(self)(**values, active=self.active)
 
     def check(self, n_columns: int) -> None:
@@ -166,7 +203,7 @@ class Leaf(Covariance):
         return dict(zip(self._values, map(namespace(x).exp, theta), strict=True))
 
     def _cut(self, x: Array) -> Array:
-        return x if self.active is None else x[:, np.asarray(self.active)]
+        return x if self.active is None else x[..., np.asarray(self.active)]
 
     @abc.abstractmethod
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array: ...
@@ -214,6 +251,17 @@ class _Combined(Covariance):
     def at(self, theta: Sequence[Array]) -> Covariance:
         """The same function with parameters exp(θ)."""
         return type(self)(*(part.at(own) for part, own in self._shared(theta)))
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Those of the parts."""
+        return tuple(leaf for part in self.parts for leaf in part.leaves)
+
+    def in_units(self, shift: Floats, scale: Floats, variance: float = 1.0) -> Covariance:
+        """All parts; the variance of a product is that of its first."""
+        first, *rest = self.parts
+        others = variance if isinstance(self, Sum) else 1.0
+        return type(self)(first.in_units(shift, scale, variance), *(p.in_units(shift, scale, others) for p in rest))
 
     def check(self, n_columns: int) -> None:
         """Every part; columns of categories are numbers to nobody."""

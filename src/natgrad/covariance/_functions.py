@@ -6,7 +6,7 @@
     Matern52           v (1 + √5 r + 5/3 r²) exp(−√5 r)
     RationalQuadratic  v (1 + r²/(2α))^(−α)
     Periodic           v exp(−½ Σ_d sin²(π (x_d − z_d)/p_d) / ℓ_d²)
-    Linear             Σ_d v_d x_d z_d
+    Linear             Σ_d v_d (x_d − o_d) (z_d − o_d)
     Constant, White    v, v δ(x, z)
     Categories         v exp(−Σ_d [x_d ≠ z_d] / ℓ_d)
 
@@ -47,6 +47,8 @@ Active = Sequence[int] | None
 
 class _Stationary(Leaf):
     """v g(r²) with a length scale, one for all columns or one for each; abstract."""
+
+    lengths = {"lengthscale": 1.0}  # noqa: RUF012
 
     def __init__(self, variance: Any = 1.0, lengthscale: Any = 1.0, *, active: Active = None) -> None:
         super().__init__({"variance": variance, "lengthscale": lengthscale}, active)
@@ -109,6 +111,8 @@ class Matern52(_Stationary):
 class RationalQuadratic(Leaf):
     """v (1 + r²/(2α))^(−α): RBFs of many length scales; α → ∞ is one RBF."""
 
+    lengths = {"lengthscale": 1.0}  # noqa: RUF012
+
     def __init__(
         self, variance: Any = 1.0, lengthscale: Any = 1.0, alpha: float = 1.0, *, active: Active = None
     ) -> None:
@@ -122,7 +126,9 @@ class RationalQuadratic(Leaf):
 
 @final
 class Periodic(Leaf):
-    """v exp(−½ Σ_d sin²(π (x_d − z_d)/p_d)/ℓ_d²): functions that repeat after p."""
+    """v exp(−½ Σ_d sin²(π (x_d − z_d)/p_d)/ℓ_d²): functions that repeat after p; ℓ has no unit."""
+
+    lengths = {"period": 1.0}  # noqa: RUF012
 
     def __init__(
         self, variance: Any = 1.0, lengthscale: Any = 1.0, period: Any = 1.0, *, active: Active = None
@@ -143,16 +149,66 @@ class Periodic(Leaf):
 
 @final
 class Linear(Leaf):
-    """Σ_d v_d x_d z_d: straight lines through the origin."""
+    """Σ_d v_d (x_d − o_d) (z_d − o_d): straight lines that are zero at the origin o, which is not learned.
 
-    def __init__(self, variance: Any = 1.0, *, active: Active = None) -> None:
+    Examples
+    --------
+    >>> Linear(origin=2.0)([[0.0], [3.0]]).tolist()
+    [[4.0, -2.0], [-2.0, 1.0]]
+    """
+
+    lengths = {"variance": -2.0}  # noqa: RUF012
+
+    def __init__(self, variance: Any = 1.0, origin: Any = 0.0, *, active: Active = None) -> None:
         super().__init__({"variance": variance}, active)
+        o = np.asarray(origin, dtype=np.float64)
+        if o.ndim > 1 or not np.isfinite(o).all():
+            raise ValueError(f"Linear: origin must be a finite number, or one for each column, got {origin!r}")
+        self.origin: Any = tuple(o.tolist()) if o.ndim else float(o)
+
+    @property
+    def structure(self) -> tuple[Any, ...]:
+        """With the origin."""
+        return self.origin, *super().structure
+
+    def at(self, theta: Sequence[Array]) -> Covariance:
+        """The same function with variances exp(θ)."""
+        return Linear(np.exp(np.asarray(theta[0])), self.origin, active=self.active)
+
+    def in_units(self, shift: Any, scale: Any, variance: float = 1.0) -> Covariance:
+        """With its origin."""
+        moved = super().in_units(shift, scale, variance)
+        origin = (np.asarray(self.origin) - self._cut(shift)) / self._cut(scale)
+        return Linear(moved._values["variance"], origin if np.any(origin) else 0.0, active=self.active)  # type: ignore[attr-defined]
+
+    def check(self, n_columns: int) -> None:
+        """The origin has a number for each column."""
+        super().check(n_columns)
+        width = n_columns if self.active is None else len(self.active)
+        if np.ndim(self.origin) and len(self.origin) != width:
+            raise ValueError(f"Linear: origin has {len(self.origin)} values for {width} columns: give one for each")
+
+    def to_data(self) -> dict[str, Any]:
+        """With the origin, where there is one."""
+        data = super().to_data()
+        if np.any(self.origin):
+            data["parameters"]["origin"] = np.asarray(self.origin).tolist()
+        return data
+
+    def __repr__(self) -> str:
+        if not np.any(self.origin):
+            return super().__repr__()
+        ends = ", ".join(f"{o:.4g}" for o in np.ravel(self.origin))
+        return (
+            super().__repr__().replace("(", f"(origin=[{ends}], " if np.ndim(self.origin) else f"(origin={ends}, ", 1)
+        )
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
-        return (x * values["variance"]) @ (x if z is None else z).T
+        origin = np.asarray(self.origin)
+        return ((x - origin) * values["variance"]) @ ((x if z is None else z) - origin).T
 
     def _diagonal(self, values: Mapping[str, Array], x: Array) -> Array:
-        return (x * x * values["variance"]).sum(1)
+        return ((x - np.asarray(self.origin)) ** 2 * values["variance"]).sum(1)
 
 
 @final

@@ -400,3 +400,49 @@ def test_the_same_rows_give_the_same_fit_however_they_lie_in_memory(kernel):
     for same in (np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1][::-1]):
         for one, other in zip(known, model.fit(same, y).predict(same, return_std=True), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+KERNELS = {
+    "periodic": lambda s, v: cov.Periodic(v, 0.8, 1.7 * s),
+    "sum": lambda s, v: cov.RBF(v, 0.7 * s) + cov.Linear(0.2 * v / s**2),
+    "product": lambda s, v: cov.Periodic(v, 1.0, 1.3 * s) * cov.RationalQuadratic(1.0, 3.0 * s, 0.5) + cov.White(0.1 * v),
+    "function": lambda s, v: cov.Function(lambda x, z, a, b: a * jnp.exp(-abs(x - z.T) / b), a=v, b=s),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_given_kernel_is_in_the_units_of_the_data(name, rng):
+    """Exact processes by definition, in any units, standardised or not."""
+    x, new = rng.uniform(3.0, 9.0, (30, 1)), rng.uniform(2.0, 10.0, (6, 1))
+    y = np.sin(4 * x[:, 0]) + 0.3 * rng.normal(size=30)
+    y -= y.mean()
+    still = {"learn_kernel": False, "learn_noise": False, "learn_inducing": False, "jitter": 1e-10}
+    for s, u in ((1.0, 1.0), (1e6, 1.0), (1e-3, 1e4)) if name != "function" else ((1.0, 1.0),):
+        kernel = KERNELS[name](s, u**2)
+        k, cross = kernel(s * x) + 0.09 * u**2 * np.eye(30), kernel(s * new, s * x)
+        for standardize in (True, False):
+            model = quick(kernel=kernel, inducing=s * x, noise_variance=0.09 * u**2, standardize=standardize, **still)
+            mean, sd = model.fit(s * x, u * y).predict(s * new, return_std=True, what="f")
+            if "White" not in repr(kernel):  # inducing inputs do not carry it
+                assert np.allclose(mean, cross @ np.linalg.solve(k, u * y), atol=1e-4 * u)
+            first = (mean / u, sd / u) if s == 1.0 and standardize else first
+            assert np.allclose(mean / u, first[0], atol=1e-4)
+            assert np.allclose(sd / u, first[1], atol=1e-4)
+            pairs = zip(model.kernel_.theta, kernel.theta, strict=True)
+            assert all(np.allclose(one, other, atol=1e-8) for one, other in pairs)
+
+
+def test_units_do_not_change_a_fit(rng):
+    """Of a learned kernel with several columns, too: predictions, and lengths in the units of each column."""
+    x = rng.normal(size=(80, 2)) + [3.0, -1.0]
+    y, scale = np.sin(2 * x[:, 0]) + x[:, 1], np.array([1e6, 1e-4])
+    one = quick(kernel=cov.Matern52(1.0, [1.0, 2.0]) + cov.Linear([1.0, 1.0])).fit(x, y)
+    two = quick(kernel=cov.Matern52(100.0, scale * [1.0, 2.0]) + cov.Linear(100.0 / scale**2, origin=[0.0, 0.0])).fit(
+        scale * x, 10 * y
+    )
+    assert np.allclose(10 * one.predict(x), two.predict(scale * x), rtol=1e-5)
+    pairs = one.kernel_.in_units(np.zeros(2), 1 / scale, 1e-2), two.kernel_
+    assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(*(k.theta for k in pairs), strict=True))
+    assert np.allclose(one.kernel_(x[:5]) * 100, two.kernel_(scale * x[:5]))
+    usual = quick().fit(scale * x, 10 * y)
+    assert np.allclose(usual.kernel_.lengthscale / quick().fit(x, y).kernel_.lengthscale, scale, rtol=1e-4)

@@ -145,7 +145,7 @@ class SparseGP(GPFinishing):
         """The problem of the fit with these rows; q stays one factor for all functions, if it was."""
         whole = self._state.lam["v"][0].shape[1] > self._n_inducing
         likelihood = self._own_likelihood()
-        return self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population, whole)
+        return self._problem(rows, self._kernel, likelihood, self._n_inducing, self._offset, population, whole)
 
     def _publish(self, problem: GPProblem, state: State) -> None:
         state = on_host(state)
@@ -153,7 +153,8 @@ class SparseGP(GPFinishing):
         self._state, self._n_inducing, self._offset = state, problem.n_inducing, problem.offset
         self._x_scaling, self._y_scaling = problem.data.x_scaling, problem.data.y_scaling
         self._likelihood, self.n_steps_ = problem.likelihood, state.t
-        self.kernel_: Covariance = problem.kernel.at([np.asarray(part) for part in settings.theta])
+        self._kernel: Covariance = problem.kernel.at([np.asarray(part) for part in settings.theta])
+        self.kernel_: Covariance = self._in_units_of_data(self._kernel)
         self.inducing_: Floats = self._x_scaling.undo(np.asarray(settings.inducing))
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
         self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
@@ -166,7 +167,9 @@ class SparseGP(GPFinishing):
             if name == "batch_size" or self.n_inducing != "auto":
                 whole_number(getattr(self, name), name)
         for name in ("noise_variance", "learning_rate"):
-            if not 0 < real_number(getattr(self, name), name) < np.inf:
+            if (name, getattr(self, name)) != ("noise_variance", None) and not 0 < real_number(
+                getattr(self, name), name
+            ) < np.inf:
                 raise ValueError(f"{name} must be > 0, got {getattr(self, name)!r}")
         if not 0 <= real_number(self.jitter, "jitter") < 1e-2:
             raise ValueError(f"jitter must lie in [0, 0.01), as a part of the kernel's variance, got {self.jitter!r}")
@@ -228,7 +231,10 @@ class SparseGP(GPFinishing):
             rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
         rows, _ = self._held_out(rows)
         problem = self._again(rows)
-        return hyper_response(problem, self._state, np.asarray(self._y_scaling.sd) ** 2, given_up(self, problem))
+        pairs = zip(self._kernel.names, self.kernel_.theta, self._kernel.theta, strict=True)
+        units = {name: np.asarray(ours) - np.asarray(inside) for name, ours, inside in pairs}
+        units["noise"] = 2.0 * np.log(np.asarray(self._y_scaling.sd))
+        return hyper_response(problem, self._state, units, given_up(self, problem))
 
     _draws_advice = (
         "sample(X, n) draws functions from q(u), which is exact for Gaussian noise, and linear_response().sample() "
@@ -245,7 +251,7 @@ class SparseGP(GPFinishing):
         return {
             "lam": self._state.lam["v"],
             "t": self._state.t,
-            "kernel": self.kernel_,
+            "kernel": self._kernel,
             "settings": tuple(np.asarray(leaf) for leaf in leaves_of(settings)),
             "x_scaling": (self._x_scaling.mean, self._x_scaling.sd),
             "y_scaling": (self._y_scaling.mean, self._y_scaling.sd),

@@ -86,7 +86,7 @@ SETTINGS: dict[str, Any] = {
 REGRESSOR: dict[str, Any] = {
     "likelihood": "'gaussian' | 'student_t' | 'poisson' | 'negative_binomial' | 'heteroskedastic'",
     "learn_noise": "flag",
-    "noise_variance": "real in (0, 1e100]",
+    "noise_variance": "none | real in (0, 1e100]",
     "df": "positive",
     "outputs": "none | 'correlated' | 'independent'",
 }

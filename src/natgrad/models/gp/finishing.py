@@ -14,6 +14,7 @@ from natgrad.data.rows import Scaling
 from natgrad.inference.problem import State
 from natgrad.models.gp.apart import without_rows
 from natgrad.models.gp.joint import Ordinal, Softmax
+from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson
 from natgrad.models.gp.local import JUDGES, Budget, Local, Rows, psi_of, settled, sparse_without
 from natgrad.models.gp.neighbours import SMOOTHEST_FIRST
@@ -21,7 +22,7 @@ from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.sited import Observed, SitedLocal, settled_sites
 from natgrad.models.gp.sites import Law, Sites
-from natgrad.models.gp.starting import GPStarting
+from natgrad.models.gp.starting import GPStarting, variance_unit
 from natgrad.models.gp.weighing import Moments, Weighed, mixed, weighed, weighed_logs
 from natgrad.models.scikit import check_is_fitted
 from natgrad.random import Stream, generator
@@ -62,11 +63,20 @@ class GPFinishing(GPStarting):
     n_neighbors: int = 1
     _predictor: Predictor
     _y_scaling: Scaling
+    _likelihood: Likelihood
 
     @property
     def neighbour_kernel_(self) -> Covariance:
         """The kernel of the process that predicts from neighbours, as settled again; `kernel_` is that of the sparse process."""
-        return self._neighbours("neighbour_kernel_").kernel
+        return self._in_units_of_data(self._neighbours("neighbour_kernel_").kernel)
+
+    def _in_units_of_data(self, kernel: Covariance) -> Covariance:
+        """A kernel of standardised inputs and outputs as one of X and y."""
+        scaling = self._x_scaling
+        if kernel.units(scaling.sd) is None:  # inputs are as they were
+            return kernel
+        unit = variance_unit(self._y_scaling, self._likelihood)
+        return kernel.in_units(-scaling.mean / scaling.sd, 1.0 / scaling.sd, 1.0 / unit)
 
     @property
     def neighbour_weight_(self) -> float:

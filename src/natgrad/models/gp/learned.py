@@ -10,6 +10,7 @@ import numpy.typing as npt
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.joint import Heteroskedastic
 from natgrad.models.gp.likelihood import Scaled
+from natgrad.models.gp.starting import variance_unit
 from natgrad.models.scikit import check_is_fitted
 
 __all__ = ["LearnedNoise"]
@@ -50,7 +51,7 @@ class LearnedNoise(SparseGP):
 
     @property
     def output_covariance_(self) -> Floats:
-        """B [P, P] in the units of y: Cov(f_p(x), f_q(x')) = B_pq `kernel_`(x, x'), with x in standardised units.
+        """B [P, P] in the units of y: Cov(f_p(x), f_q(x')) = B_pq `kernel_`(x, x'); of one output [[1]].
 
         Examples
         --------
@@ -62,6 +63,7 @@ class LearnedNoise(SparseGP):
         """
         check_is_fitted(self)
         sd, mixing = self._y_scaling.sd, self._predictor.mixing
+        sd = sd / np.sqrt(variance_unit(self._y_scaling, self._likelihood))  # which `kernel_` has
         return np.asarray(np.outer(sd, sd) * (np.eye(len(sd)) if mixing is None else mixing @ mixing.T))
 
     @property

@@ -41,7 +41,8 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     Parameters
     ----------
     kernel : natgrad.covariance function or "auto", optional
-        In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
+        In the units of X and y, whatever ``standardize`` is; its values are where learning starts. (Of several outputs, or with
+        "heteroskedastic" noise, which share one kernel, its variance is a part of that of each output.) By default an RBF with a length
         scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF,
         Matérns and sums of them with linear functions and functions of single columns, or with categories for columns of few
         values, that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
@@ -58,8 +59,9 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         Which settings move with the gradient of the bound.
     learning_rate : float
         Of Adam, for kernel, noise and inducing inputs.
-    noise_variance : float
-        Where the noise starts, in units of the standardised outputs; of "negative_binomial" the dispersion α.
+    noise_variance : float, optional
+        Where the noise starts, in the units of y squared, by default a tenth of its variance; of "negative_binomial" the
+        dispersion α, by default 0.1.
     df : float
         Degrees of freedom of "student_t".
     outputs : "correlated" or "independent", optional
@@ -83,7 +85,8 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     validation_fraction : float
         Share of the rows held out; the fit also stops when their density no longer grows.
     standardize : bool
-        Whether inputs and (real) outputs are standardised inside.
+        Whether inputs and (real) outputs are standardised inside, so that the prior mean of outputs is their mean, and steps have
+        the right length whatever the units; without, it is zero. A kernel that is given means the same.
     warp_inputs : "auto", "log", "rank", "step", optional
         Monotone maps of the columns of X, before they are standardised. "log": logarithms (with a constant added where there are
         zeros; sinh⁻¹ where there are negative numbers); "rank": the quantile of a normal law at the share of rows below; "step":
@@ -97,7 +100,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
 
     Attributes
     ----------
-    kernel_, inducing_, noise_variance_ : as learned; inducing inputs and noise in the units of the data
+    kernel_, inducing_, noise_variance_ : as learned, in the units of the data
     neighbour_kernel_, neighbour_log_density_, neighbour_weight_ : of a finish by neighbours
     output_covariance_, output_correlation_ : arrays [P, P], B in the units of y, and B with ones on its diagonal
     elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
@@ -125,7 +128,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         learn_noise: bool = True,
         learn_inducing: bool = True,
         learning_rate: float = 0.04,
-        noise_variance: float = 0.1,
+        noise_variance: float | None = None,
         df: float = 4.0,
         outputs: Literal["correlated", "independent"] | None = None,
         finish: Literal["auto", "neighbours"] | None = "auto",

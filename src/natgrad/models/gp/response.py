@@ -181,8 +181,13 @@ class HyperResponse(Mapping[str, HyperFactor]):
         }
 
 
-def hyper_response(problem: GPProblem, state: State, y_variance: Floats, given_up: float = 0.0) -> HyperResponse:
-    """The response of all hyper-parameters that the fit learned; nats that it gave up after that are no sign of a short fit."""
+def hyper_response(
+    problem: GPProblem, state: State, units: Mapping[str, Floats], given_up: float = 0.0
+) -> HyperResponse:
+    """The response of all hyper-parameters that the fit learned, with ``units`` added to their logarithms.
+
+    Nats that the fit gave up after that are no sign of a short one.
+    """
     with one_blas_thread():
         bound = _Collapsed(*_with_mixing_held(problem, state))
         if not len(bound.start):
@@ -202,8 +207,10 @@ def hyper_response(problem: GPProblem, state: State, y_variance: Floats, given_u
     for name, place in bound.places.items():
         values = at[place].reshape(bound.shapes[name])
         if name == NOISE:
-            values = np.log([problem.likelihood.own.variance(float(p)) for p in values] * y_variance)  # type: ignore[attr-defined]
-        factors[name] = HyperFactor(name, np.asarray(values), sd[place].reshape(bound.shapes[name]))
+            values = np.log([problem.likelihood.own.variance(float(p)) for p in values])  # type: ignore[attr-defined]
+        factors[name] = HyperFactor(
+            name, np.asarray(values) + units.get(name, 0.0), sd[place].reshape(bound.shapes[name])
+        )
 
     def told(direction: Floats) -> Floats:
         length = float(np.abs(direction).max()) or 1.0

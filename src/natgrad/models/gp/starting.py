@@ -22,13 +22,21 @@ from natgrad.random import Stream, generator
 from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
 
-__all__ = ["GPStarting"]
+__all__ = ["GPStarting", "variance_unit"]
 
 Floats = npt.NDArray[np.float64]
 # Rows that the offset, and maps of inputs, are taken from.
 MOST_STARTING_ROWS = 20_000
 # Rows that say whether the first kernel is fine enough: a matrix is decomposed, in a twentieth of a second.
 FEW = 400
+# Of the variance of y, what is noise at first; of counts, the dispersion.
+FIRST_NOISE = 0.1
+
+
+def variance_unit(y_scaling: Scaling, likelihood: Likelihood) -> float:
+    """The square of the unit of f, which a kernel's variance has; 1 where functions of several units share a kernel."""
+    alone = likelihood.standardised and likelihood.n_functions(len(y_scaling.sd)) == 1
+    return float(y_scaling.sd[0]) ** 2 if alone else 1.0
 
 
 class GPStarting(GPReading):
@@ -53,7 +61,15 @@ class GPStarting(GPReading):
         """Rows with their columns bent and standardised, as the settings say."""
         warps = self._warps(rows, likelihood, outputs, seed, in_time)
         if self.standardize:
-            return rows.standardised(outputs, warps)
+            rows = rows.standardised(outputs, warps)
+            if not isinstance(self.kernel, Covariance):
+                return rows
+            # Units in which the kernel that was given is one of the same kind.
+            scale = self.kernel.units(rows.x_scaling.sd)
+            if scale is not None:
+                return rows.scaled_by(rows.x_scaling._replace(sd=scale), rows.y_scaling)
+            none = Scaling.none(rows.n_columns)._replace(warps=warps)
+            return rows.scaled_by(none, rows.y_scaling._replace(sd=np.ones(rows.n_outputs)))
         return rows.scaled_by(rows.x_scaling._replace(warps=warps), rows.y_scaling)
 
     def _warps(
@@ -105,11 +121,11 @@ class GPStarting(GPReading):
         if self.kernel == "auto" or self.n_inducing == "auto":
             kernel, settings = self._chosen(rows, likelihood, seed, offset, in_time)
         else:
-            kernel = self._first_kernel(rows, seed)
+            kernel = self._first_kernel(rows, likelihood, seed)
             settings = self._first_settings(kernel, self._first_inducing(rows, seed), rows, likelihood)
         return self._problem(rows, kernel, likelihood, len(settings.inducing), offset, population), settings
 
-    def _first_kernel(self, rows: Rows, seed: int) -> Covariance:
+    def _first_kernel(self, rows: Rows, likelihood: Likelihood, seed: int) -> Covariance:
         kernel = choosing.usual(rows.n_columns) if self.kernel is None else self.kernel
         if self.kernel is None and self.learn_kernel:
             few = generator(seed, Stream.START, 6).permutation(len(rows))[:FEW]
@@ -118,11 +134,20 @@ class GPStarting(GPReading):
         if not isinstance(kernel, Covariance):
             raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')
         kernel.check(rows.n_columns)
-        return kernel
+        if self.kernel is None or kernel.units(rows.x_scaling.sd) is None:
+            return kernel
+        return kernel.in_units(rows.x_scaling.mean, rows.x_scaling.sd, variance_unit(rows.y_scaling, likelihood))
 
     def _first_settings(self, kernel: Covariance, inducing: Floats, rows: Rows, likelihood: Likelihood) -> Settings:
         some = rows.take(np.arange(min(len(rows), MOST_STARTING_ROWS)))[1]
-        return Settings(kernel.theta, inducing, likelihood.first(some, float(self.noise_variance)))
+        given, sd = self.noise_variance, rows.y_scaling.sd
+        if given is not None:
+            noise = float(given) / float(np.mean(sd**2))  # in the units of y, squared
+        else:
+            noise = FIRST_NOISE
+            if likelihood.standardised and (sd == 1.0).all():
+                noise *= float(np.nanvar(some, axis=0).mean()) or 1.0
+        return Settings(kernel.theta, inducing, likelihood.first(some, noise))
 
     def _trials(
         self, few: Rows, likelihood: Likelihood, seed: int, offset: Floats, in_time: Callable[[], bool]
@@ -148,7 +173,7 @@ class GPStarting(GPReading):
             kinds = choosing.few_valued(bare.take(numbers)[0])
             kernel, settings = choosing.chosen_kernel(trials, rows.take(numbers)[0], kinds)
         else:
-            kernel = self._first_kernel(rows, seed)
+            kernel = self._first_kernel(rows, likelihood, seed)
             settings = trials.tried(kernel).settings
         if self.inducing is not None:
             return kernel, settings._replace(inducing=self._first_inducing(rows, seed))

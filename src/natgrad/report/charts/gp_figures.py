@@ -80,7 +80,7 @@ def plot_relevance(model: Any, names: Sequence[str] | None = None, *, ax: Any = 
     ax : matplotlib axes, optional
     """
     scales = [
-        value for name, value in model.kernel_.parameters.items() if "lengthscale" in name and np.ndim(value) == 1
+        value for name, value in model._kernel.parameters.items() if "lengthscale" in name and np.ndim(value) == 1
     ]
     if not scales:
         raise ValueError(f"{model.kernel_!r} has no length scale for each column: give lengthscale an array")

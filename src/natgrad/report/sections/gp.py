@@ -201,9 +201,10 @@ def _inputs(model: Any) -> Html:
     """The kernel's parameters, and 1/ℓ of each input where each has a length scale of its own."""
     parameters = {name: np.atleast_1d(np.asarray(value)) for name, value in model.kernel_.parameters.items()}
     parts = []
+    inside = getattr(model, "_kernel", model.kernel_).parameters  # of standardised inputs, whose lengths compare
     for name, value in parameters.items():
         if "lengthscale" in name and len(value) > 1:
-            relevance = 1.0 / value
+            relevance = 1.0 / np.asarray(inside[name])
             chart = bar_chart(
                 relevance, Axis("input"), Axis("1 / length scale", low=0.0), title=f"Relevance of the inputs ({name})",
                 description=", ".join(f"{_input_name(model, d)} {short(float(r), 3)}" for d, r in enumerate(relevance[:20])),
