@@ -269,8 +269,8 @@ RATINGS = {
         factorized=True, biases=False, learn_noise=False, learn_priors=False,
     ),
     "features": _factors("gaussian", "--user-features", "users.csv", named=_features()),
-    'ratings, finish="gibbs"': _factors(
-        "gaussian", "--finish", "gibbs", "--finish-sweeps", "6", finish="gibbs", finish_sweeps=6
+    'ratings, inference="gibbs"': _factors(
+        "gaussian", "--inference", "gibbs", "--n-sweeps", "6", inference="gibbs", n_sweeps=6
     ),
     "sampled children": _factors("gaussian", "--method", "Children(3)", method=ng.Children(3)),
     "likes and dislikes": _factors("dislikes", "--likelihood", "bernoulli", likelihood="bernoulli"),

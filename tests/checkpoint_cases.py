@@ -116,7 +116,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "LDA, Gibbs": topics(finish="gibbs", finish_sweeps=4),
     "topics, dynamic": documents(ng.topics.DynamicTopics),
     "MF, default": factors(),
-    "MF, Gibbs": factors(finish="gibbs", finish_sweeps=4, tol=1e-9, max_steps=20),
+    "MF, Gibbs": factors(inference="gibbs", n_sweeps=4, tol=1e-9, max_steps=20),
     "MF, noise by user": factors(noise_per="user"),
     "MF, VB": factors(method=ng.VB(), **KNOWN),
     "MF, messages": factors(method=ng.Children(2), **KNOWN),

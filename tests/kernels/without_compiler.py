@@ -133,7 +133,7 @@ def fits_of_tables() -> dict[str, object]:
     likes = np.where(np.isnan(table), np.nan, 1.0)
     sampled = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=2.0, max_steps=2, **quiet).fit(likes)
     found["bernoulli, sampled"] = sampled.predict([0, 3], [1, 2])
-    drawn = ng.MatrixFactorization(2, max_steps=2, finish="gibbs", finish_sweeps=3, **quiet).fit(table)
+    drawn = ng.MatrixFactorization(2, max_steps=2, inference="gibbs", n_sweeps=3, **quiet).fit(table)
     found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
     found["lda"] = ng.LDA(3, max_passes=2, learn_priors=True, **quiet).fit(counts).components_
     drawn = ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts)

@@ -49,7 +49,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
     ],
     "`draws`": [
         ("Topics", None, 'LDA(finish="gibbs") ends a fit with sweeps'),
-        ("Ratings", tuple(name for name in RATINGS if name not in IN_CONTEXT), 'fit with finish="gibbs"'),
+        ("Ratings", tuple(name for name in RATINGS if name not in IN_CONTEXT), 'fit with inference="gibbs"'),
         ("Gaussian processes", None, "sample(X, n) draws functions"),
     ],
     "`linear_response`": [

@@ -96,7 +96,7 @@ ESTIMATORS = {
         )
         for whose in ("user", "item", "both")
     },
-    "MatrixFactorization of draws": lambda: ng.MatrixFactorization(2, finish="gibbs", finish_sweeps=3, max_steps=5),
+    "MatrixFactorization of draws": lambda: ng.MatrixFactorization(2, inference="gibbs", n_sweeps=3, max_steps=5),
     "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
         2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
     ),

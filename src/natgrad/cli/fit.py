@@ -6,6 +6,7 @@ folder of checkpoints also has the settings of the fit, with which `natgrad resu
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -176,7 +177,8 @@ def tell(
     answer = {
         "model": type(fitted).__name__,
         "data": words,
-        "elbo": fitted.elbo_,
+        "inference": getattr(fitted, "inference_", None),
+        "elbo": None if math.isnan(fitted.elbo_) else fitted.elbo_,
         "steps": len(fitted.trace_),
         "seconds": took,
         "held_out": held_out,
@@ -187,7 +189,9 @@ def tell(
     }
     shown = [words] if words else []
     shown += [
-        f"bound {short(fitted.elbo_, 7)} after {len(fitted.trace_)} steps, {seconds(took)}: {ended}",
+        *([answer["inference"]] if answer["inference"] else []),
+        ("no bound" if answer["elbo"] is None else f"bound {short(fitted.elbo_, 7)}")
+        + f" after {len(fitted.trace_)} steps, {seconds(took)}: {ended}",
         *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),
         f"model: {output}" + ("" if report is None else f"   page: {report}"),
     ]

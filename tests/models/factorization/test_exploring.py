@@ -83,7 +83,7 @@ def test_after_gibbs_lists_are_those_of_its_draws(models, settings):
     known = models["full"].ratings_
     noisy = known.values + np.random.default_rng(1).normal(size=len(known))
     ratings = ng.data.Ratings(known.user_ids[known.users], known.item_ids[known.items], noisy)
-    model = ng.MatrixFactorization(3, max_steps=10, finish="gibbs", finish_sweeps=60, **settings).fit(ratings)
+    model = ng.MatrixFactorization(3, max_steps=10, inference="gibbs", n_sweeps=60, **settings).fit(ratings)
     kept, everything = model._kept_draws, {"n": 25, "exclude_seen": False}
     each = np.array([np.einsum("uk,ik->ui", u, v) for u, v in zip(kept.user[..., :3], kept.item[..., :3], strict=True)])
     if model.user_biases_ is not None:
@@ -198,7 +198,7 @@ def test_vectors_of_draws_give_what_is_predicted(rng):
     who, what = np.arange(12).repeat(6), rng.integers(0, 8, 72)
     stars = rng.integers(1, 6, 72).astype(float)
     ratings = ng.data.Ratings(who, what, stars, duplicates="last")
-    model = ng.MatrixFactorization(2, finish="gibbs", max_steps=5, tol=0, verbose=False).fit(ratings)
+    model = ng.MatrixFactorization(2, inference="gibbs", n_sweeps=40, max_steps=5, tol=0, verbose=False).fit(ratings)
     found = model.vectors()
     pairs = np.repeat(found.user_ids, len(found.item_ids)), np.tile(found.item_ids, len(found.user_ids))
     np.testing.assert_allclose((found.users @ found.items.T).ravel(), model.predict(*pairs), atol=2e-5)

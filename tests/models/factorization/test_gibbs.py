@@ -107,7 +107,7 @@ def test_rows_and_errors_are_what_they_are_defined_as(most: int, monkeypatch) ->
 
 def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> None:
     ratings = some_ratings()
-    settings = {"finish": "gibbs", "finish_sweeps": 60, "max_steps": 20, "verbose": False, "noise_per": "item"}
+    settings = {"inference": "gibbs", "n_sweeps": 60, "max_steps": 20, "verbose": False, "noise_per": "item"}
     model = ng.MatrixFactorization(2, **settings).fit(ratings)
     users, items = np.repeat(np.arange(7), 5), np.tile(np.arange(5), 7)
     u, v = model.draws_["u"].values[0].astype(float), model.draws_["v"].values[0].astype(float)
@@ -147,14 +147,14 @@ def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> Non
 def test_the_model_of_the_paper_is_drawn_too_and_others_say_why_not() -> None:
     ratings = some_ratings()
     known = {"biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 10, "verbose": False}
-    model = ng.MatrixFactorization(2, factorized=True, finish="gibbs", finish_sweeps=10, **known).fit(ratings)
+    model = ng.MatrixFactorization(2, factorized=True, inference="gibbs", n_sweeps=10, **known).fit(ratings)
     assert model.draws_["noise"].values.tolist() == [[1.0] * 7]
-    with pytest.raises(ValueError, match='finish="gibbs" draws Gaussian ratings'):
-        ng.MatrixFactorization(2, likelihood="poisson", finish="gibbs").fit(ng.Ratings([0, 1], [0, 1], [1.0, 2.0]))
-    with pytest.raises(ValueError, match="finish must be"):
-        ng.MatrixFactorization(2, finish="mcmc").fit(ratings)
-    with pytest.raises(ValueError, match="finish_sweeps"):
-        ng.MatrixFactorization(2, finish="gibbs", finish_sweeps=1).fit(ratings)
+    with pytest.raises(ValueError, match='inference="gibbs" samples Gaussian ratings'):
+        ng.MatrixFactorization(2, likelihood="poisson", inference="gibbs").fit(ng.Ratings([0, 1], [0, 1], [1.0, 2.0]))
+    with pytest.raises(ValueError, match="inference must be"):
+        ng.MatrixFactorization(2, inference="mcmc").fit(ratings)
+    with pytest.raises(ValueError, match="n_sweeps"):
+        ng.MatrixFactorization(2, inference="gibbs", n_sweeps=1).fit(ratings)
 
 
 @pytest.mark.parametrize("most", [0, 10**9], ids=["compiled", "plain"])
@@ -225,7 +225,7 @@ def test_factors_that_begin_anew_are_gone_soon_where_ratings_have_none() -> None
     users, items = np.divmod(rng.choice(300 * 40, 6_000, replace=False), 40)
     noise = rng.normal(size=6_000)
     plain = ng.Ratings(users, items, rng.normal(size=300)[users] + noise, shape=(300, 40))  # no factor at all
-    model = ng.MatrixFactorization(4, finish="gibbs", finish_sweeps=30, verbose=False).fit(plain)
+    model = ng.MatrixFactorization(4, inference="gibbs", n_sweeps=30, verbose=False).fit(plain)
     assert model.stop_.reason is Reason.PHASES
     kept = model._kept_draws
     products = np.einsum("suk,svk->suv", kept.user[..., :4], kept.item[..., :4])
@@ -238,7 +238,7 @@ def test_factors_that_begin_anew_are_gone_soon_where_ratings_have_none() -> None
 def test_predictions_have_the_moments_of_the_networks_draws() -> None:
     ratings = some_ratings()
     known = {"noise_per": "user", "max_steps": 30, "verbose": False}
-    model = ng.MatrixFactorization(2, finish="gibbs", finish_sweeps=10_000, **known).fit(ratings)
+    model = ng.MatrixFactorization(2, inference="gibbs", n_sweeps=10_000, **known).fit(ratings)
     fit = declared(model, ratings).fit(max_steps=50, verbose=False)
     draws = fit.draws(1500, warmup=500, verbose=False)
     u, v = (draws[name].values.reshape(-1, *draws[name].values.shape[2:]) for name in "uv")

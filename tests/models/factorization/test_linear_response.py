@@ -148,7 +148,7 @@ def test_influence_is_what_one_copy_more_or_less_of_a_rating_changes(learned, nu
 
 def test_what_cannot_be_had_says_why():
     x = table()
-    with pytest.raises(TypeError, match='finish="gibbs"'):
+    with pytest.raises(TypeError, match='inference="gibbs"'):
         fitted(x, **KNOWN).draws()
     likes = (np.nan_to_num(x) > 0).astype(float)
     model = ng.MatrixFactorization(K, likelihood="bernoulli", verbose=False, max_steps=5, n_negatives=1).fit(likes)

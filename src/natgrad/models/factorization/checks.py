@@ -22,8 +22,15 @@ def check_settings(model: MatrixFactorization) -> None:
         whole_number(model.n_jobs, "n_jobs")
     whole_number(model.n_factors, "n_factors")
     whole_number(model.seed, "seed", least=0)
-    if model.finish_sweeps is not None:
-        whole_number(model.finish_sweeps, "finish_sweeps", least=2)
+    if model.n_sweeps is not None:
+        whole_number(model.n_sweeps, "n_sweeps", least=2)
+        if model.inference != "gibbs":
+            raise ValueError(f'n_sweeps={model.n_sweeps!r} belongs to inference="gibbs": leave it out, or say inference="gibbs"')
+    if model.inference == "gibbs" and model.executor is not None:
+        raise ValueError(
+            f'executor={model.executor!r} computes sweeps of VB, and inference="gibbs" samples in this process: leave out executor=, '
+            'or say inference="vb"'
+        )
     for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
         value = getattr(model, name)
         if value is None and name in ("noise_precision", "prior_precision", "n_negatives"):
@@ -33,7 +40,7 @@ def check_settings(model: MatrixFactorization) -> None:
     learned = [
         n
         for n in ("biases", "learn_noise", "learn_priors", "noise_per")
-        if getattr(model, n) not in (False, None, "auto")
+        if getattr(model, n) not in (False, None)
     ]
     if model.factorized and learned and model.likelihood != "poisson":
         raise ValueError(

@@ -13,6 +13,7 @@ from natgrad.families import Gamma, MultivariateNormal
 from natgrad.models.factorization.gibbs import KeptDraws, burn_in
 from natgrad.models.factorization.predictors import LOG_2PI, GaussianPredictor, Predictor, augmented
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
+from natgrad.posterior.export import Posterior
 
 __all__ = ["DrawnPredictor", "PartlyDrawn", "draws_of"]
 
@@ -205,8 +206,8 @@ def _quantile(means: Floats, deviations: Floats, level: float) -> Floats:
     return np.asarray(x)
 
 
-def draws_of(kept: KeptDraws, seed: int, version: str) -> Draws:
-    """The draws as users read them: one chain; "noise" is the precision τ."""
+def draws_of(kept: KeptDraws, seed: int, version: str, q: Posterior) -> Draws:
+    """The draws as users read them: one chain; "noise" is the precision τ. Axes and labels are those of ``q``."""
     n = len(kept.noise)
     factors = {}
     for name, plate, values in (("u", "user", kept.user), ("v", "item", kept.item)):
@@ -215,4 +216,4 @@ def draws_of(kept: KeptDraws, seed: int, version: str) -> Draws:
     tau = 1.0 / kept.noise
     factors["noise"] = DrawnFactor("noise", Gamma(), (), tau[None], tau.sum()[None], (tau**2).sum()[None], n, 1)
     settings = DrawsSettings(n, 1, burn_in(kept.sweeps), 1, seed, version)
-    return Draws(factors, settings, np.zeros(1, dtype=np.int64))
+    return Draws(factors, settings, np.zeros(1, dtype=np.int64), axes=q._axes, labels=q._labels)

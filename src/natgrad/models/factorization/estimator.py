@@ -24,7 +24,7 @@ from natgrad.inference.engine import BoundEvery, Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.trace import Stop, Trace
 from natgrad.models.factorization.checks import check_settings, refuse_time
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
@@ -65,12 +65,11 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         paper's and goes with known precisions and without biases.
     learn_noise, learn_priors : bool
         Whether the precision of the noise, and those of each factor and of the biases on both sides, are learned.
-    noise_per : "auto", None, "user", "item" or "both"
-        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``. "auto" has what raises the
-        bound of a short fit, or less where that predicts better on ratings held out of it, from 20,000 Gaussian ratings on and by
-        exact sweeps; None with fewer, by other methods and for streams. `noise_per_` says which.
+    noise_per : None, "user", "item" or "both"
+        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``. By default all ratings have one
+        precision. Which of them has the highest bound, `ng.compare` tells.
     noise_dof : float
-        ν of ``noise_per``: small for noise that differs much. Where "auto" samples, and neither is given, it is drawn.
+        ν of ``noise_per``: small for noise that differs much.
     noise_precision, prior_precision : float, optional
         τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
         learned, and are 1 if not.
@@ -84,16 +83,12 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     max_steps, max_passes, max_messages, max_seconds, tol : limits
         Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has
         converged (0 runs on).
-    finish : "auto", None or "gibbs"
-        Ends a fit of Gaussian ratings with Gibbs sampling from it: predictions, intervals and recommendations are then averages
-        over draws from the posterior itself, which repairs the narrow intervals of q. `draws_` has the draws; the rest of the
-        fit, `elbo_` too, is that of q. `partial_fit` and `fold_in` go back to q. "auto" samples where it takes a few seconds and
-        predicts better: 20,000 ratings or more in memory, ten for each user and item, up to about 200,000 with 20 factors,
-        without features, with learned precisions, and with nothing said of how far q is to go (limits, tol, method, step,
-        executor). "gibbs" takes over from q after seven sweeps, unless ``tol=0`` or `continue_fit` asks for more.
-    finish_sweeps : int, optional
-        Sweeps of the finish; the first third burns in. By default 120 to 200 where "auto" samples, the fewer ratings the more,
-        and 40 elsewhere.
+    inference : "vb" or "gibbs", default="vb"
+        "vb" maximises the evidence lower bound. "gibbs" samples Gaussian ratings in memory, from where such a fit ends: ``posterior_``,
+        predictions, intervals and recommendations are those of the draws, and ``elbo_`` is NaN. Limits and ``tol`` are those of the
+        VB start. `update` samples again; `partial_fit` and `fold_in` need "vb".
+    n_sweeps : int, optional
+        Sweeps of Gibbs sampling, of which the first third is warm-up; by default 200. Only with ``inference="gibbs"``.
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None
@@ -104,26 +99,28 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         Threads; by default all. The result is the same for any number.
     executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
         Who computes exact sweeps: this process, or the workers of a Dask cluster, which hold the ratings. The result is the same.
+        "gibbs" samples in this process.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
     Attributes
     ----------
-    elbo_ : float, the exact evidence lower bound
+    inference_ : str, what was run, such as "VB, 37 sweeps"
+    elbo_ : float, the exact evidence lower bound; NaN with "gibbs", which has none
     trace_ : Trace, one entry a step: ``trace_["elbo"]``, ``["messages_read"]``, ``["seconds"]``
     stop_ : Stop, why the run ended
     n_steps_ : int
     n_factors_ : int, the factors that are used: learned priors switch off those that the data do not need. One is off where its
         products of means, squared and summed over users and items, are less than 1e-6 of the largest factor's
     user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``;
-        None where all pairs of likes are counted
+        None where all pairs of likes are counted, and with "gibbs", whose draws are rotated against one another
     user_biases_, item_biases_ : mean and sd [rows]; None without biases
     offset_ : float, m
     levels_ : array, the levels of an ordinal scale; None of other likelihoods. `predict_proba` has the probability of each
-    noise_per_ : None, "user", "item" or "both", as given or as found
-    posterior_ : {name: Factor}; the last number of a vector of "u" and "v" is its bias
+    noise_per_ : None, "user", "item" or "both"
+    posterior_ : {name: Factor}; the last number of a vector of "u" and "v" is its bias. With "gibbs" it is ``draws_``
     ratings_ : Ratings, what was fitted
-    draws_ : Draws of "u", "v" and "noise", only with a finish; vectors can be rotated, so their averages mean nothing
+    draws_ : Draws of "u", "v" and "noise", only with "gibbs"; vectors can be rotated, so their averages mean nothing
 
     Examples
     --------
@@ -148,7 +145,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         factorized: bool = False,
         learn_noise: bool = True,
         learn_priors: bool = True,
-        noise_per: Literal["auto", "user", "item", "both"] | None = "auto",
+        noise_per: Literal["user", "item", "both"] | None = None,
         noise_dof: float = 4.0,
         noise_precision: float | None = None,
         prior_precision: float | None = None,
@@ -160,8 +157,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         max_messages: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-5,
-        finish: Literal["auto", "gibbs"] | None = "auto",
-        finish_sweeps: int | None = None,
+        inference: Literal["vb", "gibbs"] = "vb",
+        n_sweeps: int | None = None,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
@@ -187,8 +184,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         self.max_messages = max_messages
         self.max_seconds = max_seconds
         self.tol = tol
-        self.finish = finish
-        self.finish_sweeps = finish_sweeps
+        self.inference = inference
+        self.n_sweeps = n_sweeps
         self.init_scale = init_scale
         self.bound_every = bound_every
         self.seed = seed
@@ -232,15 +229,9 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
-        of_draws: str | None = None
         with at_most(self.n_jobs), one_blas_thread():
-            if self.noise_per == "auto" and self._exact():
-                from natgrad.models.factorization.noise import chosen_noise
-
-                choice = chosen_noise(settings, ratings, int(self.seed))
-                settings, of_draws = settings._replace(noise_per=choice.noise_per), choice.of_draws
             kind = likelihood_of(settings, ratings, None, features, self._exact(), int(self.seed))
-        self._optimise(kind, ratings, None, Trace(), options=keep, of_draws=of_draws)
+        self._optimise(kind, ratings, None, Trace(), options=keep)
         return self
 
     @all_or_nothing
@@ -251,6 +242,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         that nothing is forgotten. Precisions of factors stay as they are until `continue_fit` is called, or `fit`.
         """
         settings = self._settings()
+        self._needs_vb("partial_fit", "update(X) keeps all ratings and samples again")
         chunk = as_ratings(X)
         if not hasattr(self, "posterior_"):
             kind = likelihood_of(settings, chunk)
@@ -296,7 +288,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         if not self._kind.sides:
             self._fit_items(ratings)
             return
-        kind, state = matched_state(self._kind, self.result_.state, self.posterior_, old, ratings, int(self.seed))
+        kind, state = matched_state(self._kind, self.result_.state, self._factors_of_q(), old, ratings, int(self.seed))
         self._optimise(kind, ratings, state, Trace())
 
     def fold_in(self, X: Any) -> Self:
@@ -316,6 +308,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         from natgrad.models.factorization.newcomers import with_newcomers, with_told
 
         self._check_fitted()
+        self._needs_vb("fold_in", "update(X) adds the ratings and samples again")
         chunk = as_ratings(X)
         self.ratings_.find_items(chunk.item_ids, "items")
         # What is known of users is a table with a row for each of those fitted: others have none.
@@ -323,7 +316,26 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         fresh = plain and (self.ratings_.places_of_users(chunk.user_ids) < 0).all()
         return with_newcomers(self, chunk) if fresh else with_told(self, chunk)
 
+    @property
+    def inference_(self) -> str:
+        """Which inference was run: VB with its schedule, or Gibbs sampling with its sweeps."""
+        self._check_fitted()
+        if (kept := self._kept_draws) is not None:
+            from natgrad.models.factorization.gibbs import burn_in
+
+            last = kept.sweeps - burn_in(kept.sweeps)
+            mean = f"the last {last}" if len(kept.noise) == last else f"{len(kept.noise)} of the last {last}"
+            return f"Gibbs from a VB start, {kept.sweeps} sweeps (mean of {mean})"
+        words = "sweeps" if self._exact() else "steps"
+        schedule = "" if self._exact() else f"{type(self.method).__name__}, "
+        return f"VB, {schedule}{self.n_steps_} {words if self.n_steps_ != 1 else words[:-1]}"
+
     # -- parts --
+
+    def _needs_vb(self, what: str, instead: str) -> None:
+        """Refuse what would go back to q, before a number changes."""
+        if self.inference == "gibbs" or vars(self).get("_kept_draws") is not None:
+            raise ValueError(f'{what} is for inference="vb", and this model has inference="gibbs": {instead}, or fit with "vb"')
 
     def _fit_items(self, ratings: Ratings) -> None:
         """Likes of all pairs anew: one exact step, with nothing left of likes that are gone."""
@@ -339,15 +351,12 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         trace: Trace,
         growing: bool = False,
         options: FitOptions | None = None,
-        of_draws: str | None = None,
         **limits: Any,
     ) -> None:
         method, seed = checked_method(self.method), int(self.seed)
         every, subject = checked_every(self.bound_every), Subject(kind, ratings)
 
         def phase(t: int) -> Phase | Stop:
-            if takes_over is not None and t >= takes_over and hasattr(subject, "problem"):
-                return Stop(Reason.PHASES, f"Gibbs sampling took over after {t} sweeps")
             upcoming = kind.phase(ratings, seed, t, method, growing)
             if isinstance(upcoming, Stop) and not hasattr(
                 subject, "problem"
@@ -356,28 +365,28 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             if isinstance(upcoming, Stop):
                 return upcoming
             subject.problem = upcoming.problem
-            until = takes_over if upcoming.until is None else upcoming.until
-            return replace(
-                upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every, until=until
-            )
+            return replace(upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every)
 
-        sampler, takes_over = None, None
-        if not growing and self.finish is not None:
-            from natgrad.models.factorization.finishing import sampled_from
+        sampler = None
+        if self.inference == "gibbs":
+            from natgrad.models.factorization.gibbs import DEFAULT_SWEEPS, RatingGibbs, gibbs_problem
 
-            sampler, takes_over = sampled_from(self, kind, ratings, state, of_draws)
+            sampler = RatingGibbs(gibbs_problem(kind, ratings), int(self.n_sweeps or DEFAULT_SWEEPS))
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
                 phase, start, self._limits(len(ratings), "raise max_steps, or call continue_fit()", **limits), subject,
                 options=options, trace=trace, table=lambda: run_table(kind, ratings),
                 closing=() if sampler is None else [
-                    Phase(sampler.problem, stepper=sampler, until=sampler.sweeps, optional=True)
+                    Phase(sampler.problem, stepper=sampler, until=sampler.sweeps)
                 ],
             )  # fmt: skip
             self.elbo_: float = subject.problem.bound(result.state) if result.bound is None else result.bound
         self._published(*subject.published(result))
-        if sampler is not None and sampler.is_usable:
+        if sampler is not None:
+            if sampler.made < sampler.sweeps:
+                raise RuntimeError(f'inference="gibbs" made {sampler.made} of {sampler.sweeps} sweeps ({result.stop}): '
+                                   'inference="vb" fits q alone')
             self._show_draws(sampler.kept())
 
     def _exact(self) -> bool:
@@ -387,8 +396,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     def _settings(self) -> RatingSettings:
         """The parameters that say what is fitted, checked."""
         check_settings(self)
-        given = RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
-        return given._replace(noise_per=None) if given.noise_per == "auto" else given
+        return RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator, with_new_names
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.published import Factors
 from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import RUN, memory_of
@@ -34,7 +35,7 @@ OF_THE_KIND: dict[str, Any] = {
     "factorized": "flag",
     "learn_noise": "flag",
     "learn_priors": "flag",
-    "noise_per": "none | 'auto' | 'user' | 'item' | 'both'",
+    "noise_per": "none | 'user' | 'item' | 'both'",
     "noise_dof": "positive",
     "noise_precision": "none | positive",
     "prior_precision": "none | positive",
@@ -47,8 +48,8 @@ SETTINGS: dict[str, Any] = {
     "max_messages": "none | natural",
     "max_passes": "none | positive",
     "max_seconds": "none | positive",
-    "finish": "none | 'auto' | 'gibbs'",
-    "finish_sweeps": "none | whole in [2, 1e6]",
+    "inference": "'vb' | 'gibbs'",
+    "n_sweeps": "none | whole in [2, 1e6]",
     "init_scale": "positive",
     "bound_every": "none | 'log' | natural",
 }
@@ -116,7 +117,7 @@ LEARNED: dict[str, Any] = {
         "features?": FEATURES,
     },
 }
-# Draws of a finish, in single precision.
+# Draws of Gibbs sampling, in single precision.
 DRAWN = {
     "user": "real [draw, user, number]",
     "user_mean": "real [draw, user, number]",
@@ -124,7 +125,7 @@ DRAWN = {
     "noise": "positive [draw]",
     "user_noise": "nonnegative [draw, _]",
     "item_noise": "nonnegative [draw, _]",
-    "sweeps?": "natural",
+    "sweeps": "natural",
 }
 ALONG = {"trace": Trace, "stop": Stop, "elbo": "float"}
 
@@ -218,9 +219,14 @@ class RatingFiles(Estimator):
     def _rename_former(cls, content: Any) -> None:
         """The likelihood of a fit has settings of its own; files of before there was noise by user or item have one noise."""
         super()._rename_former(content)
-        if isinstance(content["settings"], dict):
-            for later in ("noise_per", "finish"):  # older than the setting, whose default came later still
-                content["settings"].setdefault(later, None)
+        settings = content["settings"]
+        if isinstance(settings, dict) and "inference" not in settings:
+            drawn = isinstance(content["fitted"], dict) and content["fitted"].get("drawn") is not None
+            settings.update(inference="gibbs" if drawn else "vb")
+            for former in ("finish", "finish_sweeps"):
+                settings.pop(former, None)
+            if settings.setdefault("noise_per", None) == "auto":
+                settings["noise_per"] = None
         kind = content["fitted"].get("kind") if isinstance(content["fitted"], dict) else None
         if isinstance(kind, dict) and "settings" in kind:
             kind["settings"] = with_new_names(kind["settings"], RatingSettings._fields)
@@ -231,7 +237,7 @@ class RatingFiles(Estimator):
             "state": self.result_.state,
             "trace": self.trace_,
             "stop": self.stop_,
-            "posterior": dict(self.posterior_),
+            "posterior": dict(self._factors_of_q()),
             "elbo": self.elbo_,
             "kind": self._kind.saved(),
             **({} if self._kept_draws is None else {"drawn": self._kept_draws._asdict()}),
@@ -247,10 +253,10 @@ class RatingFiles(Estimator):
         if saved.get("drawn") is not None:
             from natgrad.models.factorization.gibbs import KeptDraws
 
-            self._show_draws(KeptDraws(**{"sweeps": self.finish_sweeps, **saved["drawn"]}))
+            self._show_draws(KeptDraws(**saved["drawn"]))
 
     def _show_draws(self, kept: KeptDraws) -> None:
-        """Have predictions averaged over draws from here on."""
+        """Have the posterior and predictions be those of draws."""
         from natgrad.models.factorization.drawn import DrawnPredictor, draws_of
 
         q = self._predictor
@@ -259,7 +265,19 @@ class RatingFiles(Estimator):
             q = GaussianPredictor(q.user, q.item, False, 0.0, q.noise, *ones)
         self._kept_draws = kept
         self._predictor = DrawnPredictor(q, kept)
-        self.draws_ = draws_of(kept, int(self.seed), __version__)
+        self._q, self.elbo_ = self.posterior_, float("nan")
+        self.draws_ = draws_of(kept, int(self.seed), __version__, self._q)
+        self.posterior_ = self.draws_
+        self.user_factors_ = self.item_factors_ = None
+        self.n_factors_ = kept.item.shape[2] - q.biased
+        if q.biased:
+            biases = (values[..., -1].astype(np.float64) for values in (kept.user, kept.item))
+            self.user_biases_, self.item_biases_ = (Factors(drawn.mean(0), drawn.std(0)) for drawn in biases)
+
+    def _factors_of_q(self) -> Posterior:
+        """The variational factors: the posterior of VB, the start of Gibbs sampling."""
+        posterior: Posterior = vars(self).get("_q", self.posterior_)
+        return posterior
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:

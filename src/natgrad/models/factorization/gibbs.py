@@ -4,8 +4,7 @@ The complete conditional of a block is its target with values in the place of mo
 Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then
 the scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
 they must come back in a few sweeps. The chain begins at a draw from q. The first third of the sweeps burns in; of the rest,
-every so many draws are kept as there is room. How much noise differs from row to row, ν of s_i ~ Gamma(ν/2, ν/2), may be drawn
-too (`natgrad.models.factorization.noise`).
+every so many draws are kept as there is room.
 
 Salakhutdinov and Mnih (2008) is the model with Gaussian priors that have means.
 """
@@ -24,7 +23,6 @@ from natgrad.inference.steppers.gibbs import TINY
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.factorization.draws import draw_rows
 from natgrad.models.factorization.likelihoods import Bare
-from natgrad.models.factorization.noise import NoiseDof
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.models.factorization.published import switched_off
 from natgrad.models.factorization.scaling import drawn_scales
@@ -32,12 +30,14 @@ from natgrad.models.factorization.sides import OTHER, Drawn
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 
-__all__ = ["KeptDraws", "RatingGibbs", "burn_in", "gibbs_problem"]
+__all__ = ["DEFAULT_SWEEPS", "KeptDraws", "RatingGibbs", "burn_in", "gibbs_problem"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 GAMMA = Gamma()
 VECTORS = (*OTHER, *MAP.values())
+# Sweeps of Gibbs sampling unless n_sweeps= is given.
+DEFAULT_SWEEPS = 200
 # Numbers of kept draws of users and items together: 256 MB in single precision.
 MOST_KEPT = 2**26
 # Ratings with a standard deviation beyond it, or its inverse, have biases that single precision cannot hold.
@@ -70,8 +70,8 @@ def gibbs_problem(kind: Any, ratings: Ratings) -> FullRatingsProblem:
     """The problem whose blocks are drawn: that of the fit, with a vector for each row if q had a factor for each number."""
     if kind.settings.likelihood != "gaussian":
         raise ValueError(
-            f'finish="gibbs" draws Gaussian ratings, and likelihood={kind.settings.likelihood!r} has bounds in their place: '
-            "leave out finish=, or declare the model as a network, whose fit has draws()"
+            f'inference="gibbs" samples Gaussian ratings, and likelihood={kind.settings.likelihood!r} has bounds in their place: '
+            'say inference="vb", or declare the model as a network, whose fit has draws()'
         )
     if isinstance(kind, Bare):
         priors = RatingPriors(
@@ -90,15 +90,11 @@ class RatingGibbs:
     problem : FullRatingsProblem
     sweeps : int, of which the first third burns in
     most_kept : int, numbers of draws of users and items together
-    draws_dof : bool
-        Whether ν of the noise of rows is drawn; if not, it is that of the problem.
     """
 
     monotone, steps_per_pass, batches = False, 1, 1
 
-    def __init__(
-        self, problem: FullRatingsProblem, sweeps: int, most_kept: int = MOST_KEPT, draws_dof: bool = False
-    ) -> None:
+    def __init__(self, problem: FullRatingsProblem, sweeps: int, most_kept: int = MOST_KEPT) -> None:
         self.problem, self.sweeps, self.burn = problem, sweeps, burn_in(sweeps)
         numbers = problem.size * (2 * problem.ratings.n_users + problem.ratings.n_items)
         self.stride = max(1, -(-(sweeps - self.burn) * numbers // most_kept))
@@ -106,13 +102,8 @@ class RatingGibbs:
         # known, or features say where rows are.
         fixed = any(PRECISION[side] not in problem.order or side in problem.features for side in OTHER)
         self.scaled = None if fixed else "u" if problem.ratings.n_users < problem.ratings.n_items else "v"
-        self.dof = {
-            name: NoiseDof(np.diff(problem.sides[SIDE[name]].rows.start))
-            for name in NOISE.values()
-            if draws_dof and name in problem.blocks
-        }
         self.kept_as = np.float32 if 1.0 / FAR < problem.priors.unit < FAR else np.float64
-        self.made, self.least = 0, 1
+        self.made = 0
         self.draws: list[tuple[Any, ...]] = []
         self._mu: dict[str, Pair] = {}
 
@@ -132,7 +123,7 @@ class RatingGibbs:
                 if name == self.scaled:
                     mu[name] = self._scaled(name, drawn, rng)
             else:
-                mu[name] = self._value(name, self._conditional(name, mu, rng), rng)
+                mu[name] = self._value(name, self._conditional(name, mu), rng)
             valid = bool(np.isfinite(mu[name][0]).all())
             info[name] = BlockInfo(valid, 0.0)
             if not valid:
@@ -146,11 +137,6 @@ class RatingGibbs:
         """The state of the variational part; `kept` has the draws."""
         return state
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether enough sweeps were made, and some draws kept."""
-        return self.made >= self.least and bool(self.draws)
-
     def kept(self) -> KeptDraws:
         """All draws that were kept."""
         user, mean, item, noise, by_user, by_item = (np.stack(parts) for parts in zip(*self.draws, strict=True))
@@ -163,8 +149,6 @@ class RatingGibbs:
             if name in OTHER and half.ndim == 2:  # a factor of q for every number
                 half = half[:, :, None] * np.eye(half.shape[1])
             self._mu[name] = self._value(name, (np.asarray(lam[0]), half), rng)
-        for name in self.dof.keys() - state.lam.keys():  # q has one noise for all of them
-            self._mu[name] = np.ones(self.problem.blocks[name].shape), np.zeros(self.problem.blocks[name].shape)
         self._revive(state, generator(seed, Stream.GIBBS, len(state.lam)))
 
     def _revive(self, state: State, rng: np.random.Generator) -> None:
@@ -203,16 +187,14 @@ class RatingGibbs:
         scales = drawn_scales(drawn.matrix, drawn.vector, squares.sum(0), len(x), shape, -less_rate, rng)
         return x * scales, squares * scales**2
 
-    def _conditional(self, name: str, mu: dict[str, Pair], rng: np.random.Generator | None = None) -> Pair:
-        """λ of one block, not of a side, given values of the others; of noise with ν to be drawn, given a new one."""
+    def _conditional(self, name: str, mu: dict[str, Pair]) -> Pair:
+        """λ of one block, not of a side, given values of the others."""
         work = RatingSweep(self.problem, State({}, mu, 0))
         if name == "noise" or name in NOISE.values():
             side = SIDE.get(name, "u")
             other = OTHER[side]
             own = mu[side][0], mu[other][0], work.weight(other)
             work.errors[side] = self.problem.sides[side].squared_errors(*own)
-        if rng is not None and name in self.dof:
-            return self.dof[name].drawn(work.tau[0] * work.error(SIDE[name]), rng)
         prior = work.prior_message(name)
         lam = np.array(prior[0]), np.array(prior[1])
         work.add_all(name, lam)

@@ -91,7 +91,7 @@ class PublishedFactors:
         self.stop_: Stop = result.stop
         self.n_steps_: int = result.state.t
         if posterior is None:
-            old, lam = self.posterior_, result.state.lam
+            old, lam = vars(self).get("_q", self.posterior_), result.state.lam
             posterior = {name: Factor(name, old[name].family, old[name].plates, lam[name]) for name in old}
         labels = {"user": ratings.user_ids, "item": ratings.item_ids}
         self.posterior_: Posterior = Posterior(posterior, axes=dict.fromkeys("uv", ("factor",)), labels=labels)
@@ -102,7 +102,7 @@ class PublishedFactors:
         self._predictor: Any = kind.predictor(result.state, ratings)
         self.levels_ = (kind.saved().get("learned") or {}).get("levels")
         self._kept_draws = None
-        for gone in ("draws_", "_newcomers"):
+        for gone in ("draws_", "_q", "_newcomers"):
             vars(self).pop(gone, None)
         self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
         self.n_factors_: int = 0

@@ -125,11 +125,11 @@ class RecommendMixin(ExportMixin):
             The only ones that are recommended (those in stock, of a kind), and those that are not.
         quantile : float, optional
             Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
-            tries what may be. After ``finish="gibbs"`` a quantile over its draws; of counts that of the expected count, by the
+            tries what may be. After ``inference="gibbs"`` a quantile over its draws; of counts that of the expected count, by the
             Gamma with its mean and variance.
         draw : int, optional
             Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
-            score is drawn by itself; after ``finish="gibbs"`` the seed chooses one of the draws that were kept.
+            score is drawn by itself; after ``inference="gibbs"`` the seed chooses one of the draws that were kept.
         diversity : float in [0, 1]
             How much likeness to the items before counts against a score: 0 is a list by scores alone. The best item is the
             first; the others are chosen one after another among the best 100, or ten times ``n``. Likeness is the correlation
@@ -210,7 +210,7 @@ class RecommendMixin(ExportMixin):
         The rest of a score is nobody's: of likes alone with every pair counted what popularity adds; of ratings, levels, and
         likes with dislikes the mean of all and the bias of the item; of counts what the prior adds. Levels and likes are
         explained on the scale that they are ranked by, where hidden values stand for them. A fit that ended before it settled
-        has sums beside its scores by as much as its next sweep would move them. After ``finish="gibbs"`` it is the scores of q.
+        has sums beside its scores by as much as its next sweep would move them. It needs ``inference="vb"``.
 
         Examples
         --------
@@ -220,6 +220,7 @@ class RecommendMixin(ExportMixin):
         ['a']
         """
         self._check_fitted()
+        self._needs_vb("because", "its draws are no sums over what a user has rated")
         if (alone := alone_with(self, user)) is not None:
             return Recommendations(*alone.because(user, item, n))
         row, place = int(self.ratings_.find_users([user])[0]), int(self.ratings_.find_items([item])[0])

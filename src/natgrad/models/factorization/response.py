@@ -102,7 +102,7 @@ class RatingUncertainty:
         def _pairs(self, users: Any, items: Any) -> tuple[Any, Any]: ...
 
     _draws_advice = (
-        'a factorisation makes its draws at the end of a fit, and predicts with them: fit with finish="gibbs", then `draws_` has '
+        'a factorisation makes its draws at the end of a fit, and predicts with them: fit with inference="gibbs", then `draws_` has '
         "those of users, items and noise, and predict, interval and recommend are averages over them"
     )
 
@@ -114,6 +114,8 @@ class RatingUncertainty:
 
         if X is not None or data:
             raise TypeError("linear_response() of a factorisation is of the ratings that the model holds: leave X out")
+        if self._kept_draws is not None:
+            raise TypeError('linear response corrects q, and inference="gibbs" has draws: posterior_ and interval have their spread')
         if not self._kind.sides or self._kind.settings.likelihood != "gaussian":
             raise TypeError(
                 f"linear response is for Gaussian ratings, and likelihood={self._kind.settings.likelihood!r} has bounds in their "

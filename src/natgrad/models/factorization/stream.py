@@ -136,8 +136,8 @@ def fit_rating_stream(
     """Fit a model to a source of ratings."""
     if any(part is not None for part in features):
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
-    if model.finish == "gibbs":
-        raise ValueError(f"finish={model.finish!r} needs all ratings in memory: leave it out for a stream")
+    if model.inference == "gibbs":
+        raise ValueError('inference="gibbs" needs all ratings in memory: say inference="vb" for a stream')
     users, trace = _Users(model, settings), Trace()
     phases = StreamPhases(
         source.chunks, users.chunk, trace, step=model.step, rereadable=is_rereadable(source, silent=False),

@@ -34,6 +34,7 @@ class Run(NamedTuple):
     stop: Stop | None
     settings: list[Fact]
     version: str
+    inference: str | None
 
 
 def run_of(model: Any) -> Run:
@@ -45,7 +46,7 @@ def run_of(model: Any) -> Run:
     bound = float(getattr(model, "elbo", float("nan")) if elbo is None else elbo)
     made = getattr(model, "settings", None)
     settings = _parameters(model) if made is None else _fields(made)
-    return Run(bound, trace, stop, settings, getattr(made, "version", __version__))
+    return Run(bound, trace, stop, settings, getattr(made, "version", __version__), getattr(model, "inference_", None))
 
 
 def run_section(subject: Subject, facts: Sequence[Fact]) -> Section:
@@ -71,7 +72,9 @@ def run_section(subject: Subject, facts: Sequence[Fact]) -> Section:
 
 
 def _cards(run: Run, trace: Trace | None) -> Html:
-    cards = [Fact("bound (nats)", short(run.elbo, 6))]
+    cards = [] if run.inference is None else [Fact("inference", run.inference)]
+    if not np.isnan(run.elbo):
+        cards.append(Fact("bound (nats)", short(run.elbo, 6)))
     if trace is not None:
         last = trace.last
         cards += [

@@ -1,0 +1,162 @@
+"""Which inference a factorisation runs: what `inference=` says, and nothing else; who predicts, and what an update may move."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+
+GIBBS = {"n_factors": 3, "inference": "gibbs", "n_sweeps": 12, "verbose": False}
+
+
+def some_ratings(n: int = 900, seed: int = 0, users: int = 40, items: int = 30) -> ng.Ratings:
+    rng = np.random.default_rng(seed)
+    key = rng.choice(users * items, n, replace=False)
+    u, i = key // items, key % items
+    signal = (rng.normal(size=(users, 2))[u] * rng.normal(size=(items, 2))[i]).sum(1)
+    return ng.Ratings(u, i, 3.0 + signal + 0.5 * rng.normal(size=n), shape=(users, items))
+
+
+def all_pairs(model: ng.MatrixFactorization) -> np.ndarray:
+    users, items = model.ratings_.user_ids, model.ratings_.item_ids
+    return model.predict(np.repeat(users, len(items)), np.tile(items, len(users))).reshape(len(users), len(items))
+
+
+def test_each_default_written_out_gives_the_same_bits() -> None:
+    ratings = some_ratings(300, users=20, items=20)
+    defaults = {n: p.default for n, p in inspect.signature(ng.MatrixFactorization).parameters.items()}
+    assert defaults["inference"] == "vb"
+    few = {"n_factors": 2, "max_steps": 4}  # and once with its own defaults
+    plain, whole = ng.MatrixFactorization(**few).fit(ratings), ng.MatrixFactorization().fit(ratings)
+    assert ng.MatrixFactorization(**defaults).fit(ratings).elbo_ == whole.elbo_
+    for name, value in defaults.items():
+        if name in few:
+            continue
+        written = ng.MatrixFactorization(**few, **{name: value}).fit(ratings)
+        assert (written.elbo_, written.inference_) == (plain.elbo_, plain.inference_), name
+        np.testing.assert_array_equal(written.predict([0, 7], [3, 4]), plain.predict([0, 7], [3, 4]))
+
+
+@pytest.mark.parametrize("inference", ["vb", "gibbs"])
+def test_numbers_do_not_switch_the_inference(inference: str) -> None:
+    ratings = some_ratings(300, users=20, items=20)
+    given = {
+        "max_steps": 1000, "max_passes": 1000.0, "max_messages": 10**8, "max_seconds": 1e4, "tol": 1e-5, "noise_dof": 4.0,
+        "noise_precision": 2.0, "prior_precision": 1.0, "init_scale": 1.0,
+    }  # fmt: skip
+    more = {"n_sweeps": 6} if inference == "gibbs" else {}
+    for name, value in given.items():
+        for factor in (1.0, 0.999, 1.001):
+            moved = type(value)(value * factor)
+            settings = {"n_factors": 2, "max_steps": 4, **more, name: moved}
+            model = ng.MatrixFactorization(inference=inference, **settings).fit(ratings)
+            assert model.inference_.startswith("Gibbs" if inference == "gibbs" else "VB"), (name, moved)
+            assert hasattr(model, "draws_") == (inference == "gibbs")
+
+
+@pytest.mark.parametrize("n", [19_999, 20_001])
+def test_sizes_do_not_switch_the_model(n: int) -> None:
+    """20,000 ratings were where noise by user and item, and draws, were tried."""
+    model = ng.MatrixFactorization(2, max_steps=3, verbose=False).fit(some_ratings(n, users=300, items=100))
+    assert (model.inference_, model.noise_per_, hasattr(model, "draws_")) == ("VB, 3 sweeps", None, False)
+
+
+def test_all_that_a_sampled_fit_publishes_is_of_its_draws(tmp_path) -> None:
+    model = ng.MatrixFactorization(**GIBBS).fit(some_ratings())
+    assert model.inference_ == "Gibbs from a VB start, 12 sweeps (mean of the last 8)"
+    assert model.posterior_ is model.draws_
+    assert np.isnan(model.elbo_)
+    assert model.user_factors_ is None
+    draws, k = model.draws_, 3
+    u, v = (draws[name].values[0].astype(float) for name in "uv")
+    products = np.einsum("duk,dik->dui", u[..., :k], v[..., :k]) + u[:, :, k, None] + v[:, None, :, k] + model.offset_
+    spread = products.std(0) / np.sqrt(len(u))
+    assert np.abs((products.mean(0) - all_pairs(model)) / spread).mean() < 3.0  # E[f | rest] averaged, in the place of f
+    np.testing.assert_allclose(model.user_biases_.mean, u[..., k].mean(0), atol=1e-6)
+    model.save(tmp_path / "model")
+    again = ng.load(tmp_path / "model")
+    assert again.inference_ == model.inference_
+    assert np.isnan(again.elbo_)
+    np.testing.assert_array_equal(all_pairs(again), all_pairs(model))
+    np.testing.assert_array_equal(again.posterior_["v"].values, draws["v"].values)
+    again.report(tmp_path / "page.html")
+    assert model.inference_ in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("call", ["partial_fit", "fold_in", "because", "linear_response"])
+def test_what_needs_q_refuses_before_a_number_moves(call: str) -> None:
+    model = ng.MatrixFactorization(**GIBBS).fit(some_ratings())
+    before = all_pairs(model)
+    arguments = {"because": (0, 3), "linear_response": ()}.get(call, (ng.Ratings([0], [1], [3.0]),))
+    with pytest.raises((ValueError, TypeError), match="gibbs"):
+        getattr(model, call)(*arguments)
+    np.testing.assert_array_equal(all_pairs(model), before)
+    model.inference = "vb"  # the fit was sampled all the same
+    model.n_sweeps = None
+    with pytest.raises((ValueError, TypeError), match="gibbs"):
+        getattr(model, call)(*arguments)
+
+
+def test_an_update_samples_again() -> None:
+    model = ng.MatrixFactorization(**GIBBS).fit(some_ratings())
+    kind = model.inference_
+    model.update(ng.Ratings([0, 99], [1, 1], [3.0, 4.0]))
+    assert model.inference_ == kind
+    assert model.draws_["u"].values.shape[2] == 41
+    model.forget({"user": [3]})
+    assert (model.inference_, model.draws_["u"].values.shape[2]) == (kind, 40)
+
+
+def test_one_more_rating_hardly_moves_other_users() -> None:
+    """On 20,000 ratings it moved them by up to 1.11 when draws were dropped."""
+    model = ng.MatrixFactorization(3, verbose=False).fit(some_ratings(20_500, users=300, items=100))
+    before, kind = all_pairs(model), model.inference_.split(",")[0]
+    model.partial_fit(ng.Ratings([0], [1], [5.0]))
+    assert np.abs(all_pairs(model) - before)[1:].max() < 0.05
+    assert model.inference_.split(",")[0] == kind
+
+
+def test_a_rating_as_predicted_moves_nothing() -> None:
+    model = ng.MatrixFactorization(3, verbose=False).fit(some_ratings())
+    before = all_pairs(model)
+    model.partial_fit(ng.Ratings([0], [1], model.predict([0], [1])))
+    assert np.abs(all_pairs(model) - before)[1:].max() < 0.02
+
+
+def test_arguments_of_the_other_inference_are_errors() -> None:
+    ratings = some_ratings()
+    with pytest.raises(ValueError, match=r'n_sweeps=50 belongs to inference="gibbs"'):
+        ng.MatrixFactorization(n_sweeps=50).fit(ratings)
+    with pytest.raises(ValueError, match=r"executor=.* samples in this process"):
+        ng.MatrixFactorization(inference="gibbs", executor=object()).fit(ratings)
+    with pytest.raises(ValueError, match=r'inference="gibbs" samples Gaussian ratings'):
+        ng.MatrixFactorization(likelihood="ordinal", inference="gibbs").fit(ng.Ratings([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 2, 3]))
+
+
+def test_unknown_users_leave_the_others_what_draws_say() -> None:
+    model = ng.MatrixFactorization(**GIBBS).fit(some_ratings())
+    alone, std = model.predict([0, 1], [2, 3], return_std=True)
+    beside, wide = model.predict([0, 999, 1], [2, 2, 3], return_std=True)
+    np.testing.assert_array_equal(beside[[0, 2]], alone)
+    np.testing.assert_array_equal(wide[[0, 2]], std)
+    assert wide[1] > std.max()
+
+
+def test_vectors_of_draws_are_exact_or_as_few_as_asked_for() -> None:
+    model = ng.MatrixFactorization(**GIBBS).fit(some_ratings())
+    whole, some, wanted = model.vectors(), model.vectors(12), all_pairs(model)
+    np.testing.assert_allclose(whole.users @ whole.items.T, wanted, atol=1e-4)
+    assert some.users.shape[1] == 13  # the mean of all has a column
+    assert np.abs(some.users @ some.items.T - wanted).mean() < 0.1 * wanted.std()
+
+
+@pytest.mark.parametrize("unit", [1e-45, 1e40])
+def test_draws_of_ratings_in_any_unit_are_the_same(unit: float) -> None:
+    """Biases have the unit of ratings, and single precision ends at 1e-38 and 1e38."""
+    ratings = some_ratings()
+    other = ng.Ratings(ratings.users, ratings.items, unit * ratings.values, shape=(40, 30))
+    here, there = (ng.MatrixFactorization(**GIBBS).fit(data).predict([0, 1, 2], [3, 4, 5]) for data in (ratings, other))
+    np.testing.assert_allclose(there / unit, here, rtol=1e-4)
