@@ -211,7 +211,17 @@ def topics_ready(n: int) -> dict[str, Any]:
     from scipy.sparse import coo_array
 
     counts = coo_array((np.ones(len(data["doc"])), (data["doc"], data["word"])), shape=(n, WORDS)).tocsr()
-    model = ng.LDA(TOPICS, doc_prior=0.2, method=ng.VB(), max_passes=6, tol=0.0, local_steps=1, n_jobs=1, verbose=False)
+    model = ng.LDA(
+        TOPICS,
+        doc_prior=0.2,
+        inference="vb",
+        method=ng.VB(),
+        max_passes=6,
+        tol=0.0,
+        local_steps=1,
+        n_jobs=1,
+        verbose=False,
+    )
     model.fit(counts, callbacks=[clock])
     return {
         "pass_seconds": clock.per_pass(),

@@ -37,13 +37,13 @@ PASSES, SWEEPS = 50, 300
 
 
 def auto(data: Splits) -> tuple[Floats, Floats]:
-    model = ng.LDA("auto", max_topics=MOST, max_passes=2 * PASSES).fit(data.train)
+    model = ng.LDA("auto", max_topics=MOST, inference="vb", max_passes=2 * PASSES).fit(data.train)
     return model.topics_, model.doc_prior_
 
 
 def given(n_topics: int, moves: Any = None) -> Callable[[Splits], tuple[Floats, Floats]]:
     def fitted(data: Splits) -> tuple[Floats, Floats]:
-        model = ng.LDA(n_topics, learn_priors=True, max_passes=PASSES).fit(data.train, moves=moves)
+        model = ng.LDA(n_topics, learn_priors=True, inference="vb", max_passes=PASSES).fit(data.train, moves=moves)
         return model.topics_, model.doc_prior_
 
     return fitted
@@ -97,7 +97,7 @@ def measure(name: str, corpus: str, n_documents: int | None, first: int) -> None
     if LINES.has(system=name, corpus=corpus, documents=size):
         return
     if name not in WORDS or name == "auto":  # kernels are compiled, or read
-        ng.LDA(3, learn_priors=True, max_passes=3).fit(data.train[:100])
+        ng.LDA(3, learn_priors=True, inference="vb", max_passes=3).fit(data.train[:100])
     begun = time.process_time()
     topics, alpha = SYSTEMS[name](data)
     seconds = time.process_time() - begun

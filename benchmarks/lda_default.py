@@ -21,20 +21,25 @@ DOCUMENTS, TOPICS = 5_000, 50
 SETTINGS = {
     "the default": {},
     "learn_priors=False": {"learn_priors": False},
-    "finish=None": {"finish": None},
-    "start_sweeps=40": {"start_sweeps": 40},
-    "start_sweeps=0": {"start_sweeps": 0},
+    'inference="vb"': {"inference": "vb"},
+    'inference="vb", gibbs_sweeps=40': {"inference": "vb", "gibbs_sweeps": 40},
+    'inference="vb", gibbs_sweeps=0': {"inference": "vb", "gibbs_sweeps": 0},
     'fit(moves="keep")': {"moves": "keep"},
-    'finish=None, learn_priors="doc"': {"finish": None, "learn_priors": "doc"},
-    "finish=None, learn_priors=True": {"finish": None, "learn_priors": True},
+    'inference="vb", learn_priors="doc"': {"inference": "vb", "learn_priors": "doc"},
+    'inference="vb", learn_priors=True': {"inference": "vb", "learn_priors": True},
     'local="map", learn_priors="doc"': {"local": "map", "learn_priors": "doc"},
 }
 FURTHER = {
-    "start_sweeps=0, three passes": {"start_sweeps": 0, "max_passes": 3, "tol": 0},
-    "start_sweeps=0, tol=1e-9": {"start_sweeps": 0, "tol": 1e-9, "max_passes": 500},
-    "start_sweeps=0, α and β as drawn": {"start_sweeps": 0, "doc_prior": "true", "topic_prior": 0.1},
-    "finish=None, α and β as drawn": {"finish": None, "doc_prior": "true", "topic_prior": 0.1},
-    "finish=None, learn_priors=True from α = 1": {"finish": None, "doc_prior": 1.0, "learn_priors": True},
+    'inference="vb", gibbs_sweeps=0, three passes': {"inference": "vb", "gibbs_sweeps": 0, "max_passes": 3, "tol": 0},
+    'inference="vb", gibbs_sweeps=0, tol=1e-9': {"inference": "vb", "gibbs_sweeps": 0, "tol": 1e-9, "max_passes": 500},
+    'inference="vb", gibbs_sweeps=0, α and β as drawn': {
+        "inference": "vb",
+        "gibbs_sweeps": 0,
+        "doc_prior": "true",
+        "topic_prior": 0.1,
+    },
+    'inference="vb", α and β as drawn': {"inference": "vb", "doc_prior": "true", "topic_prior": 0.1},
+    'inference="vb", learn_priors=True from α = 1': {"inference": "vb", "doc_prior": 1.0, "learn_priors": True},
     "plain VB from the true topics": None,
 }
 CONCENTRATIONS = (0.1, 0.5, 1.0)
@@ -70,7 +75,7 @@ def corpora(runs: dict, seed: int) -> None:
             key = f"{corpus}|{name}|{seed}"
             if key in runs:
                 continue
-            for few in ({"max_passes": 2}, {"finish_sweeps": 2}):  # compiles
+            for few in ({"max_passes": 2}, {"gibbs_sweeps": 2}):  # compiles
                 fitted({**settings, **few}, TOPICS, data.train[:300], seed)
             model, used = fitted(settings, TOPICS, data.train, seed)
             row = {"score": score(model.topics_, model.doc_prior_, data.test), "elbo": model.elbo_, "cpu": used}

@@ -29,12 +29,12 @@ PEERS = ("tomotopy", "vw", "gensim", "sklearn")
 # A name, what it is in the table, the settings, and which of them grows from point to point.
 PASSES = ("max_passes", (1, 2, 5, 15))
 OURS = {
-    "auto": ("natgrad, the default", {}, ("finish_sweeps", (300,))),
-    "vb": ("natgrad, finish=None", {"finish": None}, ("start_sweeps", (100,))),
+    "auto": ("natgrad, the default", {}, ("gibbs_sweeps", (300,))),
+    "vb": ('natgrad, inference="vb"', {"inference": "vb"}, ("gibbs_sweeps", (100,))),
     "doc": (
-        'natgrad, finish=None, learn_priors="doc"',
-        {"finish": None, "learn_priors": "doc"},
-        ("start_sweeps", (100,)),
+        'natgrad, inference="vb", learn_priors="doc"',
+        {"inference": "vb", "learn_priors": "doc"},
+        ("gibbs_sweeps", (100,)),
     ),
     "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc", "topic_prior": 0.02, "tol": 0}, PASSES),
 }
@@ -104,7 +104,7 @@ def one_of_ours(name: str, corpus: str, topics: int, seed: int, runs: Path) -> N
     data = splits(corpus, DOCUMENTS[corpus])
     _, settings, (growing, values) = OURS[name]
     settings = {"n_jobs": 1, "verbose": False, "seed": seed, **settings}
-    for few in ({"max_passes": 3}, {"finish_sweeps": 20}):  # compiles
+    for few in ({"max_passes": 3}, {"gibbs_sweeps": 20}):  # compiles
         ng.LDA(topics, **{**settings, **few}).fit(data.train[:500])
     points = []
     for value in values:

@@ -90,7 +90,9 @@ def trained(X: Any, n_topics: int, title: str) -> Any:
     kept = CACHE / f"lda-{title.split()[0]}-{n_topics}.npy"
     if kept.exists():
         return np.load(kept)
-    model = ng.LDA(n_topics, doc_prior=ALPHA, topic_prior=BETA, max_passes=PASSES, tol=0, seed=0, verbose=False)
+    model = ng.LDA(
+        n_topics, doc_prior=ALPHA, topic_prior=BETA, inference="vb", max_passes=PASSES, tol=0, seed=0, verbose=False
+    )
     lam = model.fit(X).components_
     CACHE.mkdir(exist_ok=True)
     np.save(kept, lam)

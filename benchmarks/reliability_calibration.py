@@ -109,7 +109,9 @@ def dirichlet_places(concentration, truth):
 def topics(rng):
     phi, theta = rng.dirichlet(np.full(12, 0.5), 3), rng.dirichlet(np.full(3, 0.5), 150)
     counts = rng.multinomial(60, theta @ phi)
-    model = ng.LDA(3, doc_prior=0.5, topic_prior=0.5, method=ng.VB(), max_passes=200, tol=1e-7, n_jobs=1).fit(counts)
+    model = ng.LDA(
+        3, doc_prior=0.5, topic_prior=0.5, inference="vb", method=ng.VB(), max_passes=200, tol=1e-7, n_jobs=1
+    ).fit(counts)
     _, mine = linear_sum_assignment(np.abs(phi[:, None] - model.topics_[None]).sum(-1))
     return dirichlet_places(model.components_[mine], phi).ravel()
 

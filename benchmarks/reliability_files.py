@@ -26,7 +26,9 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def topics(rng):
-    return ng.LDA(4, max_passes=2).fit(rng.poisson(0.5, (100, 40)), vocabulary=[f"word{v}" for v in range(40)])
+    return ng.LDA(4, inference="vb", max_passes=2).fit(
+        rng.poisson(0.5, (100, 40)), vocabulary=[f"word{v}" for v in range(40)]
+    )
 
 
 def factors(rng):

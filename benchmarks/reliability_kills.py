@@ -51,7 +51,9 @@ TROUBLES = ("lost", "unreadable", "orphans", "different")
 
 def topics(**keep):
     counts = np.random.default_rng(1).poisson(0.4, size=(400, 60))
-    return ng.LDA(5, learn_priors=True, batch_size=50, max_passes=8, tol=0, n_jobs=1).fit(counts, **keep)
+    return ng.LDA(5, learn_priors=True, batch_size=50, inference="vb", max_passes=8, tol=0, n_jobs=1).fit(
+        counts, **keep
+    )
 
 
 def factors(**keep):

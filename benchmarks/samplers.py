@@ -89,7 +89,7 @@ def mixture() -> tuple[ng.Network, object]:
 
 def ours(name: str, references: dict, n: int, chains: int, warmup: int) -> dict[str, np.ndarray]:
     if name == "topics":
-        settings = {"doc_prior": 0.5, "topic_prior": 0.5, "finish": "gibbs", "finish_sweeps": 2 * n, "verbose": False}
+        settings = {"doc_prior": 0.5, "topic_prior": 0.5, "gibbs_sweeps": 2 * n, "verbose": False}
         models = [ng.LDA(3, seed=run, **settings).fit(corpus().counts) for run in range(RUNS)]
         return {f"phi run {run}": model.posterior_["phi"].values for run, model in enumerate(models)}
     if name == "mixture":
@@ -324,7 +324,7 @@ def main() -> None:
         for size in sizes:
             begun = time.process_time()
             values = ours(name, references, *size)
-            words = 'LDA(finish="gibbs")' if name == "topics" else f"{size[1]} chains"
+            words = 'LDA(inference="gibbs")' if name == "topics" else f"{size[1]} chains"
             rows.append((f"natgrad, {words}", values, time.process_time() - begun))
         for peer, function, arguments in peers_of(name, references, n, options.many):
             if function.__name__ not in options.peers:

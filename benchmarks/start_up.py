@@ -50,7 +50,9 @@ def models() -> dict[str, Any]:
         "gaussian mixture": lambda: ng.GaussianMixture(2, verbose=False).fit(x),
         "gaussian process": lambda: ng.SparseGPRegressor(verbose=False).fit(x, np.sin(x[:, 0])),
         # Large enough that their loops are compiled.
-        "lda, 2000 documents": lambda: ng.LDA(10, max_passes=3, verbose=False).fit(rng.poisson(0.1, (2000, 300))),
+        "lda, 2000 documents": lambda: ng.LDA(10, inference="vb", max_passes=3, verbose=False).fit(
+            rng.poisson(0.1, (2000, 300))
+        ),
         "gaussian hmm, 5000 times": lambda: ng.GaussianHMM(3, max_passes=3, verbose=False).fit(
             rng.normal(size=(5000, 2))
         ),

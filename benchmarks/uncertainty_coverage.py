@@ -127,7 +127,7 @@ def many_topics(rng: np.random.Generator) -> Corpus:
 
 def held_topics(corpus: Corpus, draws: int) -> dict[str, tuple[int, ...]]:
     """As `held`, of `ng.LDA` with its own start, q, linear response and the finish."""
-    levels = [*_q_and_response(corpus), _topics(finish="gibbs", finish_sweeps=2 * draws).fit(corpus.counts).posterior_]
+    levels = [*_q_and_response(corpus), _topics(gibbs_sweeps=2 * draws).fit(corpus.counts).posterior_]
     return {
         name: (truth.size, *(_inside(corpus, level, name) for level in levels))
         for name, truth in (("phi", corpus.phi), ("theta", corpus.theta))
@@ -148,7 +148,7 @@ def _topics(**options: Any) -> ng.LDA:
 
 def _q_and_response(corpus: Corpus) -> tuple[Any, Any]:
     """Linear response goes to the maximum beside the fit first, and has no shares: documents are differentiated through."""
-    model = _topics(finish=None).fit(corpus.counts)
+    model = _topics(inference="vb").fit(corpus.counts)
     return model.posterior_, model.linear_response(corpus.counts)
 
 

@@ -22,7 +22,9 @@ def main(figure: str | None = None) -> float:
         alleles = people.take(range(people.n_total))
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
-    model = ng.LDA(3, doc_prior=0.3, topic_prior=0.5, method=ng.VB(), tol=1e-6, verbose=False).fit(alleles)
+    model = ng.LDA(3, doc_prior=0.3, topic_prior=0.5, inference="vb", method=ng.VB(), tol=1e-6, verbose=False).fit(
+        alleles
+    )
     shares = model.transform(alleles)
 
     # A topic is a distribution over all alleles of all loci; within a locus it is an allele frequency.

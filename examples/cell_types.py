@@ -19,7 +19,7 @@ def main(figure: str | None = None) -> tuple[float, float]:
     except ImportError:
         cells = truth
 
-    model = ng.LDA(n_topics=4, doc_prior=0.2, max_passes=60, tol=1e-5, seed=0, verbose=False)
+    model = ng.LDA(n_topics=4, doc_prior=0.2, inference="vb", max_passes=60, tol=1e-5, seed=0, verbose=False)
     shares, spread = model.fit(cells).transform(cells, return_std=True)
 
     order = ng.data.match_rows(model.topics_, truth.programmes)

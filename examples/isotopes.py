@@ -15,7 +15,9 @@ RATE = 0.01  # of false alarms
 
 def main(figure: str | None = None) -> tuple[float, float, float]:
     seen = ng.data.make_spectra(600, seed=0)
-    model = ng.LDA(n_topics=5, doc_prior=0.1, max_passes=100, tol=1e-6, seed=0, verbose=False).fit(seen.counts)
+    model = ng.LDA(n_topics=5, doc_prior=0.1, inference="vb", max_passes=100, tol=1e-6, seed=0, verbose=False).fit(
+        seen.counts
+    )
     order = ng.data.match_rows(model.topics_, seen.templates)  # gives the topics their names
     apart = np.abs(model.topics_[order] - seen.templates).sum(axis=1) / 2
     print("total variation from the true spectrum: " + ", ".join(

@@ -22,7 +22,7 @@ def main(figure: str | None = None) -> tuple[float, float]:
     X = vectoriser.fit_transform(found.texts)
     package, train, test = np.array(found.packages), slice(0, 2400), slice(2400, None)
 
-    model = ng.LDA(n_topics=20, finish="gibbs", seed=0, verbose=False)
+    model = ng.LDA(n_topics=20, inference="gibbs", seed=0, verbose=False)
     model.fit(X[train], vocabulary=vectoriser.get_feature_names_out())
     for words in model.top_words(6, by="relevance"):
         print("  ", " ".join(words))

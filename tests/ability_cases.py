@@ -181,7 +181,7 @@ def counts() -> Any:
 
 def _topics(*words: str, **settings: Any) -> Case:
     X = counts()
-    own = {"n_topics": 2, "n_jobs": 1, **settings}
+    own = {"n_topics": 2, "n_jobs": 1, "inference": "vb", **settings}
     table = {f"w{v}": X[:40, v] for v in range(12)}
     command = ("lda", "--n-topics", str(own["n_topics"]), "--column", "text", *words)
     return Case(ng.LDA, own, (X[:40],), (X[40:],), limit="max_passes", table=table, command=command)
@@ -190,7 +190,7 @@ def _topics(*words: str, **settings: Any) -> Case:
 TOPICS = {
     "LDA": _topics(),
     "learn_priors": _topics("--learn-priors", "True", learn_priors=True),
-    'finish="gibbs"': _topics("--finish", "gibbs", "--finish-sweeps", "6", finish="gibbs", finish_sweeps=6),
+    'inference="gibbs"': _topics("--inference", "gibbs", "--gibbs-sweeps", "6", inference="gibbs", gibbs_sweeps=6),
     'LDA("auto")': _topics(n_topics="auto"),
     "batches of documents": _topics("--method", "SVI({'doc': 10})", method=ng.SVI({"doc": 10})),
 }

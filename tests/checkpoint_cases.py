@@ -30,7 +30,7 @@ def network(make: Any, *settings: Any, **options: Any) -> Callable[..., Any]:
 def topics(**settings: Any) -> Callable[..., Any]:
     counts = np.random.default_rng(1).poisson(0.4, size=(120, 30))
     return lambda **keep: ng.LDA(
-        **{"n_topics": 3, "max_passes": 4, "tol": 0, "batch_size": 20, "n_jobs": 1, **settings}
+        **{"n_topics": 3, "inference": "vb", "max_passes": 4, "tol": 0, "batch_size": 20, "n_jobs": 1, **settings}
     ).fit(counts, **keep)
 
 
@@ -113,7 +113,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "LDA, SVI": topics(method=ng.SVI({"doc": 20}), step=MONRO),
     "LDA, learned priors": topics(learn_priors=True, tol=1e-3),
     "LDA, learned priors, SVI": topics(learn_priors=True, method=ng.SVI({"doc": 20}), step=MONRO, local="map"),
-    "LDA, Gibbs": topics(finish="gibbs", finish_sweeps=4),
+    "LDA, Gibbs": topics(inference="gibbs", gibbs_sweeps=4),
     "topics, dynamic": documents(ng.topics.DynamicTopics),
     "MF, default": factors(),
     "MF, Gibbs": factors(inference="gibbs", n_sweeps=4, tol=1e-9, max_steps=20),

@@ -34,7 +34,7 @@ def topics() -> ng.LDA:
     counts = counter.fit_transform(letters())
     words = counter.get_feature_names_out().astype(object)
     words[0] = NASTY
-    return ng.LDA(n_topics=3, seed=1, max_passes=10, verbose=False).fit(counts, vocabulary=words)
+    return ng.LDA(n_topics=3, seed=1, inference="vb", max_passes=10, verbose=False).fit(counts, vocabulary=words)
 
 
 @pytest.fixture(scope="session")

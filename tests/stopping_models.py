@@ -72,7 +72,7 @@ def mixed_documents(topics: int, alpha: float, seed: int) -> Row:
         rng = np.random.default_rng(seed)
         words = rng.dirichlet(np.full(60, 0.1), topics)
         counts = np.array([rng.multinomial(60, share @ words) for share in rng.dirichlet(np.full(topics, alpha), 120)])
-        model = ng.LDA(topics, dtype="float64", max_passes=2000, verbose=False).fit(counts)
+        model = ng.LDA(topics, dtype="float64", inference="vb", max_passes=2000, verbose=False).fit(counts)
         steps, bound, stop, allowed = len(model.trace_), model.elbo_, model.stop_, model.tol * counts.sum()
         later = model.set_params(tol=0.0).continue_fit(counts, max(LEAST, 10 * steps // 6)).elbo_
         return Loss(steps, bound, later, allowed, stop.converged, str(stop))

@@ -25,8 +25,8 @@ series = rng.normal(size=(200, 2))
 normal = ng.Normal("mu", 0.0, 1.0)
 data = ng.Normal("y", normal, 1.0, plate=ng.Plate("n", 5), observed=np.arange(5.0))
 FITS = {
-    "lda": lambda: ng.LDA(2, max_passes=2, verbose=False).fit(counts).elbo_,
-    "gibbs": lambda: ng.LDA(2, finish="gibbs", max_passes=2, verbose=False).fit(counts).components_.sum(),
+    "lda": lambda: ng.LDA(2, inference="vb", max_passes=2, verbose=False).fit(counts).elbo_,
+    "gibbs": lambda: ng.LDA(2, inference="gibbs", max_passes=2, verbose=False).fit(counts).components_.sum(),
     "factors": lambda: ng.MatrixFactorization(2, max_steps=3, verbose=False).fit(table).elbo_,
     "hmm": lambda: ng.GaussianHMM(2, max_passes=3, n_init=1, n_jobs=2, verbose=False).fit(series).elbo_,
     "gp": lambda: ng.SparseGPRegressor(n_inducing=5, max_steps=5, verbose=False).fit(series[:, :1], series[:, 1]).elbo_,

@@ -126,11 +126,15 @@ def test_fits_in_threads_leave_the_number_alone(threads, rng):
         one_began.set()
         other_ended.wait(20)
 
-    long = threading.Thread(target=lambda: ng.LDA(2, max_passes=2, verbose=False).fit(counts, callbacks=[wait]))
+    long = threading.Thread(
+        target=lambda: ng.LDA(2, inference="vb", max_passes=2, verbose=False).fit(counts, callbacks=[wait])
+    )
     long.start()
     assert one_began.wait(20)
     seen = []
-    ng.LDA(2, max_passes=2, verbose=False).fit(counts, callbacks=[lambda progress: seen.append(threads())])
+    ng.LDA(2, inference="vb", max_passes=2, verbose=False).fit(
+        counts, callbacks=[lambda progress: seen.append(threads())]
+    )
     assert set(map(frozenset, seen)) == {frozenset({1})}
     other_ended.set()
     long.join(20)

@@ -317,9 +317,7 @@ def write_page(path: Path, limit: int = 3000, n_topics: int = 20) -> ng.LDA:
     docstrings = ng.data.load_docstrings(limit=limit, packages=PACKAGES)
     counter = CountVectorizer(stop_words="english", min_df=5, max_df=0.3, token_pattern="[a-zA-Z]{3,}")
     counts = counter.fit_transform(docstrings.texts)
-    model = ng.LDA(n_topics, finish="gibbs", seed=0, verbose=False).fit(
-        counts, vocabulary=counter.get_feature_names_out()
-    )
+    model = ng.LDA(n_topics, seed=0, verbose=False).fit(counts, vocabulary=counter.get_feature_names_out())
     model.report(
         path,
         data=counts,

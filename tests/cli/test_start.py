@@ -40,7 +40,7 @@ def imported(calls):
 
 def test_help_and_answers_import_nothing_heavy(tmp_path):
     words = [["pear", "plum"], ["bolt", "nut"], ["plum", "pear"], ["nut", "nut"]]
-    ng.LDA(2, max_passes=3).fit(words).save(tmp_path / "lda")
+    ng.LDA(2, inference="vb", max_passes=3).fit(words).save(tmp_path / "lda")
     ratings = ng.data.Ratings([0, 0, 1], [0, 1, 0], [5.0, 3.0, 4.0])
     ng.MatrixFactorization(1, max_steps=3).fit(ratings).save(tmp_path / "mf")
     ng.GaussianHMM(2, max_passes=3).fit(np.arange(20.0)[:, None]).save(tmp_path / "hmm")

@@ -70,7 +70,7 @@ def test_documents_cut_into_words():
     np.testing.assert_array_equal(corpus.to_sparse().toarray(), [[1, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]])
     known = as_corpus([["a", "fig"]], vocabulary=corpus.vocabulary)
     assert known.to_sparse().toarray().tolist() == [[0, 1, 0, 0]]
-    model = ng.LDA(2, max_passes=2, verbose=False).fit(words)
+    model = ng.LDA(2, inference="vb", max_passes=2, verbose=False).fit(words)
     np.testing.assert_allclose(model.infer(["a", "pear"]), model.transform([["a", "pear"]])[0], rtol=1e-5)
 
 
@@ -186,7 +186,7 @@ def test_labelled_arrays_bring_their_words():
     corpus = as_corpus(table)
     assert corpus.vocabulary.tolist() == words
     np.testing.assert_array_equal(corpus.to_sparse().toarray(), table.values)
-    model = ng.LDA(2, max_passes=2).fit(table)
+    model = ng.LDA(2, inference="vb", max_passes=2).fit(table)
     np.testing.assert_allclose(model.transform(table[:, ::-1]), model.transform(table))  # matched by name
     assert as_corpus(table.drop_vars("word")).vocabulary is None
     with pytest.raises(TypeError, match=r"a Dataset of counts.*genotypes"):

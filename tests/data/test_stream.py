@@ -127,8 +127,8 @@ def test_topics_of_a_source(tmp_path):
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.5, size=(200, 12))
     np.save(tmp_path / "counts.npy", counts)
-    mapped = ng.LDA(3, max_passes=2, tol=0).fit(open_source(tmp_path / "counts.npy", size=50))
-    held = ng.LDA(3, max_passes=2, tol=0).fit(ArraySource(counts, 50))
+    mapped = ng.LDA(3, inference="vb", max_passes=2, tol=0).fit(open_source(tmp_path / "counts.npy", size=50))
+    held = ng.LDA(3, inference="vb", max_passes=2, tol=0).fit(ArraySource(counts, 50))
     np.testing.assert_array_equal(mapped.components_, held.components_)
     assert mapped.n_documents_seen_ == 200
 

@@ -23,7 +23,7 @@ def test_languages_without_spaces_are_cut_into_pairs_and_others_stay():
     assert words_of("딥 러닝 모델") == ["러닝", "모델"]
     assert words_of("Größe, naïve café 42") == ["größe", "naïve", "café", "42"]
     a, b = "机器学习很有用", "天气很好今天很好"
-    model = ng.LDA(2, seed=0, max_passes=20).fit([a, b] * 20)
+    model = ng.LDA(2, seed=0, inference="vb", max_passes=20).fit([a, b] * 20)
     assert model.transform([a])[0].argmax() != model.transform([b])[0].argmax()
 
 
@@ -40,7 +40,7 @@ def test_phrases_are_words_that_come_together_and_are_found_in_later_texts():
     found = counts(two)[0]
     assert found["machine learning"] == 1
     assert "machine" not in found
-    model = ng.LDA(2, seed=0, max_passes=5).fit(two)
+    model = ng.LDA(2, seed=0, inference="vb", max_passes=5).fit(two)
     raw = model.transform(["machine learning w1"])
     np.testing.assert_allclose(raw, model.transform([["machine learning", "w1"]]))
     np.testing.assert_allclose(raw, model.transform([["machine", "learning", "w1"]]))  # words of a list are joined, too
@@ -175,7 +175,7 @@ def test_later_texts_are_cut_as_those_of_the_fit():
         corpus = count_texts(texts, **options)
         again = count_texts(texts, vocabulary=corpus.vocabulary)
         np.testing.assert_array_equal(again.to_sparse().toarray(), corpus.to_sparse().toarray())
-        model = ng.LDA(2, seed=0, max_passes=1, tol=0).fit(corpus)
+        model = ng.LDA(2, seed=0, inference="vb", max_passes=1, tol=0).fit(corpus)
         np.testing.assert_allclose(model.transform(texts[:2]), model.transform(corpus.run(0, 2)))
         np.testing.assert_allclose(model.infer(texts[0]), model.transform(texts[:1])[0], rtol=1e-4)
     assert "2020" not in count_texts(texts, numbers=False).vocabulary

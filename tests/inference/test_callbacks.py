@@ -58,9 +58,9 @@ def rows(rng):
 
 
 MODELS = {
-    "LDA": lambda rng: (ng.LDA(2, max_passes=4, tol=0), (TEXTS,), (HELD,)),
+    "LDA": lambda rng: (ng.LDA(2, inference="vb", max_passes=4, tol=0), (TEXTS,), (HELD,)),
     "LDA of a stream": lambda rng: (
-        ng.LDA(2, max_passes=2, tol=0),
+        ng.LDA(2, inference="vb", max_passes=2, tol=0),
         ([counts()[:10], counts()[10:]],),
         (counts()[:3],),
     ),
@@ -117,19 +117,21 @@ def test_what_a_callback_sees_is_the_fit_that_would_be(rng):
 def test_held_out_scores_end_a_fit_and_cost_their_share(monkeypatch):
     calls = []
     monkeypatch.setattr(ng.LDA, "score", lambda self, X: calls.append(1) or -1.0)
-    model = ng.LDA(2, max_passes=30, tol=0).fit(TEXTS, callbacks=[ng.HeldOut(HELD, share=1.0, patience=3)])
+    model = ng.LDA(2, inference="vb", max_passes=30, tol=0).fit(
+        TEXTS, callbacks=[ng.HeldOut(HELD, share=1.0, patience=3)]
+    )
     assert len(calls) == 4
     assert "has not risen above -1 for 3 scores" in str(model.stop_)
     calls.clear()
     slow = ng.HeldOut(HELD, share=1e-12)  # a score that took a microsecond is due again after days
-    ng.LDA(2, max_passes=30, tol=0).fit(TEXTS, callbacks=[slow])
+    ng.LDA(2, inference="vb", max_passes=30, tol=0).fit(TEXTS, callbacks=[slow])
     assert len(calls) == 1
-    ng.LDA(2, max_passes=3, tol=0).fit(TEXTS, callbacks=[slow])  # another fit, from the beginning
+    ng.LDA(2, inference="vb", max_passes=3, tol=0).fit(TEXTS, callbacks=[slow])  # another fit, from the beginning
     assert len(calls) == 2
 
 
 def test_a_callback_ends_a_stream():
-    model = ng.LDA(2, max_passes=5).fit([counts(), counts()], callbacks=[lambda seen: seen.t == 3])
+    model = ng.LDA(2, inference="vb", max_passes=5).fit([counts(), counts()], callbacks=[lambda seen: seen.t == 3])
     assert model.n_steps_ == 3
     assert "a callback ended the run" in str(model.stop_)
 
@@ -162,7 +164,7 @@ def test_held_out_needs_a_score():
 
 def test_the_log_tells_the_beginning_each_step_and_the_end(caplog):
     with caplog.at_level(logging.DEBUG, logger="natgrad"):
-        model = ng.LDA(2, max_passes=3, tol=0).fit(TEXTS)
+        model = ng.LDA(2, inference="vb", max_passes=3, tol=0).fit(TEXTS)
     assert caplog.messages[0].startswith("fit of phi: ")
     assert sum(message.startswith("step ") for message in caplog.messages) == len(model.trace_)
     assert str(model.stop_) in caplog.messages[-1]

@@ -126,7 +126,7 @@ def topics():
 
 # Those that do more than steps of one phase: starts that are compared, moves, warm-ups, samples at the end.
 OFTEN = {
-    'GaussianHMM("auto")', "subchains", 'GaussianMixture("auto")', "LDA", 'finish="gibbs"', 'LDA("auto")',
+    'GaussianHMM("auto")', "subchains", 'GaussianMixture("auto")', "LDA", 'inference="gibbs"', 'LDA("auto")',
     'noise_per="both"', 'ratings, inference="gibbs"', "likes, n_negatives=2", "ordinal", 'kernel="auto"',
     'finish="neighbours"', 'StateSpaceGP("auto")',
 }  # fmt: skip

@@ -74,7 +74,7 @@ def test_streams_call_callbacks_and_know_the_time(kind, rng):
             def chunks(self):
                 return iter(parts)
 
-        model, X = ng.LDA(2, max_passes=10**6, tol=0.0), Documents()
+        model, X = ng.LDA(2, inference="vb", max_passes=10**6, tol=0.0), Documents()
     else:
         model, X = ng.GaussianHMM(2, n_init=1), (rng.normal(size=(30, 1)) for _ in range(10**6))
     seen = []
@@ -101,9 +101,9 @@ def test_a_fit_inside_a_callback_has_callbacks_of_its_own(rng):
     X, inner = rng.poisson(0.5, (20, 15)), []
 
     def fits(progress):
-        inner.append(ng.LDA(2, max_passes=1, tol=0.0, seed=0).fit(X).elbo_)
+        inner.append(ng.LDA(2, inference="vb", max_passes=1, tol=0.0, seed=0).fit(X).elbo_)
 
-    model = ng.LDA(2, max_passes=3, tol=0.0, seed=0).fit(X, callbacks=[fits])
+    model = ng.LDA(2, inference="vb", max_passes=3, tol=0.0, seed=0).fit(X, callbacks=[fits])
     assert len(inner) == len(model.trace_)
     assert len(set(inner)) == 1
 
@@ -124,7 +124,7 @@ def test_a_callback_that_ends_a_fit_of_subchains_is_the_reason(rng):
 @pytest.mark.parametrize(
     ("model", "advice"),
     [
-        (ng.LDA(2, max_passes=1, tol=1e-12), "max_passes"),
+        (ng.LDA(2, inference="vb", max_passes=1, tol=1e-12), "max_passes"),
         (ng.GaussianHMM(2, max_passes=1, n_init=1, tol=1e-12), "max_passes"),
         (ng.MatrixFactorization(2, max_steps=1, tol=1e-12), "max_steps"),
         (ng.SparseGPRegressor(n_inducing=3, max_steps=2, tol=1e-12), "max_steps"),
@@ -159,7 +159,7 @@ def test_passes_are_readings_of_the_data_whatever_the_method(rng):
     X = rng.poisson(0.5, (60, 15))
     for method in (None, ng.VB(), ng.SVI({"doc": 20})):
         step = ng.RobbinsMonro() if isinstance(method, ng.SVI) else None
-        model = ng.LDA(2, method=method, step=step, batch_size=20, max_passes=3, tol=0.0).fit(X)
+        model = ng.LDA(2, inference="vb", method=method, step=step, batch_size=20, max_passes=3, tol=0.0).fit(X)
         per_pass = 1 if isinstance(method, ng.VB) else 3
         assert len(model.trace_) == 3 * per_pass, method
 
@@ -179,4 +179,4 @@ def test_what_has_not_converged_says_how_much_is_left(rng):
     with pytest.warns(
         ng.errors.NotConverged, match=r"tol = 1e-12 for each .* \(about [^ ]+ left to gain\): raise max_passes, or tol"
     ):
-        ng.LDA(3, max_passes=12, tol=1e-12, method=ng.VB()).fit(X)
+        ng.LDA(3, inference="vb", max_passes=12, tol=1e-12, method=ng.VB()).fit(X)

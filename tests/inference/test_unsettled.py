@@ -52,7 +52,7 @@ def test_what_asks_for_so_many_steps_is_silent(name, rng):
 
 
 def test_a_warning_that_is_an_error_leaves_the_fit(rng):
-    model = ng.LDA(2, max_passes=1, tol=1e-12)
+    model = ng.LDA(2, inference="vb", max_passes=1, tol=1e-12)
     counts = rng.poisson(1.0, (30, 4))
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
@@ -96,7 +96,7 @@ def test_without_scikit_learn_it_is_our_own():
         "import sys, warnings, numpy as np, natgrad as ng\n"
         "with warnings.catch_warnings(record=True) as seen:\n"
         "    warnings.simplefilter('always')\n"
-        "    ng.LDA(2, max_passes=1, tol=1e-12).fit(np.ones((4, 3)))\n"
+        "    ng.LDA(2, inference='vb', max_passes=1, tol=1e-12).fit(np.ones((4, 3)))\n"
         "print(seen[0].category.__name__, 'sklearn' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

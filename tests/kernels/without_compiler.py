@@ -135,8 +135,8 @@ def fits_of_tables() -> dict[str, object]:
     found["bernoulli, sampled"] = sampled.predict([0, 3], [1, 2])
     drawn = ng.MatrixFactorization(2, max_steps=2, inference="gibbs", n_sweeps=3, **quiet).fit(table)
     found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
-    found["lda"] = ng.LDA(3, max_passes=2, learn_priors=True, **quiet).fit(counts).components_
-    drawn = ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts)
+    found["lda"] = ng.LDA(3, inference="vb", max_passes=2, learn_priors=True, **quiet).fit(counts).components_
+    drawn = ng.LDA(3, max_passes=2, gibbs_sweeps=4, learn_priors=True, **quiet).fit(counts)
     found["lda, gibbs"], found["lda, shares"] = drawn.components_, drawn.transform(counts)
     return found
 
@@ -219,7 +219,7 @@ def compile_half(half: int) -> None:
             ng.MatrixFactorization(2, **bare, **quiet).fit(ratings)
             likes = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
             ng.MatrixFactorization(2, likelihood="bernoulli", max_steps=1, **quiet).fit(likes)
-            model, counts = ng.LDA(3, max_passes=2, **quiet), rng.poisson(0.7, (8, 9))
+            model, counts = ng.LDA(3, inference="vb", max_passes=2, **quiet), rng.poisson(0.7, (8, 9))
             model.fit(counts).transform(counts)
             model.infer(counts[0])
             model.linear_response(counts)

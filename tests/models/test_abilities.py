@@ -44,16 +44,13 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Gaussian processes", ALONG, "update(X, y) takes more rows"),
         ("Gaussian processes", NEAR, "partial_fit takes rows and lets them go"),
     ],
-    "`fit` to a stream": [
-        ("Topics", ('finish="gibbs"',), "leave it out for a stream"),
-    ],
     "`draws`": [
-        ("Topics", None, 'LDA(finish="gibbs") ends a fit with sweeps'),
+        ("Topics", None, 'LDA(inference="gibbs") fits by collapsed Gibbs'),
         ("Ratings", tuple(name for name in RATINGS if name not in IN_CONTEXT), 'fit with inference="gibbs"'),
         ("Gaussian processes", None, "sample(X, n) draws functions"),
     ],
     "`linear_response`": [
-        ("Topics", ('finish="gibbs"',), "fit with finish=None (and local='vb')"),
+        ("Topics", ('inference="gibbs"',), "fit with inference='vb' (and local='vb')"),
         ("Ratings", OTHER_RATINGS, "declare the model as a network"),
     ],
     "`calibrate`": [

@@ -310,7 +310,7 @@ SPARSE = {
     ),
 }
 ESTIMATORS = {
-    "lda": lambda: ng.LDA(3, max_passes=3, seed=0),
+    "lda": lambda: ng.LDA(3, inference="vb", max_passes=3, seed=0),
     "gaussian": lambda: ng.GaussianHMM(3, n_init=2, max_passes=5),
     "diagonal": lambda: ng.GaussianHMM(3, covariance="diag", n_init=2, max_passes=5),
     "poisson": lambda: ng.PoissonHMM(3, n_init=2, max_passes=5),

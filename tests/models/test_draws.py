@@ -259,8 +259,8 @@ def test_draws_of_a_model_know_no_network_and_one_chain_has_no_other() -> None:
 
 
 def test_models_without_draws_say_what_to_do() -> None:
-    model = ng.LDA(2, max_passes=2).fit(["ab cd ef", "cd ef gh", "gh ij ab"])
-    with pytest.raises(TypeError, match='finish="gibbs"'):
+    model = ng.LDA(2, inference="vb", max_passes=2).fit(["ab cd ef", "cd ef gh", "gh ij ab"])
+    with pytest.raises(TypeError, match='inference="gibbs"'):
         model.draws(["ab cd"])
     with pytest.raises(TypeError, match="no calibrate"):
         model.calibrate(2)

@@ -64,13 +64,13 @@ ESTIMATORS = {
         )
         for kind in ("diag", "tied", "spherical")
     },
-    "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
-    # Not with finish="gibbs": samples move whole words, and the checks feed fractions of them.
+    "LDA": lambda: ng.LDA(n_topics=3, inference="vb", max_passes=2),
+    # Not with inference="gibbs": samples move whole words, and the checks feed fractions of them.
     "SupervisedLDA of documents": lambda: ng.topics.SupervisedLDA(2, max_steps=3),
     "CorrelatedTopics of documents": lambda: ng.topics.CorrelatedTopics(2, max_steps=3),
     "DynamicTopics of documents": lambda: ng.topics.DynamicTopics(2, max_steps=3),
     "AuthorTopics of documents": lambda: ng.topics.AuthorTopics(2, max_steps=3),
-    "LDA of learned priors": lambda: ng.LDA(n_topics=3, max_passes=2, learn_priors=True),
+    "LDA of learned priors": lambda: ng.LDA(n_topics=3, inference="vb", max_passes=2, learn_priors=True),
     "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
     # Two of its columns are the user and the item; the second is the time as well, which the checks do not mind.
     "ContextFactorization of times": lambda: ng.recommenders.ContextFactorization(2, time=1, n_bins=3, max_steps=3),
@@ -181,7 +181,7 @@ rng = np.random.default_rng(0)
 fits = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
     "GaussianMixture": lambda: ng.GaussianMixture(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
-    "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
+    "LDA": lambda: ng.LDA(2, inference="vb", max_passes=2).fit(rng.poisson(1.0, (12, 6))),
     "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
 }
 for name, fit in fits.items():
@@ -205,15 +205,17 @@ def texts() -> tuple[list[str], np.ndarray]:
 
 def test_topics_in_a_pipeline(texts) -> None:
     documents, sides = texts
-    line = make_pipeline(CountVectorizer(), ng.LDA(2, max_passes=10), LogisticRegression())
+    line = make_pipeline(CountVectorizer(), ng.LDA(2, inference="vb", max_passes=10), LogisticRegression())
     assert cross_val_score(line, documents, sides, cv=3).mean() > 0.95
     counts = CountVectorizer().fit_transform(documents)
-    search = GridSearchCV(ng.LDA(max_passes=5), {"n_topics": [1, 2], "doc_prior": [0.1, 1.0]}, cv=2).fit(counts)
+    search = GridSearchCV(
+        ng.LDA(inference="vb", max_passes=5), {"n_topics": [1, 2], "doc_prior": [0.1, 1.0]}, cv=2
+    ).fit(counts)
     assert search.best_params_["n_topics"] == 2
 
 
 def test_topics_have_names_in_a_table(texts) -> None:
-    model = ng.LDA(2, max_passes=2).set_output(transform="pandas").fit(texts[0])
+    model = ng.LDA(2, inference="vb", max_passes=2).set_output(transform="pandas").fit(texts[0])
     shares = model.transform(texts[0])
     assert isinstance(shares, pd.DataFrame)
     assert list(shares.columns) == model.get_feature_names_out().tolist() == ["lda0", "lda1"]
@@ -261,7 +263,7 @@ def test_tables_in_and_out(library, texts) -> None:
     vectoriser = CountVectorizer()
     counts = vectoriser.fit_transform(texts[0]).toarray()
     table = tables.DataFrame({word: counts[:, v] for v, word in enumerate(vectoriser.get_feature_names_out())})
-    model = ng.LDA(2, max_passes=2).set_output(transform=library).fit(table)
+    model = ng.LDA(2, inference="vb", max_passes=2).set_output(transform=library).fit(table)
     shares = model.transform(table)
     assert isinstance(shares, tables.DataFrame)
     assert list(shares.columns) == ["lda0", "lda1"]

@@ -16,7 +16,7 @@ def saved(tmp_path_factory):
     rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("models")
     x = rng.uniform(size=(30, 2))
     models = {
-        "LDA": ng.LDA(2, max_passes=1).fit(rng.poisson(0.8, (20, 6))),
+        "LDA": ng.LDA(2, inference="vb", max_passes=1).fit(rng.poisson(0.8, (20, 6))),
         "MatrixFactorization": ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
         "GaussianHMM": ng.GaussianHMM(2, n_init=1, max_passes=1).fit(x),
         "GaussianMixture": ng.GaussianMixture(2, n_init=1, max_passes=1).fit(x),
@@ -58,7 +58,7 @@ def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tm
     [
         ("LDA", "n_topics", 10**12),
         ("LDA", "n_topics", 3),
-        ("LDA", "finish_sweeps", 10**12),
+        ("LDA", "gibbs_sweeps", 10**12),
         ("LDA", "doc_prior", [0.1, 0.2, 0.3]),
         ("LDA", "doc_prior", float("nan")),
         ("LDA", "dtype", "object"),

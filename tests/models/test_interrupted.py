@@ -15,7 +15,7 @@ COUNTS = RNG.poisson(0.7, (20, 8))
 SERIES = RNG.normal(size=(60, 2))
 TABLE = np.where(RNG.random((12, 9)) < 0.6, RNG.integers(1, 6, (12, 9)), np.nan)
 CASES = {
-    "lda": (ng.LDA(2, max_passes=2, verbose=False), (COUNTS,)),
+    "lda": (ng.LDA(2, inference="vb", max_passes=2, verbose=False), (COUNTS,)),
     "factors": (ng.MatrixFactorization(2, max_steps=2, verbose=False), (TABLE,)),
     "mixture": (ng.GaussianMixture(2, max_passes=2, n_init=1, n_jobs=1, verbose=False), (SERIES,)),
     "hmm": (ng.GaussianHMM(2, max_passes=2, n_init=1, n_jobs=1, verbose=False), (SERIES,)),

@@ -20,7 +20,17 @@ def documents() -> np.ndarray:
 
 def test_lda_has_that_of_the_declared_network():
     table = documents()
-    model = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, tol=1e-9, max_passes=500, local_tol=1e-8, local_steps=500, seed=1)
+    model = ng.LDA(
+        2,
+        doc_prior=0.3,
+        topic_prior=0.3,
+        inference="vb",
+        tol=1e-9,
+        max_passes=500,
+        local_tol=1e-8,
+        local_steps=500,
+        seed=1,
+    )
     model.set_params(dtype="float64", skip_below=0.0).fit(table)
     lr = model.linear_response(table)
     docs, words = np.nonzero(table)
@@ -165,7 +175,17 @@ def weighted(model: Any, problem: Any, lr: Any, name: str, group: int, more: flo
 def grouped() -> list[tuple[Any, Any, str, str]]:
     """Models of documents and of sequences, their data, the plate of the groups and a node."""
     table = documents()
-    lda = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, tol=1e-9, max_passes=500, local_tol=1e-8, local_steps=500, seed=1)
+    lda = ng.LDA(
+        2,
+        doc_prior=0.3,
+        topic_prior=0.3,
+        inference="vb",
+        tol=1e-9,
+        max_passes=500,
+        local_tol=1e-8,
+        local_steps=500,
+        seed=1,
+    )
     lda.set_params(dtype="float64", skip_below=0.0).fit(table)
     rng = np.random.default_rng(2)
     symbols = [(rng.random((9, 1)) < 0.3 + 0.4 * (i % 2)).astype(int) for i in range(6)]

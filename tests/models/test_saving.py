@@ -47,12 +47,12 @@ def counts(rng) -> np.ndarray:
         {"method": ng.SVI({"doc": 20}), "step": ng.RobbinsMonro(4.0, 0.7)},
         {"method": ng.SVI({"doc": 20}), "local": "map", "dtype": "float64"},
         {"learn_priors": True},
-        {"finish": "gibbs", "finish_sweeps": 4},
+        {"inference": "gibbs", "gibbs_sweeps": 4},
     ],
     ids=["memoised", "vb", "svi", "map", "priors", "gibbs"],
 )
 def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
-    model = ng.LDA(3, max_passes=3, tol=0, seed=5, **settings).fit(counts)
+    model = ng.LDA(3, inference="vb", max_passes=3, tol=0, seed=5, **settings).fit(counts)
     model.save(tmp_path / "topics")
     again = ng.load(tmp_path / "topics")
     same_fit(model, again)
@@ -64,7 +64,7 @@ def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
 
 
 def test_a_compact_file_answers_alike_and_goes_on_upwards(counts, tmp_path) -> None:
-    model = ng.LDA(3, max_passes=3, tol=0, seed=5, batch_size=20).fit(counts)
+    model = ng.LDA(3, inference="vb", max_passes=3, tol=0, seed=5, batch_size=20).fit(counts)
     model.save(tmp_path / "whole")
     model.save(tmp_path / "compact", compact=True)
     assert (tmp_path / "compact").stat().st_size < 0.5 * (tmp_path / "whole").stat().st_size
@@ -102,7 +102,7 @@ def test_a_stream_goes_on_with_words_it_never_saw(tmp_path) -> None:
 
 
 def test_settings_changed_after_the_fit_do_not_change_the_fit(counts, tmp_path) -> None:
-    model = ng.LDA(3, max_passes=3, seed=5).fit(counts).set_params(seed=7, doc_prior=2.0)
+    model = ng.LDA(3, inference="vb", max_passes=3, seed=5).fit(counts).set_params(seed=7, doc_prior=2.0)
     model.save(tmp_path / "topics")
     again = ng.load(tmp_path / "topics")
     np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
@@ -175,7 +175,7 @@ def test_what_cannot_be_saved_is_refused_in_words(counts, tmp_path) -> None:
     with pytest.raises(TypeError, match=r"method'\]\.C = .*function"):
         model.save(tmp_path / "factors")
     with pytest.raises(FileNotFoundError):
-        ng.LDA(2, max_passes=1).fit(counts).save(tmp_path / "nowhere" / "topics")
+        ng.LDA(2, inference="vb", max_passes=1).fit(counts).save(tmp_path / "nowhere" / "topics")
 
 
 @pytest.mark.parametrize("kind", MODELS)

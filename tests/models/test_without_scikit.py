@@ -14,8 +14,8 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
 ratings = ng.data.Ratings([0, 0, 1], [0, 1, 0], [5.0, 3.0, 4.0])
 FITS = {
-    "LDA": lambda: ng.LDA(2, max_passes=3).fit([["pear", "plum"], ["bolt", "nut"], ["plum", "pear"], ["nut", "nut"]]),
-    "texts": lambda: ng.LDA(2, max_passes=3).fit(["pear plum", "bolt nut", "plum pear", "nut nut"]),
+    "LDA": lambda: ng.LDA(2, inference="vb", max_passes=3).fit([["pear", "plum"], ["bolt", "nut"], ["plum", "pear"]]),
+    "texts": lambda: ng.LDA(2, inference="vb", max_passes=3).fit(["pear plum", "bolt nut", "plum pear", "nut nut"]),
     "MatrixFactorization": lambda: ng.MatrixFactorization(1, max_steps=3).fit(ratings),
     "GaussianHMM": lambda: ng.GaussianHMM(2, max_passes=3).fit(X),
     "CategoricalHMM": lambda: ng.CategoricalHMM(2, max_passes=3).fit(rng.integers(0, 3, 30)),

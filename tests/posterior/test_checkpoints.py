@@ -147,13 +147,13 @@ def test_a_memory_that_cannot_be_written_is_no_reason_to_lose_the_run(tmp_path, 
 
 def test_another_run_is_refused(tmp_path, rng):
     counts = rng.poisson(0.4, size=(50, 12))
-    model = ng.LDA(2, max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, every=1)
+    model = ng.LDA(2, inference="vb", max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, every=1)
     with pytest.raises(ValueError, match=r"another run: seed was '0' and is '1'"):
-        ng.LDA(2, max_passes=3, tol=0, seed=1).fit(counts, checkpoint=tmp_path, resume=True)
+        ng.LDA(2, inference="vb", max_passes=3, tol=0, seed=1).fit(counts, checkpoint=tmp_path, resume=True)
     with pytest.raises(ValueError, match="another run: observed"):
         model.fit(counts[:40], checkpoint=tmp_path, resume=True)
     with pytest.raises(ValueError, match=r"another run: topic_prior was 'None' and is '0.1'"):
-        ng.LDA(2, topic_prior=0.1, max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, resume=True)
+        ng.LDA(2, topic_prior=0.1, inference="vb", max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, resume=True)
     for path in checkpoints_in(tmp_path):
         path.write_bytes(b"")
     with pytest.raises(ng.ModelFileError):
@@ -172,7 +172,9 @@ def test_wrong_settings_are_explained(tmp_path, rng):
         ng.topics.CorrelatedTopics(2).fit(iter([counts]), checkpoint=tmp_path)
     with pytest.raises(TypeError, match="unexpected keyword argument 'checkpoints'"):
         ng.LDA(2).fit(counts, checkpoints=tmp_path)
-    ng.LDA(2, max_passes=2).fit(counts, checkpoint=tmp_path / "new" / "folder", every="0.5min", resume=True)
+    ng.LDA(2, inference="vb", max_passes=2).fit(
+        counts, checkpoint=tmp_path / "new" / "folder", every="0.5min", resume=True
+    )
 
 
 def test_one_run_has_a_folder_for_itself_and_other_threads_keep_too(tmp_path):
@@ -201,7 +203,7 @@ import natgrad as ng
 
 counts = np.random.default_rng(0).poisson(0.3, size=(3000, 200))
 print("ready", flush=True)
-model = ng.LDA(10, max_passes=8, tol=0).fit(counts, checkpoint=sys.argv[1], every=1, resume=True)
+model = ng.LDA(10, inference="vb", max_passes=8, tol=0).fit(counts, checkpoint=sys.argv[1], every=1, resume=True)
 np.save(sys.argv[2], model.components_)
 """
 

@@ -59,8 +59,8 @@ def test_a_picture_stands_alone(fits: dict[str, ng.GaussianMixture], tmp_path: P
 def test_found_topics_are_compared_as_given_ones() -> None:
     """The bound of topics that were found does not depend on how many there might have been: nor do their labellings."""
     x = np.kron(np.eye(3, dtype=int), np.full((10, 4), 6))
-    found = {str(most): ng.LDA("auto", max_topics=most, max_passes=30).fit(x) for most in (4, 9)}
-    table = ng.compare({**found, "given": ng.LDA(3, learn_priors=True, max_passes=30).fit(x)})
+    found = {str(most): ng.LDA("auto", max_topics=most, inference="vb", max_passes=30).fit(x) for most in (4, 9)}
+    table = ng.compare({**found, "given": ng.LDA(3, learn_priors=True, inference="vb", max_passes=30).fit(x)})
     assert table["K"].tolist() == [3.0, 3.0, 3.0]
     assert table["corrected"] - table["bound"] == pytest.approx(math.log(6))
 
@@ -146,7 +146,7 @@ def test_fits_of_other_data_are_refused(fits: dict[str, ng.GaussianMixture], tmp
     assert np.isnan(table["bound"]).all()
     assert np.isfinite(table["held_out"]).all()
     with pytest.raises(ValueError, match="of 30 documents"):
-        ng.compare([fits["2"], ng.LDA(2, max_passes=1).fit(np.ones((30, 3), int))])
+        ng.compare([fits["2"], ng.LDA(2, inference="vb", max_passes=1).fit(np.ones((30, 3), int))])
 
 
 def test_networks_of_other_observations_are_refused() -> None:
@@ -222,7 +222,7 @@ def test_components_that_are_told_apart_have_one_labelling() -> None:
         "chain": ng.GaussianHMM(2, sticky=3.0, **brief).fit(x),
         "mixture": ng.GaussianMixture(2, **brief).fit(x),
         "symbols": ng.CategoricalHMM(2, **brief).fit(symbols),
-        "learned": ng.LDA(2, learn_priors=True, max_passes=2).fit(counts),
+        "learned": ng.LDA(2, learn_priors=True, inference="vb", max_passes=2).fit(counts),
     }
     apart = {
         "ordered": ng.GaussianHMM(2, topology="left-to-right", **brief).fit(x),
@@ -230,7 +230,7 @@ def test_components_that_are_told_apart_have_one_labelling() -> None:
         "known": ng.GaussianHMM(2, **brief).fit(x, labels=labels),
         "weights": ng.GaussianMixture(2, weight_prior=[1.0, 5.0], **brief).fit(x),
         "emissions": ng.CategoricalHMM(2, emission_prior=uneven, **brief).fit(symbols),
-        "shares": ng.LDA(2, doc_prior=[0.1, 0.2], max_passes=2).fit(counts),
+        "shares": ng.LDA(2, doc_prior=[0.1, 0.2], inference="vb", max_passes=2).fit(counts),
     }
     for fits, ways in ((alike, 2), (apart, 1)):
         for name, fit in fits.items():

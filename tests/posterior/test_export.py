@@ -25,7 +25,7 @@ def fit():
 @pytest.fixture(scope="module")
 def topics():
     texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 3
-    return ng.LDA(n_topics=2, seed=1, max_passes=5).fit(texts)
+    return ng.LDA(n_topics=2, seed=1, inference="vb", max_passes=5).fit(texts)
 
 
 def test_dataset_has_the_numbers_of_the_factors(fit):

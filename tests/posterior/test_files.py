@@ -63,7 +63,7 @@ def round_trip(value):
 def model_file(tmp_path) -> Path:
     counts = np.random.default_rng(0).poisson(0.5, size=(30, 12))
     path = tmp_path / "model"
-    ng.LDA(2, max_passes=2, tol=0).fit(counts, vocabulary=[f"w{n}" for n in range(12)]).save(path)
+    ng.LDA(2, inference="vb", max_passes=2, tol=0).fit(counts, vocabulary=[f"w{n}" for n in range(12)]).save(path)
     return path
 
 

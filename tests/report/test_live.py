@@ -20,7 +20,7 @@ def get(address: str) -> str:
 
 def test_fit_is_watched_and_the_last_page_is_the_report(monkeypatch):
     monkeypatch.setattr(live, "LINGER", 0.01)
-    model = ng.LDA(n_topics=2, max_passes=3, tol=0.0, seed=0, verbose=False)
+    model = ng.LDA(n_topics=2, inference="vb", max_passes=3, tol=0.0, seed=0, verbose=False)
     with live_page(model) as page:
         assert page.address.startswith("http://127.0.0.1:")
         first = get(page.address)
@@ -49,7 +49,7 @@ def test_others_who_resolve_to_this_machine_get_nothing():
 
 def test_watchers_see_every_step_and_only_of_the_fits_inside():
     seen = []
-    model = ng.LDA(n_topics=2, max_passes=2, tol=0.0, seed=0, verbose=False)
+    model = ng.LDA(n_topics=2, inference="vb", max_passes=2, tol=0.0, seed=0, verbose=False)
     with watching(lambda trace: seen.append(len(trace))):
         model.fit(letters())
     assert seen == list(range(1, len(model.trace_) + 1))

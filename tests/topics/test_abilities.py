@@ -141,7 +141,7 @@ ABILITIES: dict[str, Callable[[str, Path], None]] = {
 REFUSED = {
     ("weights as counts", "SupervisedLDA"): "counts must be whole numbers",
     ("a cluster, `executor=`", "SupervisedLDA"): "leave executor= out",
-    ("draws (`model.fit_.draws()`)", "LDA"): 'LDA(finish="gibbs") ends a fit with sweeps',
+    ("draws (`model.fit_.draws()`)", "LDA"): 'LDA(inference="gibbs") fits by collapsed Gibbs',
     **{
         ("draws (`model.fit_.draws()`)", name): "write the rows out as often as they count"
         for name in ("CorrelatedTopics", "DynamicTopics", "AuthorTopics")

@@ -47,7 +47,7 @@ def test_topics_and_what_authors_write_about_are_found(fitted) -> None:
     assert match.distance.max() < 0.25
     assert 0.5 * np.abs(model.author_shares_[:, match.other] - shares).sum(1).mean() < 0.2
     new, whose, _, _ = drawn(30, seed=4)
-    still = ng.LDA(4, max_passes=10, tol=0, n_jobs=1).fit(new)
+    still = ng.LDA(4, inference="vb", max_passes=10, tol=0, n_jobs=1).fit(new)
     assert model.score(new, whose) > np.log(1 / 60)
     assert np.allclose(model.transform(new, whose).sum(1), 1.0)
     assert model.transform(new).shape == still.transform(new).shape

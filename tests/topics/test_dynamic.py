@@ -53,7 +53,7 @@ def test_it_has_the_bound_of_its_network_and_the_bound_never_falls(fitted) -> No
 
 def test_the_topics_of_every_time_are_found_better_than_by_topics_that_stay(fitted) -> None:
     model, counts, _, topics = fitted
-    still = ng.LDA(3, max_passes=10, tol=0, n_jobs=1).fit(counts)
+    still = ng.LDA(3, inference="vb", max_passes=10, tol=0, n_jobs=1).fit(counts)
     errors = [aligned(topics[t], model.topics_[t]).distance.mean() for t in range(N_TIMES)]
     assert max(errors) < 0.2
     assert np.mean(errors) < np.mean([aligned(topics[t], still.topics_).distance.mean() for t in range(N_TIMES)])

@@ -30,12 +30,12 @@ class First(NamedTuple):
 
 def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, seconds: Since | None) -> First:
     """The best of some short fits of LDA, sampled on; the largest topic first. When the seconds are over, what there is."""
-    settings: dict[str, Any] = {"max_passes": FIRST_PASSES}
+    settings: dict[str, Any] = {"max_passes": FIRST_PASSES, "inference": "vb"}
     sampled = bool((corpus.counts == np.round(corpus.counts)).all())
     if sampled:
         corpus = thinned(corpus)
-        settings = {"max_passes": 1, "local": "map", "learn_priors": "doc"}
-        settings |= {"finish": "gibbs", "finish_sweeps": FIRST_SWEEPS}
+        settings = {"inference": "gibbs", "max_passes": 1, "local": "map", "learn_priors": "doc"}
+        settings |= {"gibbs_sweeps": FIRST_SWEEPS}
     settings |= {"topic_prior": topic_prior, "tol": 0, "max_seconds": seconds, "verbose": False}
     models: list[LDA] = []
     for number in range(FIRST_FITS):
@@ -46,7 +46,7 @@ def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, s
     # A fit whose time was up before its samples were averaged has no likelihood of them.
     best = max(models, key=lambda model: getattr(model, "log_likelihood_", [-np.inf])[-1] if sampled else model.elbo_)
     if sampled and (seconds is None or not seconds.over):
-        best.finish_sweeps = LATER_SWEEPS  # `set_params` would import scikit-learn, which takes longer than the sweeps
+        best.gibbs_sweeps = LATER_SWEEPS  # `set_params` would import scikit-learn, which takes longer than the sweeps
         best.continue_fit(corpus)
     order = np.argsort(-best.components_.sum(1), kind="stable")
     return First(told_apart(best.topics_[order], seed), best.transform(corpus)[:, order])

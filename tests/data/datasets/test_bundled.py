@@ -22,7 +22,7 @@ def test_a_table_is_as_described(name):
 
 def test_digits_are_counts_that_topics_can_be_made_of():
     digits = load_table("digits")
-    model = ng.LDA(n_topics=5, max_passes=2).fit(digits.X[:200], vocabulary=digits.names)
+    model = ng.LDA(n_topics=5, inference="vb", max_passes=2).fit(digits.X[:200], vocabulary=digits.names)
     assert model.topics_.shape == (5, 64)
 
 

@@ -124,4 +124,4 @@ def test_mutated_text_is_read_or_refused_in_words(name, tmp_path, rng):
 def test_topics_of_a_compressed_file(tmp_path):
     words = [f"w{v}" for v in range(9)]
     source = open_source(written(tmp_path, "docword.gz", docword()), size=5, vocabulary=words)
-    assert ng.LDA(2, max_passes=2).fit(source).vocabulary_.tolist() == words
+    assert ng.LDA(2, inference="vb", max_passes=2).fit(source).vocabulary_.tolist() == words

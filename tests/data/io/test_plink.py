@@ -53,7 +53,7 @@ def test_a_shuffled_bed_has_everybody_once(bed):
 
 
 def test_ancestry_is_fitted_from_a_bed(bed):
-    model = ng.LDA(2, max_passes=2).fit(open_source(bed[0], size=4))
+    model = ng.LDA(2, inference="vb", max_passes=2).fit(open_source(bed[0], size=4))
     assert model.n_documents_seen_ == 7
     assert model.vocabulary_.tolist()[:2] == ["rs1 alt", "rs1 ref"]
 

@@ -92,7 +92,7 @@ LDA = {
 def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
     settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
     other = Elsewhere()
-    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(counts())
+    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, inference="vb", executor=other).fit(counts())
     assert len(set(other.calls)) > 2
     same(here, there)
     assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
@@ -103,7 +103,7 @@ def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
     """In one shard, which is not placed here; runs that have settled are probed, wherever their documents are."""
     X = np.random.default_rng(1).poisson(0.8, (40, 12))
     settings = {**settings, "max_passes": 200, "tol": 1e-3}
-    here, there = ng.LDA(**settings).fit(X), ng.LDA(**settings, executor=Elsewhere()).fit(X)
+    here, there = ng.LDA(**settings).fit(X), ng.LDA(**settings, inference="vb", executor=Elsewhere()).fit(X)
     assert here.stop_.converged
     assert len(here.trace_) == len(there.trace_)
     same(here, there)
@@ -122,7 +122,10 @@ def test_a_stream_is_shared_out_too(small_parts):
     parts = [counts(seed) for seed in range(3)]
     other = Elsewhere()
     same_words = {"n_topics": 4, "batch_size": 60}
-    here, there = ng.LDA(**same_words).fit(iter(parts)), ng.LDA(**same_words, executor=other).fit(iter(parts))
+    here, there = (
+        ng.LDA(**same_words).fit(iter(parts)),
+        ng.LDA(**same_words, inference="vb", executor=other).fit(iter(parts)),
+    )
     np.testing.assert_array_equal(here.components_, there.components_)
     assert other.calls
 
@@ -130,7 +133,7 @@ def test_a_stream_is_shared_out_too(small_parts):
 def test_only_rows_of_words_that_occur_travel(small_parts):
     X = sparse.csr_array((np.ones(400), (np.repeat(np.arange(40), 10), np.tile(np.arange(10), 40))), shape=(40, 20_000))
     other = Elsewhere()
-    ng.LDA(32, method=ng.VB(), max_passes=1, executor=other).fit(X)
+    ng.LDA(32, inference="vb", method=ng.VB(), max_passes=1, executor=other).fit(X)
     assert other.bytes < 200_000 < 20_000 * 32 * 4
 
 
@@ -316,7 +319,7 @@ def test_what_cannot_be_shared_out_says_so():
 @pytest.mark.parametrize("wrong", [3, "cluster", object()])
 def test_a_wrong_executor_is_named(wrong):
     with pytest.raises((TypeError, ValueError), match=r"executor must be .*tcp://host:8786"):
-        ng.LDA(2, executor=wrong).fit(counts())
+        ng.LDA(2, inference="vb", executor=wrong).fit(counts())
 
 
 def test_threads_are_the_default_and_follow_recipes():
@@ -341,7 +344,7 @@ def test_a_copied_estimator_talks_to_the_same_workers():
     from sklearn.base import clone
 
     dask = Dask("tcp://nowhere:8786")
-    assert clone(ng.LDA(executor=dask)).executor is dask
+    assert clone(ng.LDA(inference="vb", executor=dask)).executor is dask
 
 
 def dense(folder):
@@ -363,7 +366,10 @@ def compressed(folder):
 def test_documents_in_a_file_are_read_by_those_who_compute(form, settings, small_parts, tmp_path):
     settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
     other = Elsewhere()
-    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(form(tmp_path))
+    here, there = (
+        ng.LDA(**settings).fit(counts()),
+        ng.LDA(**settings, inference="vb", executor=other).fit(form(tmp_path)),
+    )
     assert len(set(other.calls)) > 2
     assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < 2000 for shard in other.shards)
     same(here, there)
@@ -391,7 +397,7 @@ def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_p
 
     other.place = noted
     source = ng.data.open_source(path, size=70, shuffle=shuffle)
-    here, there = ng.LDA(**settings).fit(source), ng.LDA(**settings, executor=other).fit(source)
+    here, there = ng.LDA(**settings).fit(source), ng.LDA(**settings, inference="vb", executor=other).fit(source)
     np.testing.assert_array_equal(here.components_, there.components_)
     assert other.calls
     assert all(isinstance(shard, ShardSpec) for shard in sent)
@@ -407,7 +413,7 @@ def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     found = []
     for executor in (None, Elsewhere()):
-        model = ng.LDA(3, batch_size=30, max_passes=5, executor=executor).partial_fit(first)
+        model = ng.LDA(3, batch_size=30, inference="vb", max_passes=5, executor=executor).partial_fit(first)
         found.append(model.fit(ng.data.open_source(tmp_path / "cells.h5ad"), vocabulary=[f"w{n}" for n in range(30)]))
     np.testing.assert_array_equal(found[0].components_, found[1].components_)
 

@@ -1,4 +1,4 @@
-"""What a fit does unless it is told: samples and learned priors where they can be had, passes elsewhere, a bound in both."""
+"""Which inference `LDA` runs: that of its argument, whatever else is given; what cannot be sampled runs VB and warns."""
 
 from functools import cache
 
@@ -13,7 +13,7 @@ from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.trace import Reason
 from natgrad.kernels.lda.shares import collapsed_shares
 
-FEW = {"finish_sweeps": 20, "verbose": False}
+FEW = {"gibbs_sweeps": 20, "verbose": False}
 
 
 @cache
@@ -27,7 +27,7 @@ def fitted():
 
 
 def test_default_is_samples_with_learned_priors():
-    model, same = fitted(), ng.LDA(3, finish="gibbs", learn_priors=True, **FEW).fit(drawn().counts)
+    model, same = fitted(), ng.LDA(3, inference="gibbs", learn_priors=True, **FEW).fit(drawn().counts)
     np.testing.assert_array_equal(model.components_, same.components_)
     assert model.elbo_ == same.elbo_
     assert model.trace_.last.elbo == model.elbo_
@@ -52,33 +52,66 @@ def test_given_priors_are_held():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"finish": None}, {"method": ng.VB()}, {"max_passes": 3}, {"max_steps": 5}, {"tol": 1e-2}, {"start_sweeps": 0},
-        {"local": "map"}, {"moves": "keep"}, {"n_topics": "auto"},
+        {"method": ng.VB()}, {"max_passes": 3}, {"max_steps": 5}, {"tol": 1.001e-3}, {"local": "map"}, {"batch_size": 10},
+        {"doc_prior": 0.1001}, {"local_tol": 1.001e-3}, {"n_jobs": 1}, {"max_seconds": 100.0}, {"seed": 1},
     ],
     ids=str,
 )  # fmt: skip
-def test_who_speaks_of_passes_gets_passes(settings):
-    own = {"max_passes": 3} | settings if "moves" in settings or "n_topics" in settings else dict(settings)
-    moves = {"moves": own.pop("moves")} if "moves" in own else {}
-    model = ng.LDA(**({"n_topics": 3, "max_topics": 4} | own), **FEW).fit(drawn().counts, **moves)
-    assert not hasattr(model, "log_likelihood_")
-    if "n_topics" not in settings:
-        np.testing.assert_array_equal(model.doc_prior_, 0.1)
-        assert model.topic_prior_ == 0.05
+def test_no_other_argument_changes_the_inference(settings):
+    assert hasattr(ng.LDA(3, **FEW, **settings).fit(drawn().counts), "log_likelihood_")
+    vb = ng.LDA(3, inference="vb", **(FEW | settings)).fit(drawn().counts)
+    assert not hasattr(vb, "log_likelihood_")
+    assert vb.inference_.startswith("VB, ")
 
 
-def test_what_cannot_be_sampled_is_read_by_passes():
+def test_written_defaults_are_the_same_fit():
+    """Passing every default explicitly gives the same bits, and so does each of the two inferences under its own numbers."""
+    X = drawn().counts
+    given = ng.LDA(3, verbose=False).get_params(deep=False)
+    for inference, sweeps in (("gibbs", 300), ("vb", 100)):
+        plain = ng.LDA(3, inference=inference, verbose=False).fit(X)
+        written = ng.LDA(**(given | {"inference": inference, "gibbs_sweeps": sweeps})).fit(X)
+        np.testing.assert_array_equal(plain.components_, written.components_)
+        assert plain.elbo_ == written.elbo_
+        assert plain.inference_ == written.inference_
+
+
+@pytest.mark.parametrize("n", [1, 9, 10, 99, 100, 101])
+def test_number_of_documents_does_not_change_the_inference(n):
+    model = ng.LDA(3, **FEW).fit(drawn().counts[:n])
+    assert model.inference_.startswith("collapsed Gibbs sampling from a VB start, 20 sweeps (mean of the last 10)")
+    assert model.stop_.message == model.inference_.split(";")[0]
+
+
+def test_what_cannot_be_sampled_runs_vb_and_warns():
     X = drawn().counts[:100, :20]
-    assert hasattr(ng.LDA(3, **FEW).fit(X), "log_likelihood_")
-    for documents in (X + 0.5 * (X > 0), 1000 * X, X[:99], iter([X])):
-        assert not hasattr(ng.LDA(3, **FEW).fit(documents), "log_likelihood_")
-    assert not hasattr(ng.LDA(3, **FEW).partial_fit(X), "log_likelihood_")
-    with pytest.raises(ValueError, match="X\\[0, "):
-        ng.LDA(3, finish="gibbs", **FEW).fit(X + 0.5 * (X > 0))
+    assert hasattr(ng.LDA(3, **FEW).fit(10 * X), "log_likelihood_")  # large counts are sampled like small ones
+    auto = ng.LDA("auto", max_topics=3, max_passes=2, **FEW)
+    for model, documents, options, reason in (
+        (ng.LDA(3, **FEW), X + 0.5 * (X > 0), {}, r"whole counts, but X\[0, "),
+        (ng.LDA(3, **FEW), X * 1.0000001, {}, "whole counts"),
+        (ng.LDA(3, **FEW), iter([X]), {}, "a stream"),
+        (ng.LDA(3, max_passes=2, **FEW), X, {"moves": "keep"}, "moves='keep'"),
+        (auto, X, {}, 'n_topics="auto"'),
+    ):
+        with pytest.warns(UserWarning, match=f'this fit runs VB: .*{reason}.*inference="vb"'):
+            model.fit(documents, **options)
+        assert not hasattr(model, "log_likelihood_")
+        assert model.inference_.startswith("VB, ")
+    with pytest.raises(ValueError, match='inference="vb"'):
+        ng.LDA(3, **FEW).fit(X * 10**9)
+
+
+def test_partial_fit_after_samples_warns_before_it_takes_a_vb_step():
+    model = ng.LDA(3, **FEW).fit(drawn().counts)
+    with pytest.warns(UserWarning, match="partial_fit takes a VB step"):
+        model.partial_fit(drawn().counts[:50])
+    assert model.inference_.startswith("VB, ")
+    assert not hasattr(model, "log_likelihood_")
 
 
 def test_samples_that_time_ends_say_so():
-    model = ng.LDA(3, finish_sweeps=10**6, max_seconds=0.4, verbose=False).fit(drawn().counts)
+    model = ng.LDA(3, gibbs_sweeps=10**6, max_seconds=0.4, verbose=False).fit(drawn().counts)
     assert model.stop_.reason is Reason.SECONDS
     assert "max_seconds = 0.4" in model.stop_.message
     assert np.isfinite(model.elbo_)
@@ -96,7 +129,7 @@ def test_bound_is_below_that_of_passes_from_the_same_topics():
     """Passes climb from any topics: with the same priors, what samples report must be lower than where passes lead from it."""
     model = fitted()
     passes = ng.LDA(
-        3, doc_prior=model.doc_prior_, topic_prior=model.topic_prior_, finish=None, start_sweeps=0, verbose=False
+        3, doc_prior=model.doc_prior_, topic_prior=model.topic_prior_, inference="vb", gibbs_sweeps=0, verbose=False
     )
     problem = passes._problem(as_corpus(drawn().counts))
     start = problem.at(model.components_)
@@ -112,6 +145,7 @@ def test_later_documents_keep_the_priors_that_were_learned(tmp_path):
     for one in (model, ng.load(tmp_path / "topics.natgrad")):
         shares = one.transform(drawn().counts[:5])
         np.testing.assert_allclose(one.infer(drawn().counts[3]), shares[3], rtol=1e-12)
+        one.inference = "vb"
         one.partial_fit(drawn().counts[:50], n_documents=150)
         np.testing.assert_array_equal(one.doc_prior_, alpha)
         assert one.topic_prior_ == beta

@@ -47,7 +47,8 @@ def test_topics_of_a_generated_corpus_are_recovered(options):
     drawn = draw_documents(1500, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
     # Topic models have local optima; of three starts the one with the best bound, as anyone would do.
     models = [
-        ng.LDA(5, doc_prior=0.1, topic_prior=0.1, seed=seed, tol=1e-5, **options).fit(drawn.counts) for seed in range(3)
+        ng.LDA(5, doc_prior=0.1, topic_prior=0.1, seed=seed, inference="vb", tol=1e-5, **options).fit(drawn.counts)
+        for seed in range(3)
     ]
     best = max(models, key=lambda model: model.elbo_)
     assert aligned(drawn.topics, best.topics_).distance.max() < 0.05
@@ -57,7 +58,9 @@ def test_topics_of_a_generated_corpus_are_recovered(options):
 
 def test_two_runs_with_one_seed_are_identical_for_any_number_of_threads():
     X = sparse.csr_array(draw_documents(2000, 300, 8, 80, seed=4).counts)
-    one, two, again = (ng.LDA(20, max_passes=3, tol=0, start_sweeps=10, n_jobs=n).fit(X) for n in (1, 2, 2))
+    one, two, again = (
+        ng.LDA(20, max_passes=3, tol=0, inference="vb", gibbs_sweeps=10, n_jobs=n).fit(X) for n in (1, 2, 2)
+    )
     for other in (two, again):
         np.testing.assert_array_equal(one.components_, other.components_)
         np.testing.assert_array_equal(one.trace_["elbo"], other.trace_["elbo"])
@@ -79,11 +82,11 @@ def test_no_nan_empty_or_identical_topics(priors):
 
 
 @pytest.mark.parametrize("seed", some_slow(range(3), [0]))
-@pytest.mark.parametrize("options", [{"finish": None}, {"local": "map"}, {}], ids=str)
+@pytest.mark.parametrize("options", [{"inference": "vb"}, {"local": "map"}, {}], ids=str)
 def test_surplus_topics_are_not_identical_and_empty_ones_are_told(options, seed, caplog):
     """Six times as many topics as the documents were drawn from: VB may leave some without words, the others leave none."""
     X = draw_documents(400, 100, 5, 60, seed=9, topic_prior=0.1).counts
-    model = ng.LDA(30, finish_sweeps=30, seed=seed, **options).fit(X)
+    model = ng.LDA(30, gibbs_sweeps=30, seed=seed, **options).fit(X)
     used = (model.components_ - model.topic_prior_).sum(1) > 1.0
     distance = 0.5 * np.abs(model.topics_[:, None] - model.topics_[None]).sum(-1) + np.eye(30)
     assert distance[used][:, used].min() > 0.05
@@ -119,7 +122,9 @@ def test_an_empty_document_keeps_the_prior_and_changes_no_score():
 
 def test_bound_rises_and_posterior_is_there():
     # Heavily mixed documents are slow: after 100 steps there are 63 nats to gain, after 300 there are 11, after 750 none.
-    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=500).fit(drawn().counts)
+    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, inference="vb", tol=1e-6, max_passes=500).fit(
+        drawn().counts
+    )
     bounds = model.trace_["elbo"]
     bounds = bounds[np.isfinite(bounds)]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
@@ -136,15 +141,15 @@ def test_bound_rises_and_posterior_is_there():
 
 def test_single_precision_and_skipping_give_nearly_the_same_fit():
     X = drawn().counts
-    exact = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, max_passes=10, tol=0).fit(X)
-    quick = ng.LDA(5, seed=2, max_passes=10, tol=0).fit(X)
+    exact = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, inference="vb", max_passes=10, tol=0).fit(X)
+    quick = ng.LDA(5, seed=2, inference="vb", max_passes=10, tol=0).fit(X)
     assert quick.elbo_ == pytest.approx(exact.elbo_, rel=1e-4)
 
 
 def test_continued_equals_uninterrupted():
     X = drawn().counts
-    whole = ng.LDA(5, max_passes=8, tol=0, batch_size=50).fit(X)
-    half = ng.LDA(5, max_passes=4, tol=0, batch_size=50).fit(X).continue_fit(X)
+    whole = ng.LDA(5, inference="vb", max_passes=8, tol=0, batch_size=50).fit(X)
+    half = ng.LDA(5, inference="vb", max_passes=4, tol=0, batch_size=50).fit(X).continue_fit(X)
     np.testing.assert_array_equal(whole.components_, half.components_)
     np.testing.assert_array_equal(whole.trace_["elbo"], half.trace_["elbo"])
 
@@ -176,8 +181,8 @@ def test_forms_of_input_give_the_same_fit():
     X = drawn().counts[:60]
     pairs = [[(int(v), int(n)) for v, n in enumerate(row) if n] for row in X]
     forms = [X, sparse.csr_matrix(X), sparse.csc_array(X.astype(float)), pd.DataFrame(X, columns=WORDS)]
-    fits = [ng.LDA(3, max_passes=3).fit(form) for form in forms] + [
-        ng.LDA(3, max_passes=3).fit(pairs, vocabulary=WORDS)
+    fits = [ng.LDA(3, inference="vb", max_passes=3).fit(form) for form in forms] + [
+        ng.LDA(3, inference="vb", max_passes=3).fit(pairs, vocabulary=WORDS)
     ]
     for other in fits[1:]:
         np.testing.assert_array_equal(fits[0].components_, other.components_)
@@ -236,7 +241,7 @@ def test_completion_predicts_better_than_unigrams():
 def test_works_as_a_step_of_a_pipeline_and_leaves_input_alone():
     X = sparse.csr_matrix(drawn().counts.astype(float))
     before = X.copy()
-    out = make_pipeline(ng.LDA(3, max_passes=3), Normalizer()).fit_transform(X)
+    out = make_pipeline(ng.LDA(3, inference="vb", max_passes=3), Normalizer()).fit_transform(X)
     assert out.shape == (300, 3)
     np.testing.assert_array_equal(X.toarray(), before.toarray())
     assert clone(ng.LDA(7, doc_prior=0.3)).get_params()["doc_prior"] == 0.3
@@ -268,7 +273,7 @@ def test_wrong_data_are_explained():
     with pytest.raises(ValueError, match="vocabulary has 60 words and X has 59"):
         fitted().transform(drawn().counts[:, :59])
     with pytest.raises(ValueError, match="X has 59 features, but LDA is expecting 60"):
-        ng.LDA(3, max_passes=1).fit(drawn().counts).transform(drawn().counts[:, :59])
+        ng.LDA(3, inference="vb", max_passes=1).fit(drawn().counts).transform(drawn().counts[:, :59])
     with pytest.raises(ValueError, match=r"X\[0, 1\] = -1"):
         ng.LDA(3).fit([[1, -1]])
     with pytest.raises(ValueError, match="no words to score"):
@@ -304,7 +309,7 @@ def test_what_has_converged_has_nothing_left_that_exact_sweeps_would_gain():
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(100, 0.05), 6)
     table = np.stack([rng.multinomial(60, rng.dirichlet(np.full(6, 0.1)) @ topics) for _ in range(150)])
-    model = ng.LDA(6, max_passes=400).fit(table)
+    model = ng.LDA(6, inference="vb", max_passes=400).fit(table)
     assert model.stop_.converged
     problem, state = model._response_problem(table), model._state
     for _ in range(100):
@@ -317,10 +322,10 @@ def test_texts_in_any_container_are_cut_into_the_same_words() -> None:
     """Strings of NumPy went another way, on which Chinese and Japanese stayed in one piece."""
     pd = pytest.importorskip("pandas")
     texts = ["The quick brown fox", "机器学习模型很有用", "ニューラルネットワーク", "fox and model"] * 5
-    first = ng.LDA(2, max_passes=2, tol=0, n_jobs=1).fit(texts)
+    first = ng.LDA(2, inference="vb", max_passes=2, tol=0, n_jobs=1).fit(texts)
     assert "学习" in first.vocabulary_
     for form in (tuple(texts), np.array(texts), pd.Series(texts)):
-        other = ng.LDA(2, max_passes=2, tol=0, n_jobs=1).fit(form)
+        other = ng.LDA(2, inference="vb", max_passes=2, tol=0, n_jobs=1).fit(form)
         assert other.vocabulary_.tolist() == first.vocabulary_.tolist()
         assert np.array_equal(other.components_, first.components_)
 

@@ -1,4 +1,4 @@
-"""The Gibbs finish: the oracle is exact, the fast sampler agrees with it, counts stay right, and a fit keeps its promises."""
+"""Collapsed Gibbs sampling: the oracle is exact, the fast sampler agrees with it, counts stay right."""
 
 import itertools
 from functools import cache
@@ -137,12 +137,12 @@ def drawn():
 
 @cache
 def plain_fit():
-    return ng.LDA(5, seed=0, topic_prior=0.1, finish=None).fit(drawn().counts)
+    return ng.LDA(5, seed=0, topic_prior=0.1, inference="vb").fit(drawn().counts)
 
 
 @cache
 def finished():
-    return ng.LDA(5, seed=0, topic_prior=0.1, finish="gibbs", finish_sweeps=60).fit(drawn().counts)
+    return ng.LDA(5, seed=0, topic_prior=0.1, gibbs_sweeps=60).fit(drawn().counts)
 
 
 @pytest.mark.slow
@@ -156,15 +156,17 @@ def test_means_of_variational_inference_and_of_samples_agree():
     assert aligned(drawn().topics, finished().topics_).distance.max() < 0.08
 
 
-def test_a_finish_says_what_it_is():
-    plain = ng.LDA(5, seed=0, topic_prior=0.1, max_passes=1, tol=0).fit(drawn().counts)  # one pass, by default
+def test_samples_are_described():
+    plain = ng.LDA(5, seed=0, topic_prior=0.1, inference="vb", max_passes=1, tol=0).fit(
+        drawn().counts
+    )  # one pass, by default
     model = finished()
     # The bound is that of the topics that are returned, and the last line of the trace says so; before it are those of the pass.
     np.testing.assert_array_equal(model.trace_["elbo"], [*plain.trace_["elbo"][:-1], model.elbo_])
     under_q = LDAProblem(as_corpus(drawn().counts), np.full(5, 0.1), 0.1)
     # Single precision, and documents that are solved to 1e-3.
     assert model.elbo_ == pytest.approx(under_q.bound(under_q.at(model.components_)), rel=1e-4)
-    assert model.stop_.message == "sampled 60 sweeps, the last 30 averaged"
+    assert model.stop_.message == "collapsed Gibbs sampling from a VB start, 60 sweeps (mean of the last 30)"
     assert model.log_likelihood_.shape == (60,)
     assert np.isfinite(model.log_likelihood_).all()
     assert model.components_.sum() == pytest.approx(drawn().counts.sum() + 5 * 60 * 0.1, rel=1e-9)
@@ -174,14 +176,13 @@ def test_a_finish_says_what_it_is():
 
 
 @pytest.mark.parametrize("learn", [False, True])
-def test_same_seed_same_finish_for_any_number_of_threads(learn):
+def test_same_seed_same_samples_for_any_number_of_threads(learn):
     X = draw_documents(2500, 100, 8, 50, seed=4).counts  # more tokens than one shard takes
     options = {
         "max_passes": 2,
         "tol": 0,
-        "start_sweeps": 10,
-        "finish": "gibbs",
-        "finish_sweeps": 12,
+        "inference": "gibbs",
+        "gibbs_sweeps": 12,
         "learn_priors": learn,
     }
     one, two, again = (ng.LDA(8, n_jobs=n, **options).fit(X) for n in (1, 2, 2))
@@ -195,7 +196,7 @@ def test_same_seed_same_finish_for_any_number_of_threads(learn):
 
 def test_a_finished_model_goes_on_with_more_passes_and_with_a_stream():
     X = drawn().counts
-    model = ng.LDA(5, seed=0, topic_prior=0.1, finish="gibbs", finish_sweeps=10, max_passes=3, learn_priors=True).fit(X)
+    model = ng.LDA(5, seed=0, topic_prior=0.1, gibbs_sweeps=10, max_passes=3, learn_priors=True).fit(X)
     steps = model.n_steps_
     model.continue_fit(X, max_passes=2)
     assert model.n_steps_ > steps
@@ -207,7 +208,7 @@ def test_a_finished_model_goes_on_with_more_passes_and_with_a_stream():
 def test_documents_without_words_and_odd_sizes():
     X = drawn().counts[:50].copy()
     X[::5] = 0
-    model = ng.LDA(70, seed=0, finish="gibbs", finish_sweeps=1, max_passes=1).fit(X)
+    model = ng.LDA(70, seed=0, gibbs_sweeps=1, max_passes=1).fit(X)
     assert np.isfinite(model.topics_).all()
     nothing = LDAProblem(as_corpus(np.zeros((2, 3))), np.ones(2), 0.1, learn=frozenset({"doc", "topic"}))
     sweeps, state = GibbsSweeps(nothing, 4), nothing.at(np.ones((2, 3)))
@@ -218,13 +219,11 @@ def test_documents_without_words_and_odd_sizes():
     assert np.isfinite(sweeps.log_likelihood).all()
 
 
-def test_fractions_and_wrong_wishes_are_explained():
-    with pytest.raises(ValueError, match=r"X\[0, 1\] = 0.5"):
-        ng.LDA(2, finish="gibbs", max_passes=1).fit(np.array([[1.0, 0.5], [2.0, 1.0]]))
-    with pytest.raises(ValueError, match='finish must be None, "auto" or "gibbs"'):
-        ng.LDA(2, finish="mcmc").fit(np.eye(3))
-    with pytest.raises(ValueError, match="finish_sweeps"):
-        ng.LDA(2, finish="gibbs", finish_sweeps=0).fit(np.eye(3))
+def test_wrong_settings_are_explained():
+    with pytest.raises(ValueError, match='inference must be "gibbs" or "vb"'):
+        ng.LDA(2, inference="mcmc").fit(np.eye(3))
+    with pytest.raises(ValueError, match="gibbs_sweeps"):
+        ng.LDA(2, gibbs_sweeps=0).fit(np.eye(3))
 
 
 # -- what the samples say of topics and documents --
@@ -291,11 +290,11 @@ def test_shares_given_topics_are_those_of_an_enumeration():
     check_shares(sweeps=20_000, within=0.01)
 
 
-def test_a_finish_has_wider_intervals_and_keeps_them_in_a_file(tmp_path):
+def test_samples_have_wider_intervals_and_keep_them_in_a_file(tmp_path):
     X = draw_documents(80, 12, 3, 30, 1, doc_prior=1.0, topic_prior=0.5).counts
     options = {"n_topics": 3, "seed": 1, "doc_prior": 1.0, "topic_prior": 0.5, "verbose": False}
-    model = ng.LDA(finish="gibbs", finish_sweeps=120, **options).fit(X)
-    plain = ng.LDA(**options).fit(X)
+    model = ng.LDA(gibbs_sweeps=120, **options).fit(X)
+    plain = ng.LDA(inference="vb", **options).fit(X)
     order = aligned(model.topics_, plain.topics_).other
     wide, narrow = model.posterior_["phi"].std(), plain.posterior_["phi"].std()[order]
     assert np.median(wide / narrow) > 1.05
@@ -325,7 +324,7 @@ def test_passes_that_start_from_a_sampler_end_higher_and_have_an_honest_bound() 
     topics = rng.dirichlet(np.full(120, 0.1), 8)
     X = np.array([rng.multinomial(60, share @ topics) for share in rng.dirichlet(np.full(8, 0.5), 150)])
     settings = {"seed": 0, "max_passes": 15, "tol": 0, "local_tol": 1e-6, "dtype": "float64", "skip_below": 0.0}
-    plain, sampled = (ng.LDA(8, start_sweeps=sweeps, **settings).fit(X) for sweeps in (0, 60))
+    plain, sampled = (ng.LDA(8, inference="vb", gibbs_sweeps=sweeps, **settings).fit(X) for sweeps in (0, 60))
     assert sampled.elbo_ > plain.elbo_ + 100.0
     bounds = sampled.trace_["elbo"][np.isfinite(sampled.trace_["elbo"])]
     assert len(bounds) > 50
@@ -352,23 +351,26 @@ def test_what_has_no_tokens_or_no_first_pass_is_not_sampled() -> None:
         (X[:90], {}),
         (X, {"method": ng.SVI({"doc": 40}), "step": ng.inference.RobbinsMonro()}),
     ):
-        one, other = (ng.LDA(3, start_sweeps=sweeps, max_passes=3, tol=0, **options).fit(counts) for sweeps in (0, 10))
+        one, other = (
+            ng.LDA(3, inference="vb", gibbs_sweeps=sweeps, max_passes=3, tol=0, **options).fit(counts)
+            for sweeps in (0, 10)
+        )
         np.testing.assert_array_equal(one.topics_, other.topics_)
-    one, other = (ng.LDA(3, start_sweeps=sweeps, max_passes=3, tol=0).fit(X) for sweeps in (0, 10))
+    one, other = (ng.LDA(3, inference="vb", gibbs_sweeps=sweeps, max_passes=3, tol=0).fit(X) for sweeps in (0, 10))
     assert not np.array_equal(one.topics_, other.topics_)
     for wrong in (-1, 2.5, "many"):
-        with pytest.raises((TypeError, ValueError), match="start_sweeps"):
-            ng.LDA(3, start_sweeps=wrong).fit(X)
+        with pytest.raises((TypeError, ValueError), match="gibbs_sweeps"):
+            ng.LDA(3, inference="vb", gibbs_sweeps=wrong).fit(X)
 
 
 @pytest.mark.parametrize("learn", [False, True])
 def test_a_run_that_was_stopped_before_or_after_the_sweeps_goes_on_with_the_same_bits(learn, tmp_path) -> None:
-    X, settings = drawn().counts[:120], {"start_sweeps": 8, "tol": 0, "learn_priors": learn, "batch_size": 20}
-    whole = ng.LDA(3, max_passes=5, **settings).fit(X)
+    X, settings = drawn().counts[:120], {"gibbs_sweeps": 8, "tol": 0, "learn_priors": learn, "batch_size": 20}
+    whole = ng.LDA(3, inference="vb", max_passes=5, **settings).fit(X)
     for number, passes in enumerate((1, 2)):  # the sweeps come after the first
         folder = tmp_path / str(number)
-        ng.LDA(3, max_passes=passes, **settings).fit(X, checkpoint=folder, every=1)
-        again = ng.LDA(3, max_passes=5, **settings).fit(X, checkpoint=folder, resume=True)
+        ng.LDA(3, inference="vb", max_passes=passes, **settings).fit(X, checkpoint=folder, every=1)
+        again = ng.LDA(3, inference="vb", max_passes=5, **settings).fit(X, checkpoint=folder, resume=True)
         np.testing.assert_array_equal(again.topics_, whole.topics_)
 
 

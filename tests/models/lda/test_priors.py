@@ -78,7 +78,10 @@ def test_learning_raises_the_bound_of_a_converged_fit():
 
 @pytest.mark.parametrize(
     ("options", "slack"),
-    [({"start_sweeps": 0}, 0.2), ({"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7)}, 0.6)],
+    [
+        ({"gibbs_sweeps": 0}, 0.2),
+        ({"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7)}, 0.6),
+    ],
     ids=["memoised", "sampled"],
 )
 def test_known_priors_are_recovered(options, slack):
@@ -87,7 +90,9 @@ def test_known_priors_are_recovered(options, slack):
     topics = rng.dirichlet(np.full(60, beta), 4)
     shares = rng.dirichlet(alpha, 1000)
     X = np.array([rng.multinomial(100, p) for p in shares @ topics])
-    model = ng.LDA(4, doc_prior=0.5, topic_prior=0.5, learn_priors=True, seed=0, max_passes=15, **options).fit(X)
+    model = ng.LDA(
+        4, doc_prior=0.5, topic_prior=0.5, learn_priors=True, seed=0, inference="vb", max_passes=15, **options
+    ).fit(X)
     # Mean field takes a document's shares for better known than they are, so large concentrations come out smaller; sampled
     # steps still remember where β started. After 15 passes β is on its way down from 0.5; converged it is 0.13 from any start.
     np.testing.assert_allclose(np.sort(model.doc_prior_)[::-1], alpha, rtol=0.3)
@@ -115,7 +120,7 @@ HOSTILE = {
     ),
 )
 def test_priors_do_not_run_away_on_hostile_data(name, options):
-    model = ng.LDA(6, learn_priors=True, max_passes=30, **options).fit(HOSTILE[name])
+    model = ng.LDA(6, learn_priors=True, inference="vb", max_passes=30, **options).fit(HOSTILE[name])
     assert (model.doc_prior_ >= RANGE[0]).all()
     assert (model.doc_prior_ <= RANGE[1]).all()
     assert RANGE[0] <= model.topic_prior_ <= RANGE[1]
@@ -128,8 +133,12 @@ def test_priors_do_not_run_away_on_hostile_data(name, options):
 @pytest.mark.parametrize("options", [{}, {"method": ng.SVI({"doc": 50}), "step": ng.RobbinsMonro(4.0, 0.7)}], ids=str)
 def test_continued_equals_uninterrupted_with_learned_priors(options):
     X = draw_documents(150, 60, 5, 60, seed=1).counts
-    whole = ng.LDA(5, learn_priors=True, max_passes=6, tol=0, batch_size=25, **options).fit(X)
-    half = ng.LDA(5, learn_priors=True, max_passes=3, tol=0, batch_size=25, **options).fit(X).continue_fit(X)
+    whole = ng.LDA(5, learn_priors=True, inference="vb", max_passes=6, tol=0, batch_size=25, **options).fit(X)
+    half = (
+        ng.LDA(5, learn_priors=True, inference="vb", max_passes=3, tol=0, batch_size=25, **options)
+        .fit(X)
+        .continue_fit(X)
+    )
     np.testing.assert_array_equal(whole.components_, half.components_)
     np.testing.assert_array_equal(whole.doc_prior_, half.doc_prior_)
     assert whole.topic_prior_ == half.topic_prior_

@@ -235,7 +235,14 @@ def test_a_step_with_a_length_is_not_called_rising():
 
 def test_documents_that_would_rather_begin_anew_do_so_before_a_run_has_converged(monkeypatch):
     """What was remembered of documents held 180 nats back, and single ones changed their topics hundreds of passes later."""
-    settings = {"dtype": "float64", "skip_below": 0.0, "verbose": False, "max_passes": 500, "start_sweeps": 0}
+    settings = {
+        "dtype": "float64",
+        "skip_below": 0.0,
+        "verbose": False,
+        "max_passes": 500,
+        "inference": "vb",
+        "gibbs_sweeps": 0,
+    }
     monkeypatch.setattr(threads, "MOST", 1e300)  # with NumPy's loops, which lead to the solution that held it back
     fitted = ng.LDA(5, **settings).fit(COUNTS)
     assert fitted.stop_.converged
@@ -265,7 +272,7 @@ def test_topics_are_given_up_and_taken_up_one_by_one():
 
 def test_where_the_topics_drift_to():
     """Many passes like the next one, no word less than nothing; what documents tell is told of the topics there."""
-    fitted = ng.LDA(3, dtype="float64", max_passes=3, tol=0.0, verbose=False).fit(COUNTS)
+    fitted = ng.LDA(3, dtype="float64", inference="vb", max_passes=3, tol=0.0, verbose=False).fit(COUNTS)
     problem, state = fitted._fitted, fitted._state
     found = far_ahead(problem, state, (), 0)
     messages = [

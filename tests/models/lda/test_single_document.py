@@ -16,7 +16,7 @@ WORDS = [f"word{v}" for v in range(60)]
 
 @cache
 def fitted(**options):
-    return ng.LDA(8, seed=2, max_passes=3, **options).fit(
+    return ng.LDA(8, seed=2, inference="vb", max_passes=3, **options).fit(
         draw_documents(200, 60, 5, 60, seed=1).counts, vocabulary=WORDS
     )
 
@@ -77,6 +77,6 @@ def test_it_follows_the_model(monkeypatch):
 def test_mistakes_are_explained(document, words):
     with pytest.raises(ValueError, match=words):
         fitted().infer(document)
-    unnamed = ng.LDA(2, max_passes=1).fit([[1, 2], [3, 1]])
+    unnamed = ng.LDA(2, inference="vb", max_passes=1).fit([[1, 2], [3, 1]])
     with pytest.raises(ValueError, match="have names"):
         unnamed.infer("a text")

@@ -35,13 +35,16 @@ def drawn():
 @pytest.mark.slow
 def test_topics_of_a_stream_are_recovered(drawn):
     chunks = np.array_split(drawn.counts, 10)
-    models = [ng.LDA(5, topic_prior=0.1, seed=s, max_passes=4, batch_size=100).fit(Again(chunks)) for s in range(6)]
+    models = [
+        ng.LDA(5, topic_prior=0.1, seed=s, inference="vb", max_passes=4, batch_size=100).fit(Again(chunks))
+        for s in range(6)
+    ]
     best = max(models, key=lambda model: model.elbo_)
     assert aligned(drawn.topics, best.topics_).distance.max() < 0.06
     assert best.n_documents_seen_ == 3000
     assert np.isfinite(best.trace_["elbo_estimate"]).all()
     # The estimate is of the whole stream's bound: that of the same model on all documents is near.
-    whole = ng.LDA(5, topic_prior=0.1, seed=0, finish=None).fit(drawn.counts)
+    whole = ng.LDA(5, topic_prior=0.1, seed=0, inference="vb").fit(drawn.counts)
     assert best.elbo_ == pytest.approx(whole.elbo_, rel=0.02)
 
 
@@ -51,11 +54,11 @@ def test_an_iterator_is_read_once_and_a_source_again(drawn):
     assert once.n_steps_ == 6
     assert "once" in str(once.stop_)
     source = Again(chunks)
-    several = ng.LDA(3, batch_size=100, max_passes=4, tol=0).fit(source)
+    several = ng.LDA(3, batch_size=100, inference="vb", max_passes=4, tol=0).fit(source)
     assert (source.readings, several.n_steps_) == (4, 24)
-    listed = ng.LDA(3, batch_size=100, max_passes=4, tol=0).fit(chunks)
+    listed = ng.LDA(3, batch_size=100, inference="vb", max_passes=4, tol=0).fit(chunks)
     np.testing.assert_array_equal(listed.components_, several.components_)
-    assert ng.LDA(3, batch_size=100, tol=0.5).fit(source).stop_.converged
+    assert ng.LDA(3, batch_size=100, inference="vb", tol=0.5).fit(source).stop_.converged
 
 
 def test_one_pass_is_partial_fit_chunk_by_chunk(drawn):
@@ -74,7 +77,9 @@ def test_every_sparse_format_is_read(kind, form):
     counts = np.random.default_rng(0).poisson(0.7, (12, 6))
     make = getattr(sparse, f"{kind}_{form}")
     found, wanted = (
-        ng.LDA(n_topics=2, seed=0, max_passes=1, verbose=False).fit(iter([read(counts[:7]), read(counts[7:])]))
+        ng.LDA(n_topics=2, seed=0, inference="vb", max_passes=1, verbose=False).fit(
+            iter([read(counts[:7]), read(counts[7:])])
+        )
         for read in (make, np.asarray)
     )
     np.testing.assert_array_equal(found.components_, wanted.components_)

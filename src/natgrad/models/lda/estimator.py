@@ -25,7 +25,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.ensemble import EnsembleMixin
 from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
-from natgrad.models.lda.settings import LearnPriors, ends_sampled, most_passes
+from natgrad.models.lda.settings import GIBBS_SWEEPS, SAMPLED, LearnPriors, most_passes, runs_gibbs, runs_vb
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -71,27 +71,21 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         β, the concentration of a topic's words; None is 0.05, or what is learned from there.
     learn_priors : "auto", bool, "doc" or "topic"
         Learn α, one for each topic ("doc"), β ("topic"), or both (True), starting from the values given. "auto": those that are
-        not given, if the fit ends with samples, by their counts. Otherwise Newton steps that are taken only if they raise the
-        objective, which still never falls. α and β stay between 0.001 and 1000.
+        not given if the inference is "gibbs", none if it is "vb". VB learns them by Newton steps, which are taken only if they
+        raise the objective. α and β stay between 0.001 and 1000.
     method, step : as in ``Network.fit``
         By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
     local : "vb" or "map"
         What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
         log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
         log p(w, topics), and held-out words are predicted better.
-    start_sweeps : int
-        Sweeps of collapsed Gibbs sampling after the first of several passes, from where the others go on; 0 for passes alone.
-        `elbo_` is the bound that it is without them. Not of weights, streams and ``method=VB()``, nor of fewer than a hundred
-        documents. When ``max_seconds`` are over they end.
-    finish : "auto", None or "gibbs"
-        How a fit ends. "gibbs": after a pass, sweeps of collapsed Gibbs sampling, of which the second half is averaged: words are
-        predicted best, and topics are a point, the mean of the samples. `elbo_` is then the lower bound of log p(w) for
-        q(φ) = Dir(mean counts + β), and `posterior_` what the samples say. None: passes of variational inference until ``tol``.
-        "auto": samples of whole counts in memory, a hundred documents or more; passes of anything else, and where something is
-        said of passes: ``method``, ``step``, ``local``, ``start_sweeps``, ``max_passes``, ``max_steps``, ``tol``, ``executor``
-        or ``moves``, or where K is found.
-    finish_sweeps : int
-        Sweeps of the finish.
+    inference : "gibbs" or "vb", default="gibbs"
+        "gibbs": a pass of VB, then collapsed Gibbs sampling, of which the second half is averaged. Topics are the posterior mean,
+        `posterior_` has the moments of the samples, and `elbo_` is the lower bound of log p(w) for q(φ) = Dir(mean counts + β).
+        It predicts words best. "vb": variational inference until ``tol``. What cannot be sampled (fractional counts, a stream, a
+        cluster, ``n_topics="auto"``, ``moves``) is fitted by VB, with a warning.
+    gibbs_sweeps : int, default=300 for "gibbs", 100 for "vb"
+        Sweeps over all tokens. With "vb" they initialise the memoised passes after the first of them, and 0 is none.
     batch_size : int, optional
         Documents in a batch, if the method does not say.
     local_tol : float
@@ -104,8 +98,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes, max_steps, max_seconds : limits
-        Most readings of the corpus, most steps, most time. By default 200 passes, with ``moves="keep"`` fifty; before samples
-        one, from which they begin as well as from fifty.
+        Most passes over the corpus, most steps, most time. By default 200 passes, 50 with ``moves="keep"``, and one before Gibbs
+        sampling, which ends when ``max_seconds`` are over.
     tol : float
         Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes. 0.001 nats a
         word are 0.1 % of the perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto",
@@ -115,8 +109,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
     executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is that of the same
-        passes here (``finish=None``): workers do not sample.
+        Where the computation runs: in this process, or on the workers of a Dask cluster, which hold the documents. Workers do
+        not sample: the result is that of ``inference="vb"`` here.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -128,7 +122,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     doc_prior_, topic_prior_ : array [K] and float, α and β; as given, or as learned
     vocabulary_ : array [V] of words, or of their numbers
     elbo_, trace_, stop_ : the bound, its history, and why the run ended
-    log_likelihood_ : array [finish_sweeps], mean log probability of a token given all others; only after samples
+    log_likelihood_ : array [gibbs_sweeps], mean log predictive probability of a token given the others; of Gibbs sampling
+    inference_ : str, the inference that was run and its schedule, on one line
     posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
 
     Examples
@@ -144,7 +139,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     n_documents_seen_: int
     n_tokens_seen_: float
     elbo_: float
-    _keeps_draws = True  # of a finish; a fit that is only the start of another goes without
+    _keeps_draws = True  # of Gibbs sampling; a fit that is only the start of another goes without
 
     def __init__(
         self,
@@ -157,9 +152,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         method: Method | None = None,
         step: Step | None = None,
         local: Literal["vb", "map"] = "vb",
-        start_sweeps: int = 100,
-        finish: Literal["auto", "gibbs"] | None = "auto",
-        finish_sweeps: int = 300,
+        inference: Literal["gibbs", "vb"] = "gibbs",
+        gibbs_sweeps: int | None = None,
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
@@ -182,9 +176,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         self.method = method
         self.step = step
         self.local = local
-        self.start_sweeps = start_sweeps
-        self.finish = finish
-        self.finish_sweeps = finish_sweeps
+        self.inference = inference
+        self.gibbs_sweeps = gibbs_sweeps
         self.batch_size = batch_size
         self.local_tol = local_tol
         self.local_steps = local_steps
@@ -223,10 +216,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
         corpus = located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X))
-        sampled = ends_sampled(self, corpus, moves)
+        sampled = runs_gibbs(self, corpus, moves)
         problem = self._problem(corpus, sampled=sampled)
         start, passes = lambda: problem.start(int(self.seed)), most_passes(self, moves, sampled)
-        self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled, anew=True)
+        self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled)
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
@@ -237,7 +230,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         corpus = as_corpus(X, self._names, len(self.vocabulary_))
-        sampled = ends_sampled(self, corpus)
+        sampled = runs_gibbs(self, corpus)
         problem = self._problem(corpus, number_known=True, sampled=sampled)
         passes = most_passes(self, sampled=sampled) if max_passes is None else whole_number(max_passes, "max_passes")
         self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes, sampled=sampled)
@@ -263,6 +256,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         n_documents : float, optional
             How many documents the stream stands for; by default those seen so far.
         """
+        if hasattr(self, "log_likelihood_"):
+            runs_vb(self, "partial_fit takes a VB step from the topics of the Gibbs samples")
         corpus = arriving(X, vocabulary, *self._words())
         if not hasattr(self, "_state") and self.n_topics == "auto":  # the number is found in the first documents
             return cast("Self", self._begun_with(self.fit(corpus)))
@@ -293,7 +288,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         method: Method | None = None,
         moves: Any = None,
         sampled: bool = False,
-        anew: bool = False,
     ) -> None:
         method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
         probed = problem.is_little or moving is not None or self.tol < PROBED
@@ -303,7 +297,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         if sampled:
             from natgrad.models.lda.gibbs import GibbsSweeps
 
-            sampler = GibbsSweeps(problem, self.finish_sweeps, self._keeps_draws, rival=anew)
+            sweeps = GIBBS_SWEEPS if self.gibbs_sweeps is None else self.gibbs_sweeps
+            sampler = GibbsSweeps(problem, sweeps, self._keeps_draws)
         advice = "raise max_passes, or tol= if so little does not matter, or call continue_fit()"
         limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
         if moving is not None:
@@ -314,7 +309,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             result = self._run(
                 phase, start, limits, problem,
                 options=options, trace=trace, table=lambda: run_table(problem),
-                closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
+                closing=() if sampler is None else [Phase(problem, stepper=sampler, until=sampler.sweeps, optional=True)],
             )  # fmt: skip
             if sampler is not None and sampler.averaged:
                 self.elbo_ = sampler.bound(result.state)
@@ -330,11 +325,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
 
     def _publish_samples(self, sampler: GibbsSweeps, state: State) -> None:
         """From here on topics are a point, the mean over samples."""
-        self.log_likelihood_: Floats = sampler.log_likelihood
         self.trace_.bounded(self.elbo_)
         if self.stop_.reason is Reason.PASSES:
-            self.stop_ = Stop(Reason.PHASES, sampler.said)
+            self.stop_ = Stop(Reason.PHASES, sampler.description)
+        self.trace_.strategy = f"{sampler.description}; the start: {self.trace_.strategy}"
         self._publish(*sampler.point(state))
+        self.log_likelihood_: Floats = sampler.log_likelihood
         if sampler.moments is not None:
             self._show_draws(sampler.moments.kept())
 
@@ -344,10 +340,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
             return method, None
         from natgrad.inference.moves import checked_moves
 
-        if self.finish == "gibbs" and problem.truncated:
-            raise ValueError(
-                f"finish={self.finish!r} samples a given number of topics: give n_topics, or leave out finish"
-            )
         if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
             method = VB()  # a few topics of few documents need no batches
         auto_setting = 'n_topics="auto"' if problem.truncated else ""
@@ -359,7 +351,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
 
             problem, state = found_topics(problem, state)
         self.n_topics_: int = problem.n_topics
-        self.__dict__.pop("draws_moments_", None)  # of another run
+        for name in ("draws_moments_", "log_likelihood_"):  # of another run
+            self.__dict__.pop(name, None)
         # The seed is kept apart from the parameter, which may be changed before the next fit.
         self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
         posterior = factors_of(problem.blocks, state) | problem.shares(state, self._seed)
@@ -376,13 +369,24 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
         self.topic_prior_: float = here.topic_prior
 
     _draws_advice = (
-        'LDA(finish="gibbs") ends a fit with sweeps of collapsed Gibbs sampling, and posterior_ keeps what they say'
+        'LDA(inference="gibbs") fits by collapsed Gibbs sampling, and posterior_ has the moments of its samples'
     )
+
+    @property
+    def inference_(self) -> str:
+        """The inference that was run and its schedule, on one line."""
+        self._check_fitted()
+        strategy = self.trace_.strategy if hasattr(self, "trace_") else ""
+        if hasattr(self, "log_likelihood_"):
+            return strategy
+        return (
+            f"VB, {strategy}" if strategy and not strategy.startswith(SAMPLED) else "VB, sampled steps of partial_fit"
+        )
 
     def _response_problem(self, X: Any) -> LDAProblem:
         if self._fitted.local.topics == "map":
             raise TypeError(
-                "linear response is that of topics under q, and these are a point: fit with finish=None (and local='vb'); "
+                "linear response is that of topics under q, and these are a point: fit with inference='vb' (and local='vb'); "
                 "after samples posterior_ has their deviations"
             )
         return self._fitted.of(self._held_out(X), self._state, exact=True)

@@ -34,9 +34,8 @@ SETTINGS: dict[str, Any] = {
     "topic_prior": f"none | real {PRIOR}",
     "learn_priors": "flag | 'auto' | 'doc' | 'topic'",
     "local": "'vb' | 'map'",
-    "finish": "none | 'auto' | 'gibbs'",
-    "start_sweeps": "whole in [0, 1e6]",
-    "finish_sweeps": "whole in [1, 1e6]",
+    "inference": "'gibbs' | 'vb'",
+    "gibbs_sweeps": "none | whole in [0, 1e6]",
     "batch_size": "none | natural",
     "local_tol": "positive",
     "local_steps": "natural",
@@ -98,7 +97,7 @@ class LDAFiles(Estimator):
         raise NotImplementedError
 
     def _show_draws(self, kept: dict[str, Any]) -> None:
-        """Have the posterior that the samples of a finish say in place of a point."""
+        """Have the posterior that Gibbs samples have in place of a point."""
         self.draws_moments_ = kept
         axes, labels = {"phi": ("word",), "theta": ("topic",)}, {"word": self._names}
         self.posterior_: Any = Posterior(drawn_factors(kept), axes=axes, labels=labels, level="draws")  # type: ignore[arg-type]

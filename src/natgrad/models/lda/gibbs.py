@@ -4,9 +4,6 @@ Every token gets a topic by the variational topics, and then sweeps resample the
 half of the sweeps burns in: the tables of proposals follow the counts, and priors are learned. In the second half both stay as
 they are, so that with one shard the chain is exactly collapsed Gibbs sampling of p(z | w, α, β), and its counts are averaged.
 
-Variational topics are sharp, and where documents are long few tokens leave them. So a second chain begins with topics drawn at
-random, and the one whose tokens are likelier, given all others, when both have made some sweeps goes on.
-
 Priors climb the evidence of all tokens' topics, p(z | α) and p(w | z, β), by Minka's fixed point (2000), which never lowers it.
 """
 
@@ -24,6 +21,7 @@ from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.lda.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.lda.drawn import TopicMoments
+from natgrad.models.lda.settings import SAMPLED
 from natgrad.random import Stream, generator
 from natgrad.threads import threads_for
 
@@ -42,9 +40,8 @@ ONE_SHARD, TOKENS_PER_COUNT, MOST_SHARDS = 100_000, 0.25, 16
 # tokens stay where they are: held-out scores of 5 000 and 12 000 documents were 0.005 to 0.015 better than from the start on.
 LEARN_FROM, ROUNDS = 0.4, 2
 CHUNK = 1_000
-# Sweeps of two chains before one of them is chosen by the mean of the last few, and sweeps of a finish from which on it pays: a
-# random chain has caught up by then if it ever does. Priors are not learned before, so that likelihoods compare.
-TRIAL, LAST, RIVAL_FROM = 60, 5, 200
+# Counts of topics and words are 32-bit integers.
+MAX_TOKENS = 2**31
 # Sweeps whose seeds are drawn at once: a generator takes as long to make as a thousand tokens.
 SEEDS = 256
 # Products that take as long as the draw of a token, to tell whether a second thread pays.
@@ -60,30 +57,20 @@ class GibbsSweeps:
     sweeps : int
     draws : bool
         Whether the moments of the averaged samples, and draws, are kept: a seventh of the time of small fits.
-    rival : bool
-        Whether a chain that begins at random is compared with the one that begins at the topics of the run.
     """
 
     monotone, steps_per_pass, batches = False, 1, 1
 
-    def __init__(self, problem: LDAProblem, sweeps: int, draws: bool = True, rival: bool = False) -> None:
+    def __init__(self, problem: LDAProblem, sweeps: int, draws: bool = True) -> None:
         self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2
         self.log_likelihood: Floats = np.empty(0)
         self.averaged = 0
         self.moments = TopicMoments(sweeps - sweeps // 2) if draws else None
         self._sampler: Sampler | None = None
-        self._rival: Sampler | None = None
-        self._tried = TRIAL if rival and sweeps >= RIVAL_FROM else 0
-        self._rival_values: list[float] = []
-        self.from_random = False
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """Every token once; the state stays as it is, since it is no sample."""
         sampler, number = self._settled(state, seed), len(self.log_likelihood)
-        read = self.problem.n_messages
-        if self._rival is not None:
-            self._rival_values.append(self._rival.sweep())
-            read *= 2
         sampling = number >= self.burn
         if not sampling and number >= LEARN_FROM * self.burn:
             sampler.update_hyper(self.problem.learn)
@@ -92,17 +79,7 @@ class GibbsSweeps:
         if sampling and self.moments is not None:
             self.moments.add(sampler)
         self.log_likelihood = np.append(self.log_likelihood, value / max(1.0, self.problem.corpus.n_tokens))
-        if len(self.log_likelihood) == self._tried:
-            self._choose()
-        return state, StepInfo({}, float("nan"), read, unbounded=True)
-
-    def _choose(self) -> None:
-        """The chain whose tokens are likelier goes on."""
-        values = np.array(self._rival_values) / max(1.0, self.problem.corpus.n_tokens)
-        self.from_random = bool(values[-LAST:].mean() > self.log_likelihood[-LAST:].mean())
-        if self.from_random:
-            self._sampler, self.log_likelihood = self._rival, values
-        self._rival = None
+        return state, StepInfo({}, float("nan"), self.problem.n_messages, unbounded=True)
 
     def finish(self, state: State) -> State:
         """The state of the variational part; `point` has that of the samples."""
@@ -124,21 +101,17 @@ class GibbsSweeps:
         return under_q.bound(under_q.at(there.lam["phi"][0] + 1.0, state.t)._replace(hyper=there.hyper))
 
     @property
-    def said(self) -> str:
-        """What was done, in words."""
-        n, begun = len(self.log_likelihood), " of a chain that began at random" if self.from_random else ""
-        words = f"sampled {n} sweeps{begun}, the last {self.averaged} averaged"
-        return words + ("" if n == self.sweeps else ", then stopped")
+    def description(self) -> str:
+        """The inference that was run, on one line."""
+        n = len(self.log_likelihood)
+        early = "" if n == self.sweeps else f", stopped before the {self.sweeps} that were asked for"
+        return f"{SAMPLED}, {n} sweeps (mean of the last {self.averaged}){early}"
 
     def _settled(self, state: State, seed: int) -> Sampler:
         if self._sampler is None:
             here = self.problem.with_hyper(state)
             self._sampler = Sampler(self.problem.corpus, here.doc_prior, here.topic_prior, seed)
             self._sampler.settle(np.ascontiguousarray(state.lam["phi"][0] + 1.0))
-            if self._tried:
-                own = int(generator(seed, Stream.START, 3).integers(2**31))
-                self._rival = Sampler(self.problem.corpus, here.doc_prior, here.topic_prior, own)
-                self._rival.recount()
         return self._sampler
 
 
@@ -254,13 +227,18 @@ class Sampler:
 
 
 def whole_counts(corpus: Corpus) -> Ints:
-    """Counts as whole numbers, or an error that shows the first one that is none."""
+    """Return counts as integers, or raise an error that shows the first one that is none, or too many to be held."""
+    if corpus.n_tokens >= MAX_TOKENS:
+        raise ValueError(
+            f"X has {corpus.n_tokens:,.0f} tokens, and Gibbs sampling keeps a topic for each, of at most {MAX_TOKENS:,}: "
+            'pass inference="vb"'
+        )
     counts = corpus.counts.astype(np.int64)
     bad = np.flatnonzero(counts != corpus.counts)
     if len(bad):
         document = int(np.searchsorted(corpus.start, bad[0], "right")) - 1
         raise ValueError(
-            f'finish="gibbs" moves tokens, so counts must be whole numbers, but X[{document}, {corpus.words[bad[0]]}] = '
-            f"{corpus.counts[bad[0]]:g}; leave out finish= for weights"
+            f"Gibbs sampling moves tokens, so counts must be whole numbers, but X[{document}, {corpus.words[bad[0]]}] = "
+            f'{corpus.counts[bad[0]]:g}; pass inference="vb" for weights'
         )
     return counts

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.lda.thinned import repeated
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.corpus import Corpus
     from natgrad.models.lda.problem import LDAProblem
 
-__all__ = ["DOC_PRIOR", "LearnPriors", "check_settings", "checked_priors", "ends_sampled", "most_passes", "problem_of"]
+__all__ = [
+    "DOC_PRIOR",
+    "LearnPriors",
+    "check_settings",
+    "checked_priors",
+    "most_passes",
+    "problem_of",
+    "runs_gibbs",
+    "runs_vb",
+]
 
-# Passes at most if none are given, before a finish, and with moves that keep the number of topics: those go on as long as a
-# sampler leads higher, which on text is ten times as long as a fit.
-PASSES, BEFORE_FINISH, KEEPING = 200, 1, 50
-# α and β where none are given, and what else a fit has unless it is told: of what says something about passes.
-DOC_PRIOR, TOPIC_PRIOR = 0.1, 0.05
-OF_PASSES: dict[str, Any] = {
-    "method": None, "step": None, "local": "vb", "start_sweeps": 100, "max_passes": None, "max_steps": None,
-    "tol": 1e-3, "executor": None,
-}  # fmt: skip
-# Fewer documents are read by passes alone. So are counts that are large in the mean: a sweep takes as long as there are tokens,
-# passes as long as there are words, and what is counted so often is certain without samples.
-FEWEST_SAMPLED = 100
+MAX_PASSES = 200
+# Gibbs sampling forgets where it started: one pass is as good a start as fifty.
+MAX_PASSES_BEFORE_GIBBS = 1
+# Merges and splits that keep the number of topics go on as long as a sampler leads higher: on text, ten times as long as a fit.
+MAX_PASSES_WITH_MOVES = 50
+# Sweeps of collapsed Gibbs sampling if ``gibbs_sweeps`` is None: of the inference, and of the initialisation of VB.
+GIBBS_SWEEPS = 300
+# How the description of a sampled fit begins.
+SAMPLED = "collapsed Gibbs sampling from a VB start"
+INITIAL_SWEEPS = 100
+# α and β if ``doc_prior`` and ``topic_prior`` are None.
+DOC_PRIOR = 0.1
+TOPIC_PRIOR = 0.05
 
 LearnPriors = bool | Literal["auto", "doc", "topic"]
 LEARNED: dict[Any, frozenset[str]] = {
@@ -39,18 +49,29 @@ LEARNED: dict[Any, frozenset[str]] = {
 }
 
 
-def ends_sampled(model: Any, corpus: Corpus, moves: str | None = None) -> bool:
-    """Whether a fit ends with samples: as ``finish`` says, and with "auto" where they are what predicts words best.
+def runs_gibbs(model: Any, corpus: Corpus, moves: str | None = None) -> bool:
+    """Return whether `fit` samples these documents: with ``inference="gibbs"``, unless they cannot be sampled, which warns."""
+    model._check_choices()
+    if model.inference == "vb":
+        return False
+    fractions = np.flatnonzero(corpus.counts != np.rint(corpus.counts))
+    if model.n_topics == "auto" or moves is not None:
+        name = 'n_topics="auto"' if model.n_topics == "auto" else f"moves={moves!r}"
+        return runs_vb(model, f"{name} compares topics by the ELBO")
+    if model.executor is not None:
+        return runs_vb(model, "the workers of executor= do not sample")
+    if len(fractions):
+        document = int(np.searchsorted(corpus.start, fractions[0], "right")) - 1
+        place = f"X[{document}, {corpus.words[fractions[0]]}] = {corpus.counts[fractions[0]]:g}"
+        return runs_vb(model, f"Gibbs sampling needs whole counts, but {place}")
+    return True
 
-    They need whole counts in memory, and leave no bound that passes raise: whoever says how passes are to be made gets these.
-    """
-    if model.finish != "auto":
-        return bool(model.finish == "gibbs")
-    if moves is not None or model.n_topics == "auto" or len(corpus) < FEWEST_SAMPLED:
-        return False
-    if any(getattr(model, name) != value for name, value in OF_PASSES.items()):
-        return False
-    return repeated(corpus) == 1.0 and bool((corpus.counts == np.rint(corpus.counts)).all())
+
+def runs_vb(model: Any, reason: str) -> bool:
+    """Warn that a fit with ``inference="gibbs"`` runs VB, for this reason; return False: it does not sample."""
+    if model.inference == "gibbs":
+        warnings.warn(f'this fit runs VB: {reason}; pass inference="vb" to say so', UserWarning, stacklevel=5)
+    return False
 
 
 def checked_priors(model: Any, sampled: bool = False) -> tuple[npt.NDArray[np.float64], float, frozenset[str]]:
@@ -96,8 +117,8 @@ def _priors_of_auto(model: Any) -> tuple[npt.NDArray[np.float64], float, frozens
 
 def check_settings(model: Any) -> None:
     """What is neither a prior nor a method."""
-    whole_number(model.finish_sweeps, "finish_sweeps")
-    whole_number(model.start_sweeps, "start_sweeps", least=0)
+    if model.gibbs_sweeps is not None:
+        whole_number(model.gibbs_sweeps, "gibbs_sweeps", least=0 if model.inference == "vb" else 1)
     if not real_number(model.local_tol, "local_tol") >= 0:
         raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
     if not 0 <= real_number(model.skip_below, "skip_below") <= 0.1:
@@ -116,8 +137,8 @@ def most_passes(model: Any, moves: str | None = None, sampled: bool = False) -> 
     if model.max_passes is not None:
         return whole_number(model.max_passes, "max_passes")
     if sampled:
-        return BEFORE_FINISH
-    return PASSES if moves is None else KEEPING
+        return MAX_PASSES_BEFORE_GIBBS
+    return MAX_PASSES if moves is None else MAX_PASSES_WITH_MOVES
 
 
 def problem_of(
@@ -139,7 +160,8 @@ def problem_of(
     elif number_known and model.learn_priors == "auto":
         alpha = np.array(model.doc_prior_) if model.doc_prior is None and len(model.doc_prior_) == len(alpha) else alpha
         beta = model.topic_prior_ if model.topic_prior is None else beta
+    initial_sweeps = INITIAL_SWEEPS if model.gibbs_sweeps is None or sampled else model.gibbs_sweeps
     return LDAProblem(
         corpus, alpha, beta, local, batch_size=model.batch_size, population=population, learn=learn,
-        truncated=finds, start_sweeps=model.start_sweeps,
+        truncated=finds, start_sweeps=initial_sweeps,
     )  # fmt: skip

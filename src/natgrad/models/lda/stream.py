@@ -24,7 +24,7 @@ from natgrad.inference.methods import VB
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import run_table
-from natgrad.models.lda.settings import DOC_PRIOR, ends_sampled, most_passes, problem_of
+from natgrad.models.lda.settings import DOC_PRIOR, most_passes, problem_of, runs_gibbs, runs_vb
 from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class LDAStream:
                 corpus = corpus.only(used)
                 grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
                 components = np.hstack([components, grown_ones])[:, used]
-        sampled = ends_sampled(self, corpus)
+        sampled = runs_gibbs(self, corpus)
         problem = self._problem(corpus, number_known=True, sampled=sampled)
         start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
         method = VB() if self.method is None else None
@@ -118,7 +118,7 @@ class LDAStream:
         self._data = held._replace(corpus=corpus)
 
     def _resumed(self, problem: LDAProblem) -> State:
-        """The last state as this problem sees topics: those of a finish are a point."""
+        """The last state as this problem sees topics: those of Gibbs sampling are a point."""
         if self._fitted.local.topics == problem.local.topics:
             return self._state
         return problem.at(self.components_, self._state.t)._replace(hyper=self._state.hyper)
@@ -167,8 +167,7 @@ def fit_stream(
     moves: str | None = None,
 ) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
-    if model.finish == "gibbs":
-        raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
+    runs_vb(model, "a stream cannot be sampled")
     documents = _Documents(model, stream, vocabulary, moves)
     with model._threads():
         state, phases = model._run_stream(
