@@ -133,7 +133,9 @@ def test_fits_of_other_data_are_refused(fits: dict[str, ng.GaussianMixture], tmp
     brief = {"n_init": 1, "max_passes": 5, "tol": 0.0}
     fewer, scaled = (ng.GaussianMixture(2, **brief).fit(x) for x in (rows()[:60], 3 * rows()))
     turned = ng.GaussianMixture(2, **brief).fit(rows()[::-1, ::-1])  # the same rows and columns in another order
-    with pytest.raises(ValueError, match="'2' is a fit of 80 rows, and 'fewer' of 60 rows; bounds and LOO of different"):
+    with pytest.raises(
+        ValueError, match="'2' is a fit of 80 rows, and 'fewer' of 60 rows; bounds and LOO of different"
+    ):
         ng.compare({"2": fits["2"], "fewer": fewer})
     with pytest.raises(ValueError, match="'2' and 'scaled' are fits of other numbers, 80 rows each"):
         ng.compare({"2": fits["2"], "scaled": scaled})

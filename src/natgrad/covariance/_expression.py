@@ -70,7 +70,7 @@ class Covariance(abc.ABC):
 
     @abc.abstractmethod
     def in_units(self, shift: Floats, scale: Floats, variance: float = 1.0) -> Covariance:
-        """The same function in other units: k'(x', z') = k(x, z)/variance where x = shift + scale x', with scales [D] of `units`."""
+        """Change the units: k'(x', z') = k(x, z)/variance where x = shift + scale x', with scales [D] of `units`."""
 
     @property
     @abc.abstractmethod

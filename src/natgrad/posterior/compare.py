@@ -139,7 +139,9 @@ def compare_by(
     scored = {} if score is None else {str(name): fit for name, fit in named.items() if hasattr(fit, "score")}
     _refuse_other_scores(scored)
     readable = {str(name): _with_likelihood(str(name), fit) for name, fit in named.items()}
-    measured = {name: _measured(name, fit, score if name in scored else None) for name, fit in readable.items()}
+    measured: dict[str, Any] = {
+        name: _measured(name, fit, score if name in scored else None) for name, fit in readable.items()
+    }
     rows, singles = ({name: part[i] for name, part in measured.items()} for i in (0, 1))
     columns = {key: np.array([row[key] for row in rows.values()]) for key in next(iter(rows.values()))}
     if (why := difference_of_data(readable)) is not None:

@@ -74,7 +74,9 @@ def test_all_that_a_sampled_fit_publishes_is_of_its_draws(tmp_path) -> None:
     u, v = (draws[name].values[0].astype(float) for name in "uv")
     products = np.einsum("duk,dik->dui", u[..., :k], v[..., :k]) + u[:, :, k, None] + v[:, None, :, k] + model.offset_
     spread = products.std(0) / np.sqrt(len(u))
-    assert np.abs((products.mean(0) - all_pairs(model)) / spread).mean() < 3.0  # E[f | rest] averaged, in the place of f
+    assert (
+        np.abs((products.mean(0) - all_pairs(model)) / spread).mean() < 3.0
+    )  # E[f | rest] averaged, in the place of f
     np.testing.assert_allclose(model.user_biases_.mean, u[..., k].mean(0), atol=1e-6)
     model.save(tmp_path / "model")
     again = ng.load(tmp_path / "model")
@@ -133,7 +135,9 @@ def test_arguments_of_the_other_inference_are_errors() -> None:
     with pytest.raises(ValueError, match=r"executor=.* samples in this process"):
         ng.MatrixFactorization(inference="gibbs", executor=object()).fit(ratings)
     with pytest.raises(ValueError, match=r'inference="gibbs" samples Gaussian ratings'):
-        ng.MatrixFactorization(likelihood="ordinal", inference="gibbs").fit(ng.Ratings([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 2, 3]))
+        ng.MatrixFactorization(likelihood="ordinal", inference="gibbs").fit(
+            ng.Ratings([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 2, 3])
+        )
 
 
 def test_unknown_users_leave_the_others_what_draws_say() -> None:

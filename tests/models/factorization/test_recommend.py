@@ -311,9 +311,9 @@ def test_ratings_around_a_million_are_ranked_as_those_around_zero(inference):
     users, items = np.divmod(rng.choice(900, 700, replace=False), 30)
     values = (rng.normal(size=(30, 2))[users] * rng.normal(size=(30, 2))[items]).sum(1) + 0.3 * rng.normal(size=700)
     near, far = (
-        ng.MatrixFactorization(3, max_steps=20, inference=inference, n_sweeps=6 if inference == "gibbs" else None, verbose=False).fit(
-            ng.Ratings(users, items, values + shift)
-        )
+        ng.MatrixFactorization(
+            3, max_steps=20, inference=inference, n_sweeps=6 if inference == "gibbs" else None, verbose=False
+        ).fit(ng.Ratings(users, items, values + shift))
         for shift in (0.0, 1e6)
     )
     for options in ({}, {"quantile": 0.2}, {"draw": 3}, {"diversity": 0.4}):

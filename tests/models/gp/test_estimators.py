@@ -417,6 +417,7 @@ def test_a_given_kernel_is_in_the_units_of_the_data(name, rng):
     y = np.sin(4 * x[:, 0]) + 0.3 * rng.normal(size=30)
     y -= y.mean()
     still = {"learn_kernel": False, "learn_noise": False, "learn_inducing": False, "jitter": 1e-10}
+    first: tuple = ()
     for s, u in ((1.0, 1.0), (1e6, 1.0), (1e-3, 1e4)) if name != "function" else ((1.0, 1.0),):
         kernel = KERNELS[name](s, u**2)
         k, cross = kernel(s * x) + 0.09 * u**2 * np.eye(30), kernel(s * new, s * x)
@@ -434,7 +435,7 @@ def test_a_given_kernel_is_in_the_units_of_the_data(name, rng):
 
 def test_units_do_not_change_a_fit(rng):
     """Of a learned kernel with several columns, too: predictions, and lengths in the units of each column."""
-    x = rng.normal(size=(80, 2)) + [3.0, -1.0]
+    x = rng.normal(size=(80, 2)) + np.array([3.0, -1.0])
     y, scale = np.sin(2 * x[:, 0]) + x[:, 1], np.array([1e6, 1e-4])
     one = quick(kernel=cov.Matern52(1.0, [1.0, 2.0]) + cov.Linear([1.0, 1.0])).fit(x, y)
     two = quick(kernel=cov.Matern52(100.0, scale * [1.0, 2.0]) + cov.Linear(100.0 / scale**2, origin=[0.0, 0.0])).fit(

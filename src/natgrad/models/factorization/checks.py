@@ -25,11 +25,13 @@ def check_settings(model: MatrixFactorization) -> None:
     if model.n_sweeps is not None:
         whole_number(model.n_sweeps, "n_sweeps", least=2)
         if model.inference != "gibbs":
-            raise ValueError(f'n_sweeps={model.n_sweeps!r} belongs to inference="gibbs": leave it out, or say inference="gibbs"')
+            raise ValueError(
+                f'n_sweeps={model.n_sweeps!r} belongs to inference="gibbs": leave it out, or say inference="gibbs"'
+            )
     if model.inference == "gibbs" and model.executor is not None:
         raise ValueError(
-            f'executor={model.executor!r} computes sweeps of VB, and inference="gibbs" samples in this process: leave out executor=, '
-            'or say inference="vb"'
+            f'executor={model.executor!r} computes sweeps of VB, and inference="gibbs" samples in this process: '
+            'leave out executor=, or say inference="vb"'
         )
     for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
         value = getattr(model, name)
@@ -38,9 +40,7 @@ def check_settings(model: MatrixFactorization) -> None:
         if not 0 < real_number(value, name) < np.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
     learned = [
-        n
-        for n in ("biases", "learn_noise", "learn_priors", "noise_per")
-        if getattr(model, n) not in (False, None)
+        n for n in ("biases", "learn_noise", "learn_priors", "noise_per") if getattr(model, n) not in (False, None)
     ]
     if model.factorized and learned and model.likelihood != "poisson":
         raise ValueError(

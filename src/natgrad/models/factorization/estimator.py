@@ -84,9 +84,9 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has
         converged (0 runs on).
     inference : "vb" or "gibbs", default="vb"
-        "vb" maximises the evidence lower bound. "gibbs" samples Gaussian ratings in memory, from where such a fit ends: ``posterior_``,
-        predictions, intervals and recommendations are those of the draws, and ``elbo_`` is NaN. Limits and ``tol`` are those of the
-        VB start. `update` samples again; `partial_fit` and `fold_in` need "vb".
+        "vb" maximises the evidence lower bound. "gibbs" samples Gaussian ratings in memory, from where such a fit ends:
+        ``posterior_``, predictions, intervals and recommendations are those of the draws, and ``elbo_`` is NaN. Limits and
+        ``tol`` are those of the VB start. `update` samples again; `partial_fit` and `fold_in` need "vb".
     n_sweeps : int, optional
         Sweeps of Gibbs sampling, of which the first third is warm-up; by default 200. Only with ``inference="gibbs"``.
     init_scale : float
@@ -335,7 +335,9 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     def _needs_vb(self, what: str, instead: str) -> None:
         """Refuse what would go back to q, before a number changes."""
         if self.inference == "gibbs" or vars(self).get("_kept_draws") is not None:
-            raise ValueError(f'{what} is for inference="vb", and this model has inference="gibbs": {instead}, or fit with "vb"')
+            raise ValueError(
+                f'{what} is for inference="vb", and this model has inference="gibbs": {instead}, or fit with "vb"'
+            )
 
     def _fit_items(self, ratings: Ratings) -> None:
         """Likes of all pairs anew: one exact step, with nothing left of likes that are gone."""
@@ -385,8 +387,10 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         self._published(*subject.published(result))
         if sampler is not None:
             if sampler.made < sampler.sweeps:
-                raise RuntimeError(f'inference="gibbs" made {sampler.made} of {sampler.sweeps} sweeps ({result.stop}): '
-                                   'inference="vb" fits q alone')
+                raise RuntimeError(
+                    f'inference="gibbs" made {sampler.made} of {sampler.sweeps} sweeps ({result.stop}): '
+                    'inference="vb" fits q alone'
+                )
             self._show_draws(sampler.kept())
 
     def _exact(self) -> bool:

@@ -109,8 +109,8 @@ class ExportMixin:
 
         Likes alone with every pair counted are ranked by weights between items, which have no such vectors. Theirs are those of
         ``n_dimensions`` whose inner products are nearest to the scores of what users do not like yet; a warning says so if less
-        than nine tenths of the ten best items are the same. Averages over draws (``inference="gibbs"``) are exact with the vectors of all
-        draws side by side, some thousand columns; those of ``n_dimensions`` are the nearest.
+        than nine tenths of the ten best items are the same. Averages over draws (``inference="gibbs"``) are exact with the
+        vectors of all draws side by side, some thousand columns; those of ``n_dimensions`` are the nearest.
 
         Parameters
         ----------

@@ -15,8 +15,8 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator, with_new_names
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
-from natgrad.models.factorization.published import Factors
 from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
+from natgrad.models.factorization.published import Factors
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import RUN, memory_of
 
@@ -203,7 +203,7 @@ class RatingFiles(Estimator):
     result_: Result
     trace_: Trace
     stop_: Stop
-    posterior_: Posterior
+    posterior_: Any
     elbo_: float
     _kind: LikelihoodModel
     _predictor: Any

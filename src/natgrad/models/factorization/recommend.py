@@ -50,6 +50,7 @@ class RecommendMixin(ExportMixin):
         result_: Result
 
         def _check_fitted(self) -> None: ...
+        def _needs_vb(self, what: str, instead: str) -> None: ...
 
     def predict(
         self, users: Any, items: Any = None, return_std: bool = False, *, unknown: Literal["prior", "error"] = "prior"

@@ -97,13 +97,14 @@ class RatingUncertainty:
         ratings_: Ratings
         result_: Result
         offset_: float
+        _kept_draws: Any
 
         def _check_fitted(self) -> None: ...
         def _pairs(self, users: Any, items: Any) -> tuple[Any, Any]: ...
 
     _draws_advice = (
-        'a factorisation makes its draws at the end of a fit, and predicts with them: fit with inference="gibbs", then `draws_` has '
-        "those of users, items and noise, and predict, interval and recommend are averages over them"
+        'a factorisation makes its draws at the end of a fit, and predicts with them: fit with inference="gibbs", then '
+        "`draws_` has those of users, items and noise, and predict, interval and recommend are averages over them"
     )
 
     def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float, float | None]:
@@ -115,7 +116,9 @@ class RatingUncertainty:
         if X is not None or data:
             raise TypeError("linear_response() of a factorisation is of the ratings that the model holds: leave X out")
         if self._kept_draws is not None:
-            raise TypeError('linear response corrects q, and inference="gibbs" has draws: posterior_ and interval have their spread')
+            raise TypeError(
+                'linear response corrects q, and inference="gibbs" has draws: posterior_ and interval have their spread'
+            )
         if not self._kind.sides or self._kind.settings.likelihood != "gaussian":
             raise TypeError(
                 f"linear response is for Gaussian ratings, and likelihood={self._kind.settings.likelihood!r} has bounds in their "

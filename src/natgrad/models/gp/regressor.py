@@ -42,8 +42,8 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     ----------
     kernel : natgrad.covariance function or "auto", optional
         In the units of X and y, whatever ``standardize`` is; its values are where learning starts. (Of several outputs, or with
-        "heteroskedastic" noise, which share one kernel, its variance is a part of that of each output.) By default an RBF with a length
-        scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF,
+        "heteroskedastic" noise, which share one kernel, its variance is a part of that of each output.) By default an RBF with a
+        length scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF,
         Matérns and sums of them with linear functions and functions of single columns, or with categories for columns of few
         values, that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"

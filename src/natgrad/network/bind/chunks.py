@@ -295,7 +295,9 @@ class Chunks:
         if self.carried or not self.chained:
             known[weight_key(self.plate)] = first_weight
         plan = make_plan(first, self._origins, known, self.read)
-        self.groups = chosen_groups(plan, self.template.joint) if self.before is None else self.before.groups
+        self.groups: list[tuple[str, ...]] = (
+            chosen_groups(plan, self.template.joint) if self.before is None else self.before.groups
+        )
         self.plan = with_joint_factors(plan, self.groups)
         # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
         self.local = self._in_rows(self.plan)

@@ -164,7 +164,8 @@ class TableMixin:
     def _members(self) -> Mapping[str, Member]:
         """Where nodes are that share a factor."""
         problem = vars(self).get("problem")
-        return vars(self)["members"] if problem is None else problem.plan.members
+        members: Mapping[str, Member] = vars(self)["members"] if problem is None else problem.plan.members
+        return members
 
     def _factors(self) -> dict[str, Factor]:
         """Of every hidden node and every joint factor, those too that make others conjugate."""
