@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from ability_cases import CASES
+from promises.cases import CASES
 
 import natgrad as ng
 from natgrad.inference.state import State

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from capability_cases import HIDDEN, LEAVES
-from capability_structures import STRUCTURES
+from promises.nodes import HIDDEN, LEAVES
+from promises.structures import STRUCTURES
 
 import natgrad as ng
 from natgrad.network.execute import second_derivatives

@@ -1,6 +1,6 @@
 """Several workers that run compiled loops: each part of the sequences is counted elsewhere, and the bits are those of here.
 
-What little data take on workers, loops of NumPy, is tried by `tests/models/test_abilities.py`.
+What little data take on workers, loops of NumPy, is tried by `tests/promises/test_promises.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ability_cases import CHAINS
 from inference.executors.test_threads import Elsewhere
+from promises.cases import CHAINS
 
 from natgrad.models.hmm import forward_backward
 from natgrad.models.hmm import problem as hmm_problem

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ability_cases import LENGTHS, Case
 from cli.calls import call
 from inference.executors.test_threads import Elsewhere
+from promises.cases import LENGTHS, Case
 from sklearn.base import clone
 
 import natgrad as ng

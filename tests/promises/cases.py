@@ -1,6 +1,6 @@
 """Every option of the ready models on a few rows: a name in; an estimator, its data and its command out.
 
-`models/test_abilities.py` tries all that the models can do on each of them; the table of `docs/abilities.md` is the same.
+`test_promises.py` tries all that the models can do on each of them; the table of `docs/abilities.md` is the same.
 """
 
 from __future__ import annotations

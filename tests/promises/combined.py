@@ -1,7 +1,7 @@
 """Networks as users of other systems combine them: gaps, gates, censoring, links, chains, learned weights in one declaration."""
 
 import numpy as np
-from capability_cases import BINARY, COUNT, POSITIVE, REAL, SIZE, X, gamma, gap, n
+from promises.nodes import BINARY, COUNT, POSITIVE, REAL, SIZE, X, gamma, gap, n
 
 import natgrad as ng
 

@@ -1,9 +1,9 @@
-"""The networks of `capability_cases`, declared with columns, and the table that they are fitted to."""
+"""The networks of `promises.nodes`, declared with columns, and the table that they are fitted to."""
 
 from typing import Any
 
-import capability_cases as given
 import numpy as np
+from promises import nodes as given
 
 import natgrad as ng
 

@@ -1,7 +1,7 @@
 """Networks with structure, small: mixtures of whole models, switching dynamics, links above chains, shared weights, gaps."""
 
 import numpy as np
-from capability_cases import BINARY, CLASS, COUNT, POSITIVE, REAL, SIZE, VECTORS, X, gamma, gap, n, rng, weights
+from promises.nodes import BINARY, CLASS, COUNT, POSITIVE, REAL, SIZE, VECTORS, X, gamma, gap, n, rng, weights
 
 import natgrad as ng
 

@@ -1,7 +1,7 @@
 """What each option of the ready models can do: every cell of the tables in `docs/abilities.md` is tried, or refused in words.
 
-The options are in `ability_cases.py`, what is tried of them in `abilities.py`; topic models that are declared networks have a
-table of their own (`topics/test_abilities.py`).
+The options are in `cases.py`, what is tried of them in `promises.py`; topic models that are declared networks have a
+table of their own (`test_topics.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from abilities import ABILITIES, answers, same
-from ability_cases import CASES, CHAINS, MIXTURES, RATINGS
+from promises.cases import CASES, CHAINS, MIXTURES, RATINGS
+from promises.promises import ABILITIES, answers, same
 
 from natgrad.errors import NotConverged
 from natgrad.models import hmm

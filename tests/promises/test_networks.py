@@ -4,9 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
-from capability_cases import HIDDEN, LEAVES
-from capability_combined import ALONG_TIME, COMBINED
-from capability_structures import STRUCTURES
+from promises.combined import ALONG_TIME, COMBINED
+from promises.nodes import HIDDEN, LEAVES
+from promises.structures import STRUCTURES
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch
