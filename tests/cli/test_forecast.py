@@ -138,10 +138,9 @@ def test_what_cannot_go_on_is_refused(workspace):
     assert "-o no/x.csv: there is no folder no; make it first" in one_line(call(*ask, 2, "-o", "no/x.csv"))
     assert "--inputs is for models that were fitted with them" in one_line(call(*ask, 2, "--inputs", "a,b"))
     right("fit", "mixture", "rows.csv", "-o", "c", "--columns", "x,y", "--n-components", 2, "--n-init", 1)
-    assert one_line(call("forecast", "c", "--steps", 2)) == (
-        "Error: forecast is for GaussianHMM, CategoricalHMM, PoissonHMM, BernoulliHMM, HMM and StateSpaceGP models, and this "
-        "is GaussianMixture; it has natgrad predict"
-    )
+    refused = one_line(call("forecast", "c", "--steps", 2))
+    assert "forecast is for" in refused
+    assert "this is GaussianMixture; it has natgrad predict" in refused
     right("fit", "gp-time", "rows.csv", "-o", "t", "--columns", "x", "--target", "y", "--max-steps", 2)
     refused = one_line(call("forecast", "t", "--steps", 2, "--data", "rows.csv"))
     assert "--data rows.csv: gp-time goes on from the rows of its fit; natgrad update adds others" in refused

@@ -52,10 +52,9 @@ def test_calls_that_are_not_understood_have_exit_code_two(arguments, said, works
 
 def test_model_of_another_kind_is_said(workspace):
     right("fit", "mf", "ratings.csv", "-o", "m", "--max-steps", 2)
-    assert one_line(call("topics", "m")) == (
-        "Error: topics is for LDA, SupervisedLDA, CorrelatedTopics, DynamicTopics and AuthorTopics models, and this is "
-        "MatrixFactorization; it has natgrad predict and natgrad recommend"
-    )
+    refused = one_line(call("topics", "m"))
+    assert "topics is for LDA, " in refused
+    assert "this is MatrixFactorization; it has natgrad predict and natgrad recommend" in refused
     assert "there is no user 'zoe'" in one_line(call("recommend", "m", "zoe"))
     (workspace / "bad.csv").write_text("user,what\nann,1\n")
     assert "cannot tell which column is the item among 'user', 'what'" in one_line(call("predict", "m", "bad.csv"))

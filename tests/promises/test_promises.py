@@ -18,6 +18,8 @@ from promises.promises import ABILITIES, answers, same
 
 from natgrad.errors import NotConverged
 from natgrad.models import hmm
+from natgrad.models.registry import ABILITIES as TITLES
+from natgrad.models.registry import COMMANDS, KINDS, MODELS, NETWORK_MODELS, model_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "abilities.md"
 ONE_OUTPUT = tuple(name for name in CASES["Gaussian processes"] if "outputs" not in name)
@@ -79,6 +81,27 @@ def refusal(family: str, option: str, ability: str) -> str | None:
         if where == family and (options is None or option in options):
             return words
     return None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_class_says_what_some_of_its_options_can_do(name: str) -> None:
+    cls = model_class(name)
+    works = {
+        ability
+        for family, cases in CASES.items()
+        for option, case in cases.items()
+        if isinstance(case.made(), cls)
+        for ability, title in TITLES.items()
+        if refusal(family, option, title) is None
+    }
+    assert works == cls.abilities & TITLES.keys()
+
+
+@pytest.mark.parametrize("name", [*MODELS, *NETWORK_MODELS])
+def test_abilities_and_kinds_are_those_there_are(name: str) -> None:
+    cls = model_class(name)
+    assert cls.kind in KINDS
+    assert cls.abilities <= {*TITLES, *COMMANDS}
 
 
 # The gate tries each ability once, and what was once wrong; `-m slow` every cell.

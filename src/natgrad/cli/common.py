@@ -22,11 +22,9 @@ from rich.table import Table
 import natgrad as ng
 from natgrad.cli.interrupt import INTERRUPTED
 from natgrad.errors import NotConverged
+from natgrad.models.registry import COMMANDS, MODELS, NETWORK_MODELS, model_class
 
 __all__ = [
-    "OF_ROWS",
-    "RATINGS",
-    "TOPICS",
     "Command",
     "UserError",
     "WithExample",
@@ -43,19 +41,6 @@ __all__ = [
 # What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
 MISTAKES = (ValueError, TypeError, KeyError, OSError, ImportError, NotImplementedError, FloatingPointError, MemoryError)
 TRACEBACK = "NATGRAD_TRACEBACK"
-RATINGS = ("MatrixFactorization", "ContextFactorization")
-OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "StateSpaceGP", "GaussianMixture")
-TOPICS = ("LDA", "SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
-HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM", "HMM")
-# What models can be asked for, each of the models that it is for.
-ASKED = {
-    "predict": (*RATINGS, "SupervisedLDA", *OF_ROWS, "SavedFit"),
-    "recommend": RATINGS,
-    "topics": TOPICS,
-    "transform": TOPICS,
-    "decode": HMMS,
-    "forecast": (*HMMS, "StateSpaceGP"),
-}
 
 
 class UserError(click.ClickException):
@@ -155,16 +140,22 @@ def load_model(path: Path) -> Any:
     """A model that `fit` wrote."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such model (looked for {path.absolute()}); natgrad fit makes one")
-    return ng.load(path)
+    model = ng.load(path)
+    if not hasattr(model, "abilities"):
+        raise UserError(
+            f"{path} holds {type(model).__name__}, for which there is no command; natgrad.load reads it in Python"
+        )
+    return model
 
 
 def require_model(model: Any, what: str) -> None:
-    """Refuse a model that cannot do what was asked, and say what it can do."""
-    kinds, own = ASKED[what], type(model).__name__
-    if own not in kinds:
-        others = [f"natgrad {name}" for name, able in ASKED.items() if own in able]
-        hint = f"; it has {_listed(others)}" if others else ""
-        raise UserError(f"{what} is for {_listed(kinds)} models, and this is {own}{hint}")
+    """Refuse a model that cannot do what was asked, and say what it can do, and which models can do it."""
+    if what in model.abilities:
+        return
+    able = [name for name in {**MODELS, **NETWORK_MODELS} if what in model_class(name).abilities]
+    others = [f"natgrad {name}" for name in COMMANDS if name in model.abilities]
+    hint = f"; it has {_listed(others)}" if others else ""
+    raise UserError(f"{what} is for {_listed(able)} models, and this is {type(model).__name__}{hint}")
 
 
 def _listed(words: Sequence[str]) -> str:

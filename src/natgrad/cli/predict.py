@@ -11,8 +11,6 @@ import click
 import numpy as np
 
 from natgrad.cli.common import (
-    OF_ROWS,
-    TOPICS,
     Command,
     UserError,
     emit,
@@ -52,7 +50,7 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
     fitted = load_model(model)
     source = model_of(fitted).read(file, options, fitted)
     scores: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
-    if type(fitted).__name__ in TOPICS:
+    if fitted.kind == "topics":
         scores["perplexity"] = float(np.exp(-scores["score"]))
         scores["coherence"] = float(np.mean(fitted.coherence(source.arguments[0])))
     if type(fitted).__name__ == "ContextFactorization":
@@ -88,14 +86,14 @@ def predict(
     has not.
     """
     fitted = load_model(model)
-    if type(fitted).__name__ == "SavedFit":
+    if fitted.kind == "network":
         predict_table(fitted, file, output)
         return
     require_model(fitted, "predict")
-    if type(fitted).__name__ == "SupervisedLDA":
+    if fitted.kind == "topics":
         _predict_documents(fitted, read_texts(file, {"column": column, "encoding": encoding}, fitted), output)
         return
-    if type(fitted).__name__ in OF_ROWS:
+    if fitted.kind in ("mixture", "process"):
         chosen = remembered(fitted, {"columns": columns})["columns"]
         _predict_rows(fitted, read_numbers(file, chosen and chosen.split(","), encoding=encoding), output)
         return

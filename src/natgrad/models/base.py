@@ -33,7 +33,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
 from natgrad.inference.streams import Chunk, Kept, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.arriving import ArrivingMixin
-from natgrad.models.registry import MODELS, NETWORK_MODELS, NETWORK_RECORDS, RECORDS, model_class
+from natgrad.models.registry import EVERY_MODEL, MODELS, NETWORK_MODELS, NETWORK_RECORDS, RECORDS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
@@ -84,6 +84,10 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
     """
+
+    # What it finds (of `KINDS`), and what it can do with some of its options (of `ABILITIES` and `COMMANDS`).
+    kind: ClassVar[str]
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL
 
     # What a fit sets.
     posterior_: Posterior

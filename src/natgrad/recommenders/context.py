@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from functools import partial
-from typing import Any, NamedTuple, Self, Unpack, final
+from typing import Any, ClassVar, NamedTuple, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.factorization.estimator import MatrixFactorization
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
@@ -97,6 +98,10 @@ class ContextFactorization(ContextQueries, Estimator):
     True
     """
 
+    kind: ClassVar[str] = "ratings"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
+        "partial_fit", "executor", "draws", "linear_response", "predict", "recommend",
+    }  # fmt: skip
     network_: Network
     fit_: Fit
 

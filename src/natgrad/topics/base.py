@@ -27,6 +27,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.models.lda.thinned import repeated
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
@@ -101,6 +102,11 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         Of workers of a Dask cluster; they share out batches of documents, for which ``method`` is `SVI`.
     verbose : bool, optional
     """
+
+    kind: ClassVar[str] = "topics"
+    abilities: ClassVar[frozenset[str]] = (EVERY_MODEL - {"update", "forget"}) | {
+        "partial_fit", "executor", "transform", "topics",
+    }  # fmt: skip
 
     n_topics: int = 20
     _: KW_ONLY

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self, Unpack, final
+from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +80,8 @@ class SupervisedLDA(FixedTopics):
     >>> model.predict(["apple plum", "bolt bolt"]).round(1).tolist()
     [1.0, -0.9]
     """
+
+    abilities: ClassVar[frozenset[str]] = (FixedTopics.abilities - {"executor"}) | {"predict"}
 
     _: KW_ONLY
     response: Literal["gaussian", "bernoulli"] = "gaussian"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
 from natgrad.models.factorization.published import Factors
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import RUN, memory_of
 
@@ -199,6 +200,10 @@ def run_table(kind: LikelihoodModel, ratings: Ratings) -> tuple[Any, dict[str, i
 class RatingFiles(Estimator):
     """The hooks of `Estimator` for `MatrixFactorization`."""
 
+    kind: ClassVar[str] = "ratings"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
+        "n_jobs", "partial_fit", "executor", "linear_response", "missing", "predict", "recommend",
+    }  # fmt: skip
     ratings_: Ratings
     result_: Result
     trace_: Trace

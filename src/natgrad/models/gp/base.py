@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.running import given_up, optimise
 from natgrad.models.gp.settings import Adam, Settings, leaves_of, settings_of
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
@@ -62,6 +63,8 @@ register(Adam, "gp.Adam")
 class SparseGP(GPFinishing):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
+    kind: ClassVar[str] = "process"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {"partial_fit", "linear_response", "predict"}
     elbo_: float
     n_steps_: int
     n_rows_seen_: int

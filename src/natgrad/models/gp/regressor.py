@@ -8,7 +8,7 @@ Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, Unpack, final
+from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +115,8 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     >>> bool(abs(mean[0] - np.sin(1.0)) < 0.1), bool(sd[1] > 2 * sd[0])
     (True, True)
     """
+
+    abilities: ClassVar[frozenset[str]] = LearnedNoise.abilities | {"missing"}  # of several outputs
 
     def __init__(
         self,

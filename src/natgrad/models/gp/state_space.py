@@ -8,7 +8,7 @@ The process is a Markov chain of states of one to three numbers a kernel; `natgr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Self, Unpack, final
+from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
 from natgrad.models.gp.likelihoods import is_function
 from natgrad.models.gp.reading import as_times, check_one, joined_pairs
 from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse, warn_of_undetermined
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import OnlyWhere, RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
@@ -87,6 +88,8 @@ class StateSpaceGP(RegressorMixin, Estimator):
     (True, True)
     """
 
+    kind: ClassVar[str] = "process"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {"linear_response", "predict", "forecast"}
     noise_variance_: float
     mean_: float
     elbo_: float

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from natgrad.models.hmm.live import LiveHMM
 from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_step
 from natgrad.validation import real_number, whole_number
@@ -102,6 +103,11 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     posterior_ : {"initial", "transition", "emission"}, a Factor each
     elbo_, trace_, stop_ : the bound (of sampled subchains: its estimate), its history, and why the run ended
     """
+
+    kind: ClassVar[str] = "states"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
+        "n_jobs", "partial_fit", "executor", "draws", "linear_response", "calibrate", "missing", "decode", "forecast",
+    }  # fmt: skip
 
     n_states: int | Literal["auto"] = 4
     _: KW_ONLY

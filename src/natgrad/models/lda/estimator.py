@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import GIBBS_SWEEPS, SAMPLED, LearnPriors, most_passes, runs_gibbs, runs_vb
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
@@ -136,6 +137,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, Ensem
     (1, 2)
     """
 
+    kind: ClassVar[str] = "topics"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
+        "n_jobs", "partial_fit", "executor", "linear_response", "transform", "topics",
+    }  # fmt: skip
     n_documents_seen_: int
     n_tokens_seen_: float
     elbo_: float

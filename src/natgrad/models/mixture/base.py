@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.models.gaussian_prior import finite_numbers
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.rows import SETTINGS as ROW_SETTINGS
 from natgrad.models.rows import RowEstimator
 from natgrad.models.scikit import DensityMixin
@@ -44,6 +45,11 @@ SETTINGS: dict[str, Any] = {
 @dataclass(repr=False, eq=False)
 class Mixture(DensityMixin, RowEstimator, ABC):
     """A mixture without its components; abstract. `GaussianMixture` has the parameters."""
+
+    kind: ClassVar[str] = "mixture"
+    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
+        "n_jobs", "partial_fit", "executor", "draws", "linear_response", "calibrate", "sample_weight", "missing", "predict",
+    }  # fmt: skip
 
     n_components: int | Literal["auto"] = 4
     _: KW_ONLY

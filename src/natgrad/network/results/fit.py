@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     settings : method, step, order, seed and version
     """
 
+    kind: ClassVar[str] = "network"
+    abilities: ClassVar[frozenset[str]] = frozenset({"predict"})
     binding: Binding | None = None  # of a network that was declared with columns
 
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:

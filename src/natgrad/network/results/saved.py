@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
     elbo, trace, stop, settings, state : as in `Fit`
     """
 
+    kind: ClassVar[str] = "network"
+    abilities: ClassVar[frozenset[str]] = frozenset({"predict"})
     factors: Mapping[str, Factor]
     state: State
     trace: Trace
