@@ -1,5 +1,6 @@
 """Predictions for new tables: closed forms, enumeration, new levels at their prior, every kind of node."""
 
+from contextlib import nullcontext as nothing
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,67 @@ def test_hidden_nodes_of_new_rows_are_inferred_from_what_is_there() -> None:
     np.testing.assert_allclose(alone, fit["share"].mean() @ fit["rate"].mean(), rtol=0.05)
 
 
+def hidden_in_rows(kind: str) -> tuple[ng.Network, dict[str, Any]]:
+    rng = np.random.default_rng(4)
+    row, part, y = ng.Plate("row"), ng.Plate("part", 2), np.where(rng.random(60) < 0.5, -3.0, 3.0) + rng.normal(size=60)
+    if kind == "number":
+        return ng.Network(
+            ng.Normal("y", ng.Normal("h", 1.0, 0.5, plate=row), 2.0, plate=row, observed=ng.Column("y"))
+        ), {"y": y}
+    mu = ng.Normal("mu", 0.0, 0.1, plate=part)
+    if kind == "category":
+        h: Any = ng.Categorical("h", ng.Dirichlet("share", 1.0, size=2), plate=row)
+    elif kind == "coin":
+        h = ng.Bernoulli("h", ng.Beta("share", 1.0, 1.0), plate=row)
+    else:
+        h = ng.MarkovChain("h", np.full(2, 0.5), ng.Dirichlet("move", 1.0, size=2, plate=part), plate=row)
+    return ng.Network(ng.Normal("y", mu[h], 1.0, plate=row, observed=ng.Column("y"))), {"y": y}
+
+
+@pytest.mark.parametrize("kind", ["category", "coin", "chain", "number"])
+def test_hidden_nodes_of_new_rows_are_those_of_the_fit(kind: str) -> None:
+    """q of the rows that were fitted, asked for as new ones, is the fit's own; in another order in that order."""
+    network, table = hidden_in_rows(kind)
+    fit = network.fit(table, verbose=False, tol=1e-12)
+    again = fit.predict(table, nodes=["h"])["h"]
+    np.testing.assert_allclose(again.mean(), fit["h"].mean(), atol=1e-5)
+    np.testing.assert_allclose(again.std(), fit["h"].std(), atol=1e-4)
+    if kind in ("category", "coin"):
+        np.testing.assert_allclose(again.probabilities().sum(-1), 1.0)
+        turned = fit.predict({"y": table["y"][::-1]}, nodes=["h"])["h"]
+        np.testing.assert_allclose(turned.probabilities()[::-1], again.probabilities(), rtol=1e-6)
+        assert len(again.frame()) == 60
+        unseen = fit.predict({"y": np.full(3, np.nan)}, nodes=["h"])["h"]  # nothing is known of these rows
+        share = fit["share"].mean()
+        np.testing.assert_allclose(
+            unseen.probabilities()[0], share if kind == "category" else [1.0 - share, share], atol=0.02
+        )
+    else:
+        with pytest.raises(TypeError, match="only categories have probabilities") if kind == "number" else nothing():
+            again.probabilities()
+
+
+def test_components_of_new_rows_are_those_of_the_ready_mixture() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(150, 2)) + 5.0 * rng.normal(size=(3, 2))[rng.integers(3, size=150)]
+    row, part = ng.Plate("row"), ng.Plate("part", 3)
+    z = ng.Categorical("z", ng.Dirichlet("weights", 1.0, size=3), plate=row)
+    precision = ng.Wishart("precision", 4.0, np.eye(2), plate=part)
+    mu = ng.MultivariateNormal("mu", np.zeros(2), 0.1 * precision, plate=part)
+    y = ng.MultivariateNormal("y", mu[z], precision[z], plate=row, observed=ng.Columns("a", "b"))
+    fit = ng.Network(y, joint=[("mu", "precision")]).fit({"a": x[:, 0], "b": x[:, 1]}, verbose=False, tol=1e-9)
+    model = ng.GaussianMixture(
+        3, weight_prior=1.0, mean_prior=np.zeros(2), mean_scale=0.1, dof_prior=4.0, scale_prior=np.eye(2), tol=1e-12,
+        verbose=False,
+    ).fit(x)  # fmt: skip
+    assert fit.elbo == pytest.approx(model.elbo_, rel=1e-7)
+    new = 3.0 * rng.normal(size=(40, 2))
+    found = fit.predict({"a": new[:, 0], "b": new[:, 1]}, nodes=["z"])["z"].probabilities()
+    wanted = model.predict_proba(new)
+    order = [int(np.argmin(np.abs(wanted - found[:, [k]]).sum(0))) for k in range(3)]
+    np.testing.assert_allclose(found, wanted[:, order], atol=1e-4)
+
+
 def test_a_document_is_known_by_its_id_and_a_new_one_has_prior_shares() -> None:
     case = topics()
     fit = case.columns.fit(case.table, init=case.init, **QUIET)
@@ -154,7 +216,7 @@ def test_mistakes_in_new_tables_are_named() -> None:
         fit.predict({"userId": ["ann"]})
     with pytest.raises(ValueError, match="there is nothing to predict"):
         fit.predict(case.table)
-    with pytest.raises(ValueError, match=r"nodes: 'x' is not observed.*'r'"):
+    with pytest.raises(ValueError, match=r"nodes: 'x' is not on the rows.*'r'"):
         fit.predict(case.table, nodes=["x"])
     with pytest.raises(KeyError, match=r"'u' was not predicted; predicted are r"):
         fit.predict({"userId": ["ann"], "movieId": [3]})["u"]

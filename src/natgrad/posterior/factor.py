@@ -88,6 +88,13 @@ class Factor:
         """E[x]; for categories, their probabilities."""
         return self._known(self._own("mean") + self._start, self.values)
 
+    def probabilities(self) -> Array:
+        """Of a category, the probability of each value: plates, then categories."""
+        if self.family.name not in DISCRETE:
+            raise TypeError(f"{self.name!r}: only categories have probabilities; use mean(), interval() or sample()")
+        mean = self.mean()
+        return mean if self.family.stat_ndims[0] else np.stack([1.0 - mean, mean], axis=-1)
+
     def var(self) -> Array:
         """The variance of each element."""
         return self._known(self._own("var"), 0.0)

@@ -1,9 +1,9 @@
-"""A fit of a network with columns and a new table in; predictive distributions of what the table does not have out.
+"""Predict what a new table does not have: the observed nodes whose columns it lacks, and the hidden nodes of its rows.
 
     levels      those that the new rows name, with their q; a new one at its prior, given its parents' q
     locals      hidden nodes of the new rows: inferred from what the table has observed, the globals held fixed; where it has
                 nothing, drawn from their conditional
-    targets     observed nodes that the table lacks, or that were asked for
+    targets     observed nodes that the table lacks, or nodes that were asked for, observed or hidden in the rows
 
 Only the levels that occur are looked at: one row costs the same, however many users there are.
 """
@@ -11,6 +11,7 @@ Only the levels that occur are looked at: one row costs the same, however many u
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -45,13 +46,13 @@ CHAINS = (GaussianChain, MarkovChain)
 
 
 @final
-class Predictions(Mapping[str, Predictive]):
-    """Predictive distributions by the name of a node, or the node itself."""
+class Predictions(Mapping[str, Any]):
+    """Distributions by the name of a node, or the node itself: `Predictive`, or the `Factor` of a hidden node of the rows."""
 
-    def __init__(self, predictives: Mapping[str, Predictive]) -> None:
-        self._found = dict(predictives)
+    def __init__(self, found: Mapping[str, Predictive | Factor]) -> None:
+        self._found = dict(found)
 
-    def __getitem__(self, key: Any) -> Predictive:
+    def __getitem__(self, key: Any) -> Any:
         name = key.name if isinstance(key, (Node, RecordedNode)) else key
         if name not in self._found:
             raise KeyError(f"{name!r} was not predicted; predicted are {', '.join(self._found)}: name it in nodes=")
@@ -82,19 +83,20 @@ def predict(
     factors : of its hidden nodes, and those that some of them share
     members : where these nodes are in the factors that they share
     data : table, or tables by plate
-    nodes : names of observed nodes, optional
-        Those to predict, whether the table has their columns or not; by default those it has not.
+    nodes : names of nodes, optional
+        Observed ones to predict, whether the table has their columns or not, by default those it has not; and nodes that are
+        hidden in the rows, whose q given the rest of the table is asked for.
     """
     template = binding.template
     tables = open_tables(template, data, "the new table", partial=True)
-    targets = _targets(template, tables, nodes)
+    targets, hidden = _targets(template, tables, nodes)
     rows = held(template, tables, {plate: _needed(template, plate, tables[plate], targets) for plate in tables})
     domain = _levels_that_occur(template, rows, binding.domain)
     ids = {
         plate: ids_of(rows[plate], id_column(template, plate, rows[plate])) for plate in domain.levels if plate in rows
     }
     work = _Prediction(
-        template, binding.domain, factors, members, aligned(template, rows, domain), domain, targets, ids
+        template, binding.domain, factors, members, aligned(template, rows, domain), domain, targets, hidden, ids
     )
     return Predictions(work.found())
 
@@ -116,23 +118,25 @@ class _Prediction:
         tables: Mapping[str, Table],
         domain: Domain,
         targets: tuple[str, ...],
+        hidden: tuple[str, ...],
         ids: Mapping[str, npt.NDArray[Any]],
     ) -> None:
         self.members, self.groups = members, groups_of(template.joint, members)
         self.ids = ids  # of the rows of tables of levels, in their order
         self.template, self.fitted, self.factors = template, fitted, factors
-        self.tables, self.domain, self.targets = tables, domain, targets
+        self.tables, self.domain, self.targets, self.hidden = tables, domain, targets, hidden
         self.rows = {plate for plate in tables if plate not in template.level_plates}
         # Without a table of its own, what lies on rows is of no use here.
         there = {name for name, plate in template.row_plates.items() if plate in tables}
         self.seen = [n for n in template.observed() if n in there and n not in targets]
         self.local = [name for name, node in template.nodes.items() if not node.is_observed and self._is_local(node)]
-        self.wanted = self._ancestors([*targets, *self.seen])
+        self.wanted = self._ancestors([*targets, *hidden, *self.seen])
         self.lam: dict[str, Stats] = {}
+        self.inferred: dict[str, Factor] = {}  # of the hidden nodes of the rows
         self.made: dict[str, Node] = {}
 
-    def found(self) -> dict[str, Predictive]:
-        """The predictive distribution of every target."""
+    def found(self) -> dict[str, Predictive | Factor]:
+        """The distribution of every target."""
         for name, node in made_parents(self.template).items():
             if name in self.factors:
                 self.lam[name], self.made[name] = self.factors[name].lam, node
@@ -163,13 +167,15 @@ class _Prediction:
         origins, parts = self._origins(), gaps.inferred | gaps.drawn
         places = {plate: self.domain.levels[plate].find(ids) for plate, ids in self.ids.items()}
         labels = {**self.domain.labels(self.template), **self.ids}
+        members = {member: m for member, m in self.members.items() if m.joint in self.lam}
         return {
-            name: Predictive(
-                hidden_twin(nodes[name]), self.lam, new, origins, parts=parts, places=places, labels=labels,
-                members={member: m for member, m in self.members.items() if m.joint in self.lam},
-                categories=self._names_of_categories(name),
+            name: replace(self.inferred[name], labels=labels)
+            if name in self.inferred
+            else Predictive(
+                hidden_twin(nodes[name]), self.lam, {n: node for n, node in new.items() if n != name}, origins, parts=parts,
+                places=places, labels=labels, members=members, categories=self._names_of_categories(name),
             )
-            for name in self.targets
+            for name in (*self.targets, *self.hidden)
         }  # fmt: skip
 
     def _names_of_categories(self, name: str) -> Any:
@@ -308,9 +314,11 @@ class _Prediction:
         for name in (*informed, *gaps):
             if (member := problem.plan.members.get(name)) is not None:
                 self.lam[member.joint] = found[member.joint]
-                self.lam[name] = marginal(name, member, problem.blocks[member.joint], found[member.joint]).lam
+                factor = marginal(name, member, problem.blocks[member.joint], found[member.joint])
             else:
-                self.lam[name] = found[name]
+                block = problem.blocks[name]
+                factor = Factor(name, block.family, block.plates, found[name], block.origin)
+            self.lam[name], self.inferred[name] = factor.lam, factor
 
     def _state(self, problem: Any, names: list[str]) -> State:
         lam = {name: self.lam[name] for name in names}
@@ -323,17 +331,23 @@ class _Prediction:
 # -- what a new table has --
 
 
-def _targets(template: Template, tables: Mapping[str, Any], nodes: Collection[Any] | None) -> tuple[str, ...]:
+def _targets(
+    template: Template, tables: Mapping[str, Any], nodes: Collection[Any] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Observed nodes to predict, and hidden nodes of the rows that are asked for."""
     there = [name for name in template.observed() if template.row_plates[name] in tables]
     if nodes is not None:
         asked = [nodes] if isinstance(nodes, (str, RecordedNode)) else list(nodes)
         names = [node.name if isinstance(node, RecordedNode) else node for node in asked]
+        rows = {plate for plate in tables if plate not in template.level_plates}
+        hidden = [
+            name for name, n in template.nodes.items() if not n.is_observed and any(p.name in rows for p in n.plates)
+        ]
         for name in names:
-            if name not in there:
-                raise ValueError(
-                    f"nodes: {name!r} is not observed on the rows of the new table; those are {', '.join(map(repr, there))}"
-                )
-        return tuple(names)
+            if name not in there and name not in hidden:
+                listed = ", ".join(map(repr, (*there, *hidden)))
+                raise ValueError(f"nodes: {name!r} is not on the rows of the new table; those are {listed}")
+        return tuple(n for n in names if n in there), tuple(n for n in names if n in hidden)
     lacking = []
     for name in there:
         columns = _observed_columns(template, name)
@@ -344,7 +358,7 @@ def _targets(template: Template, tables: Mapping[str, Any], nodes: Collection[An
             f"the new table has the columns of all observed nodes, {', '.join(map(repr, there))}: there is nothing to predict. "
             "Name those that you want in nodes="
         )
-    return tuple(lacking)
+    return tuple(lacking), ()
 
 
 def _observed_columns(template: Template, name: str) -> tuple[str, ...]:

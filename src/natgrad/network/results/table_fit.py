@@ -45,8 +45,9 @@ class TableMixin:
         data : table, or tables by plate, as in ``Network.fit``
             Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
             its rows, the assignments of a mixture for example. An id that was not there has its prior.
-        nodes : names of observed nodes, optional
-            Those to predict, whether the table has their columns or not.
+        nodes : names of nodes, optional
+            Observed ones to predict, whether the table has their columns or not (these columns are then not used); or nodes that
+            are hidden in its rows, such as the component of a mixture, whose posterior given the other columns is returned.
 
         Returns
         -------
