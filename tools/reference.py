@@ -31,7 +31,6 @@ RESULTS = {
     "Plots": "natgrad.report.charts.plots",
     "LinearResponse": "natgrad.posterior.response.result",
     "Draws": "natgrad.posterior.draws",
-    "TopicEnsemble": "natgrad.models.lda.ensemble",
     "StateFilter": "natgrad.models.hmm.live",
     "Forecast": "natgrad.models.hmm.forecast",
     "TrackForecast": "natgrad.models.hmm.track_forecast",

@@ -26,7 +26,7 @@ from natgrad.inference.monitor import Since
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.lda.thinned import repeated
+from natgrad.models.lda.start import thinning_factor
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.network.network import Network
@@ -379,7 +379,7 @@ def as_tokens(corpus: Corpus, n_topics: int) -> Tokens:
             f"{float(np.median(lengths)):.0f} or fewer) with {n_topics} topics are too many numbers for q, its rows as long "
             f"as the longest: the limit is {MOST_NUMBERS:,}. Cut long documents into parts, each with the response, or take fewer"
         )
-    if len(corpus) * longest * n_topics > MANY_NUMBERS and (by := repeated(corpus)) > 1.0:
+    if len(corpus) * longest * n_topics > MANY_NUMBERS and (by := thinning_factor(corpus)) > 1.0:
         warnings.warn(
             f"every token has a topic of its own here, and there are {int(lengths.sum()):,} of them, "
             f"{corpus.n_tokens / len(corpus.words):.0f} for each word of a document: a sweep takes as long as there are tokens. "

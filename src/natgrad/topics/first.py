@@ -10,7 +10,7 @@ import numpy.typing as npt
 from natgrad.data.corpus import Corpus
 from natgrad.inference.monitor import Since
 from natgrad.models.lda.estimator import LDA
-from natgrad.models.lda.thinned import thinned
+from natgrad.models.lda.start import thin_counts
 from natgrad.random import Stream, generator
 
 __all__ = ["First", "as_shares", "first_topics", "told_apart"]
@@ -33,7 +33,7 @@ def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, s
     settings: dict[str, Any] = {"max_passes": FIRST_PASSES, "inference": "vb"}
     sampled = bool((corpus.counts == np.round(corpus.counts)).all())
     if sampled:
-        corpus = thinned(corpus)
+        corpus = thin_counts(corpus)
         settings = {"inference": "gibbs", "max_passes": 1, "local": "map", "learn_priors": "doc"}
         settings |= {"gibbs_sweeps": FIRST_SWEEPS}
     settings |= {"topic_prior": topic_prior, "tol": 0, "max_seconds": seconds, "verbose": False}

@@ -15,9 +15,9 @@ from natgrad.data.corpus import as_corpus
 from natgrad.inference.auto import Auto, choose
 from natgrad.kernels.lda.shares import draw_shares
 from natgrad.models.lda.drawn import TopicMoments, drawn_factors
-from natgrad.models.lda.explored import explored
 from natgrad.models.lda.gibbs import GibbsSweeps, Sampler
 from natgrad.models.lda.problem import LDAProblem
+from natgrad.models.lda.start import sample_topics
 from natgrad.models.lda.topics import aligned
 
 # Three documents, seven tokens; an asymmetric α tells the topics apart, so that counts can be compared one by one.
@@ -380,7 +380,7 @@ def test_sweeps_at_the_start_end_when_time_is_up(late_after):
     corpus = as_corpus(np.random.default_rng(0).poisson(0.5, (30, 20)))
     problem = LDAProblem(corpus, np.full(3, 0.1), 0.05)
     asked = iter(range(100))
-    found = explored(problem, problem.start(0).lam["phi"][0] + 1.0, 1, 40, lambda: next(asked) >= late_after)
+    found = sample_topics(problem, problem.start(0).lam["phi"][0] + 1.0, 1, 40, lambda: next(asked) >= late_after)
     assert next(asked) == late_after + 1
     np.testing.assert_allclose(found.counts.sum(0), np.bincount(corpus.words, corpus.counts, corpus.n_words))
 

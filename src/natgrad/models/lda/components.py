@@ -21,10 +21,9 @@ from natgrad.inference.group_components import GroupComponents, settled
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import BEFORE, KEY, BatchMemory, GroupMemory
 from natgrad.models.lda.dirichlet_prior import RANGE
-from natgrad.models.lda.explored import Explored, explored
 from natgrad.models.lda.parts import Local, Topics, infer_view, make_view
 from natgrad.models.lda.problem import LEAST_WEIGHT, LDAProblem
-from natgrad.models.lda.start import first_topics, seeded_topics
+from natgrad.models.lda.start import SampledTopics, first_topics, sample_topics, seeded_topics
 from natgrad.random import Stream, generator
 
 __all__ = ["TopicComponents", "found_topics"]
@@ -174,12 +173,12 @@ class TopicComponents(GroupComponents):
             return self._joined(state, part, seed)
         stepper, _ = choose(part, None, Auto(), ("phi",))
         begun = take_steps(part, stepper, part.start(seed), FIRST_PASSES * stepper.steps_per_pass, seed).state
-        found = explored(part, np.asarray(begun.lam["phi"][0]) + 1.0, seed)
+        found = sample_topics(part, np.asarray(begun.lam["phi"][0]) + 1.0, seed)
         if found is None:
             passes = (PASSES - FIRST_PASSES) * stepper.steps_per_pass
             fitted = take_steps(part, stepper, begun, passes, seed).state
             alpha, beta = fitted.hyper["doc_prior"], fitted.hyper["topic_prior"]
-            found = Explored(np.asarray(fitted.lam["phi"][0]) + 1.0 - beta, alpha, beta)
+            found = SampledTopics(np.asarray(fitted.lam["phi"][0]) + 1.0 - beta, alpha, beta)
         return self._at_found(state, np.arange(size), found)
 
     def birth(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
@@ -193,7 +192,7 @@ class TopicComponents(GroupComponents):
         rng, stays = generator(seed, Stream.MOVES, part.n_topics), self.stays[: part.n_topics]
         concentration = self._beta(state) + np.asarray(self.problem.past["phi"][0])[: part.n_topics]
         concentration[~stays] += seeded_topics(part.corpus, part.n_topics, int((~stays).sum()), rng)
-        found = explored(part, concentration, seed)
+        found = sample_topics(part, concentration, seed)
         return None if found is None else self._at_found(state, np.arange(part.n_topics), found)
 
     def explored(self, state: State, number: int, seed: int) -> State | None:
@@ -201,12 +200,12 @@ class TopicComponents(GroupComponents):
         places = self.problem.places(state)
         part = self.problem.active_part(state)
         own = int(generator(seed, Stream.MOVES, state.t, number).integers(2**31))
-        found = explored(part, np.asarray(state.lam["phi"][0])[places] + 1.0, own)
+        found = sample_topics(part, np.asarray(state.lam["phi"][0])[places] + 1.0, own)
         return None if found is None else self._at_found(state, places, found)
 
     # -- parts --
 
-    def _at_found(self, state: State, places: Any, found: Explored) -> State:
+    def _at_found(self, state: State, places: Any, found: SampledTopics) -> State:
         """The state with these counts and priors in some places; the others are empty, with the α that was given."""
         told, alpha = np.zeros((self.size, self.problem.corpus.n_words)), np.array(self.problem.doc_prior)
         told[places], alpha[places] = found.counts, found.doc_prior

@@ -9,7 +9,7 @@ coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +29,6 @@ from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.special import elog_columns
-from natgrad.models.lda.afresh import ahead, all_anew, begin_anew, far_ahead
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.empty_topics import EmptyTopics
 from natgrad.models.lda.parts import (
@@ -46,7 +45,7 @@ from natgrad.models.lda.parts import (
     solve_view,
     topic_normalizers,
 )
-from natgrad.models.lda.start import first_topics
+from natgrad.models.lda.start import first_topics, initialise_by_gibbs, reset_better_documents, reset_documents
 from natgrad.models.lda.tangent import document_tangent, told_along
 from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
@@ -97,7 +96,8 @@ class LDAProblem(EmptyTopics, GroupProblem):
     """
 
     group_plate = "doc"
-    probes = (begin_anew, all_anew, far_ahead, ahead)
+    probes = (reset_better_documents, reset_documents)
+    revive = initialise_by_gibbs
     tangent, told_along = document_tangent, told_along
 
     def __init__(
@@ -116,7 +116,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
     ) -> None:
         self.learn, self.truncated, self.start_sweeps = learn, truncated, start_sweeps
         if truncated:  # documents one by one would be read with the empty topics, too
-            self.probes = (all_anew,)  # type: ignore[assignment]
+            self.probes = (reset_documents,)  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
         # One topic for all words would have a large β, at which no topic could be born.
         self.most_beta = self.topic_prior if truncated else np.inf
@@ -200,14 +200,6 @@ class LDAProblem(EmptyTopics, GroupProblem):
             first[0] += np.bincount(self.corpus.words, self.corpus.counts, self.corpus.n_words)
             return self.at(first)
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
-
-    def revive(self, state: State, seed: int, late: Callable[[], bool] = bool) -> State:
-        """Where a sampler leads from the first pass, topics that lost their words begun anew from documents of their own."""
-        if self.truncated:
-            return state
-        from natgrad.models.lda.explored import after_first_pass
-
-        return after_first_pass(self, state, seed, late)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""
