@@ -1,87 +1,12 @@
-"""λ ← (1 − ρ) λ + ρ λ^temp stands in one place, and the fused kernels that blend by themselves agree with it."""
-
-import ast
-from pathlib import Path
+"""The natural step λ ← (1 − ρ) λ + ρ λ^temp, and fused kernels that blend by themselves agree with it."""
 
 import numpy as np
 import pytest
 
-import natgrad
 from natgrad import threads
 from natgrad.data.ratings import Ratings
 from natgrad.families.natural_step import blend
 from natgrad.models.factorization.rows import Numbers, Scalars, Vectors
-
-SOURCE = Path(natgrad.__file__).parent
-THE_PLACE = {"families/natural_step.py"}
-# Kernels that blend while they sum: held to the one place by the tests below.
-FUSED = {"kernels/factorization/blocks.py", "kernels/factorization/plain.py", "kernels/factorization/ratings.py"}
-# Weighted means of what is no λ.
-OTHER = {
-    "families/fisher.py",  # covariances of a Beta
-    "inference/slicing.py",  # a point of an interval
-    "kernels/network/gaussian.py",  # a point of an interval
-    "kernels/lda/documents.py",  # expected counts of a document, extrapolated
-    "kernels/lda/plain.py",  # the same for little data
-    "models/clusters.py",  # messages scaled up to longer data
-    "models/gp/local.py",  # a part of the noise above the least
-    "models/gp/weighing.py",  # moments of a mixture
-    "models/lda/problem.py",  # hyper-parameters
-    "models/lda/topics.py",  # relevance of words
-    "network/draws/scales.py",  # a precision at a multiple of a value
-    "network/results/conditional_quantiles.py",  # a part of the probability above the least
-    "report/charts/svg.py",  # colours
-}
-
-
-def blends(node: ast.AST) -> bool:
-    """Whether an expression is (1 − ρ) a ± ρ b, or a + ρ (b − a)."""
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)):
-        return False
-    sides = _factors(node.left), _factors(node.right)
-    if not any(isinstance(f, ast.BinOp) and isinstance(f.op, ast.Sub) for side in sides for f in side):
-        return False  # most sums: nothing is written out for them
-    factors = [{ast.unparse(f): f for f in side} for side in sides]
-    for one, other in (factors, factors[::-1]):
-        for factor in one.values():
-            if isinstance(factor, ast.BinOp) and isinstance(factor.op, ast.Sub):
-                rest = ast.unparse(factor.right)
-                if isinstance(factor.left, ast.Constant) and factor.left.value == 1 and rest in other:
-                    return True
-                if len(one) > 1 and list(other) == [rest]:
-                    return True
-    return False
-
-
-def _factors(node: ast.AST) -> list[ast.AST]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return _factors(node.left) + _factors(node.right)
-    return [node]
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("(1.0 - rho) * a + rho * b", True),
-        ("rho * f[k, h] - 2.0 * (1.0 - rho) * half[row]", True),
-        ("o + b * (t - o)", True),
-        ("a + rho * b", False),
-        ("(1 - p) * log_q + p", True),
-        ("a - (b - a)", False),
-    ],
-)
-def test_blends_are_recognised(text: str, wanted: bool) -> None:
-    assert blends(ast.parse(text, mode="eval").body) is wanted
-
-
-def test_the_natural_step_stands_in_one_place() -> None:
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if blends(node)
-    }
-    assert found == THE_PLACE | FUSED | OTHER
 
 
 def test_a_step_of_each_element_of_its_own() -> None:

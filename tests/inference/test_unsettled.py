@@ -12,7 +12,7 @@ import natgrad as ng
 from natgrad.errors import LostDigits, NotConverged
 
 MODELS = {
-    "LDA": (lambda **limit: ng.LDA(2, **{"max_passes": 1, **limit}), 1),
+    "LDA": (lambda **limit: ng.LDA(2, inference="vb", **{"max_passes": 1, **limit}), 1),
     "GaussianMixture": (lambda **limit: ng.GaussianMixture(2, **{"max_passes": 1, **limit}), 1),
     "GaussianHMM": (lambda **limit: ng.GaussianHMM(2, n_init=1, **{"max_passes": 1, **limit}), 1),
     "PoissonHMM": (lambda **limit: ng.PoissonHMM(2, n_init=1, **{"max_passes": 1, **limit}), 1),

@@ -228,9 +228,9 @@ def test_influence_foretells_what_leaving_groups_out_changes():
 def test_a_fit_that_ended_at_a_saddle_is_taken_to_the_maximum_beside_it():
     """Two topics that are nearly one: sweeps leave them so, the bound rises along the direction in which they part."""
     table = documents()
-    model = ng.LDA(2, doc_prior=0.3, topic_prior=0.3, local_tol=1e-8, dtype="float64", skip_below=0.0, seed=1).fit(
-        table
-    )
+    model = ng.LDA(
+        2, doc_prior=0.3, topic_prior=0.3, inference="vb", local_tol=1e-8, dtype="float64", skip_below=0.0, seed=1
+    ).fit(table)
     problem = model._response_problem(table)
     mean = table.sum(0) / 2.0 + 0.3
     near = np.stack([mean, mean]) + 1e-5 * np.random.default_rng(0).normal(size=(2, 8))

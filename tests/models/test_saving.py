@@ -52,7 +52,7 @@ def counts(rng) -> np.ndarray:
     ids=["memoised", "vb", "svi", "map", "priors", "gibbs"],
 )
 def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
-    model = ng.LDA(3, inference="vb", max_passes=3, tol=0, seed=5, **settings).fit(counts)
+    model = ng.LDA(3, **{"inference": "vb", "max_passes": 3, "tol": 0, "seed": 5, **settings}).fit(counts)
     model.save(tmp_path / "topics")
     again = ng.load(tmp_path / "topics")
     same_fit(model, again)

@@ -36,7 +36,15 @@ def mixture() -> Any:
 
 def topics() -> Any:
     return ng.LDA(
-        2, tol=1e-12, max_passes=400, local_tol=1e-8, local_steps=400, skip_below=0.0, dtype="float64", seed=1
+        2,
+        inference="vb",
+        tol=1e-12,
+        max_passes=400,
+        local_tol=1e-8,
+        local_steps=400,
+        skip_below=0.0,
+        dtype="float64",
+        seed=1,
     )
 
 

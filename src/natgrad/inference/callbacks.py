@@ -145,7 +145,7 @@ class HeldOut:
     --------
     >>> import natgrad as ng
     >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
-    >>> model = ng.LDA(n_topics=2, seed=1).fit(texts, callbacks=[ng.HeldOut(["apple pear"], share=1)])
+    >>> model = ng.LDA(n_topics=2, inference="vb", seed=1).fit(texts, callbacks=[ng.HeldOut(["apple pear"], share=1)])
     >>> bool(abs(model.trace_["held_out"][-1] - model.score(["apple pear"])) < 1e-6)
     True
     """

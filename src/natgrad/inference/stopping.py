@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Left", "is_a_fall", "left_to_gain", "left_to_gain_noisy"]
+__all__ = ["ROUNDING", "Left", "is_a_fall", "left_to_gain", "left_to_gain_noisy"]
 
 # A sum of N terms has rounding errors of a few ε times their size; the bound is such a sum.
 ROUNDING = 1e-13
@@ -53,9 +53,9 @@ class Left(NamedTuple):
         return self.gain <= max(tol, self.noise)
 
 
-def is_a_fall(best: float, bound: float, summed: float = 0.0) -> bool:
-    """Whether a bound is lower than the best before it by more than any rounding; ``summed`` is the size of what was added up."""
-    return bound < best - max(FALL * max(1.0, abs(best)), ROUNDING * summed)
+def is_a_fall(best: float, bound: float, rounding: float = 0.0) -> bool:
+    """Whether a bound is lower than the best before it by more than a millionth and by more than its rounding error."""
+    return bound < best - max(FALL * max(1.0, abs(best)), rounding)
 
 
 def left_to_gain(

@@ -90,9 +90,9 @@ LDA = {
 
 @pytest.mark.parametrize("settings", LDA.values(), ids=LDA)
 def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
-    settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
+    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
     other = Elsewhere()
-    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, inference="vb", executor=other).fit(counts())
+    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(counts())
     assert len(set(other.calls)) > 2
     same(here, there)
     assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
@@ -102,15 +102,15 @@ def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
 def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
     """In one shard, which is not placed here; runs that have settled are probed, wherever their documents are."""
     X = np.random.default_rng(1).poisson(0.8, (40, 12))
-    settings = {**settings, "max_passes": 200, "tol": 1e-3}
-    here, there = ng.LDA(**settings).fit(X), ng.LDA(**settings, inference="vb", executor=Elsewhere()).fit(X)
+    settings = {**settings, "inference": "vb", "max_passes": 200, "tol": 1e-3}
+    here, there = ng.LDA(**settings).fit(X), ng.LDA(**settings, executor=Elsewhere()).fit(X)
     assert here.stop_.converged
     assert len(here.trace_) == len(there.trace_)
     same(here, there)
 
 
 def test_sharded_topics_are_those_of_one_piece(monkeypatch):
-    settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "dtype": "float64"}
+    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0, "dtype": "float64"}
     whole = ng.LDA(**settings).fit(counts())
     monkeypatch.setattr(lda_problem, "PART", 300)
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
@@ -121,10 +121,10 @@ def test_sharded_topics_are_those_of_one_piece(monkeypatch):
 def test_a_stream_is_shared_out_too(small_parts):
     parts = [counts(seed) for seed in range(3)]
     other = Elsewhere()
-    same_words = {"n_topics": 4, "batch_size": 60}
+    same_words = {"n_topics": 4, "inference": "vb", "batch_size": 60}
     here, there = (
         ng.LDA(**same_words).fit(iter(parts)),
-        ng.LDA(**same_words, inference="vb", executor=other).fit(iter(parts)),
+        ng.LDA(**same_words, executor=other).fit(iter(parts)),
     )
     np.testing.assert_array_equal(here.components_, there.components_)
     assert other.calls
@@ -364,11 +364,11 @@ def compressed(folder):
 @pytest.mark.parametrize("form", [dense, compressed], ids=lambda form: form.__name__)
 @pytest.mark.parametrize("settings", [LDA["memoised"], LDA["sampled"]], ids=["memoised", "sampled"])
 def test_documents_in_a_file_are_read_by_those_who_compute(form, settings, small_parts, tmp_path):
-    settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
+    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
     other = Elsewhere()
     here, there = (
         ng.LDA(**settings).fit(counts()),
-        ng.LDA(**settings, inference="vb", executor=other).fit(form(tmp_path)),
+        ng.LDA(**settings, executor=other).fit(form(tmp_path)),
     )
     assert len(set(other.calls)) > 2
     assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < 2000 for shard in other.shards)
@@ -388,7 +388,7 @@ def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_p
     else:
         anndata = pytest.importorskip("anndata")
         anndata.AnnData(sparse.csr_matrix(table.astype(np.float32))).write_h5ad(path)
-    settings, other, sent = {"n_topics": 4, "batch_size": 60, "max_passes": 2}, Elsewhere(), []
+    settings, other, sent = {"n_topics": 4, "inference": "vb", "batch_size": 60, "max_passes": 2}, Elsewhere(), []
     place = other.place
 
     def noted(shards):
@@ -397,7 +397,7 @@ def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_p
 
     other.place = noted
     source = ng.data.open_source(path, size=70, shuffle=shuffle)
-    here, there = ng.LDA(**settings).fit(source), ng.LDA(**settings, inference="vb", executor=other).fit(source)
+    here, there = ng.LDA(**settings).fit(source), ng.LDA(**settings, executor=other).fit(source)
     np.testing.assert_array_equal(here.components_, there.components_)
     assert other.calls
     assert all(isinstance(shard, ShardSpec) for shard in sent)
