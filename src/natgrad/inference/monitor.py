@@ -254,10 +254,9 @@ class RunMonitor:
             }
             mu = {name: problem.moments(problem.blocks[name], stats) for name, stats in lam.items()}
             bounds.append(problem.bound(state._replace(lam=lam, mu=mu)))
-        spread = max(bounds) - min(bounds)
-        return ROUNDING * sum(map(abs, by_node(state).values())) + (
-            LAST_DIGITS * spread if math.isfinite(spread) else 0.0
-        )
+        spread = float(max(bounds) - min(bounds))
+        summed = float(sum(map(abs, by_node(state).values())))
+        return ROUNDING * summed + (LAST_DIGITS * spread if math.isfinite(spread) else 0.0)
 
     def ended(self, state: State) -> Stop | None:
         """Messages, time, tolerance, passes or steps."""
