@@ -224,18 +224,18 @@ def progress_bar(steps: int | None, wanted: bool | None) -> Iterator[Callable[[T
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
-        Said("bound {task.fields[bound]}  ρ {task.fields[rho]}{task.fields[held]}"),
+        Said("{task.fields[inference]}  bound {task.fields[bound]}  ρ {task.fields[rho]}{task.fields[held]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fit", total=steps, bound="…", rho="…", held="")
+        task = bar.add_task("fit", total=steps, inference="", bound="…", rho="…", held="")
 
         def update(trace: Trace) -> None:
             last = trace.last if len(trace) else None
             if last is None:
                 return
-            bar.update(task, advance=1, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
+            bar.update(task, advance=1, inference=trace.inference, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
             if not math.isnan(last.held_out):
                 bar.update(task, held=f"  held-out {last.held_out:.6g}")
 

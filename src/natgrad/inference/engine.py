@@ -41,7 +41,7 @@ from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.ahead import concrete
-from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.groups import GroupStepper, schedule_of
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Reason, Stop, Trace
@@ -274,6 +274,7 @@ class _Loop:
         else:
             remote = None if isinstance(self.executor, Threads) or not by_itself else self.executor
             self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, remote)
+        self.monitor.trace.schedule = schedule_of(self.stepper)
         if isinstance(self.stepper, ExactStepper):
             most, settles = self.monitor.limits.max_steps, self.monitor.limits.tol > 0
             until = None if most is None else self.monitor.begun + most

@@ -84,6 +84,8 @@ class Trace:
     ``starts`` lists the starts that were compared before the first step, the one that was taken first; none if there was one.
     ``spent`` has the messages that ``"starts"``, ``"probes"``, ``"restarts"`` and ``"moves"`` read, which are among
     ``messages_read``; files do not keep it.
+    ``schedule`` has the name of the schedule ("memoised", "sampled"; "" for exact sweeps) and its number of steps a pass, and
+    ``inference`` says both with what was run: "VB, memoised, 37 passes".
     ``moves`` lists the births, merges and deletes that were proposed, where K is found, and `n_active` has K after each step.
     """
 
@@ -92,6 +94,7 @@ class Trace:
     def __init__(self, records: list[StepRecord] | None = None) -> None:
         self._records = list(records or [])
         self.strategy = ""
+        self.schedule = ("", 1)
         self.starts: tuple[StartRecord, ...] = ()
         self.moves: list[MoveRecord] = []
         self.spent: dict[str, int] = {}
@@ -116,7 +119,16 @@ class Trace:
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""
         self._records, self.starts, self.moves = list(other._records), other.starts, list(other.moves)
-        self.spent = dict(other.spent)
+        self.schedule, self.spent = other.schedule, dict(other.spent)
+
+    @property
+    def inference(self) -> str:
+        """Variational inference, its schedule, and how long it ran, on one line."""
+        name, steps_per_pass = self.schedule
+        unit = {"": "sweep", "memoised": "pass"}.get(name, "step")
+        number = round((self.last.t if self._records else 0) / steps_per_pass, 1)
+        plural = "" if number == 1 else "es" if unit == "pass" else "s"
+        return ", ".join(part for part in ("VB", name, f"{number:,g} {unit}{plural}") if part)
 
     def n_active(self, plate: str | None = None) -> npt.NDArray[np.int64]:
         """The number of components after each step; ``plate`` says of which, if several plates grow. Empty if none does."""

@@ -76,7 +76,8 @@ class ArrivingMixin:
         fitted._state = fitted._state._replace(t=1, memory={})
         fitted.n_steps_, fitted._data = 1, None
         trace = Trace([fitted.trace_.last._replace(t=1)])
-        trace.strategy, trace.moves = fitted.trace_.strategy, [m._replace(t=0) for m in fitted.trace_.moves]
+        trace.strategy, trace.schedule = fitted.trace_.strategy, fitted.trace_.schedule
+        trace.moves = [m._replace(t=0) for m in fitted.trace_.moves]
         fitted.trace_ = trace
         return fitted
 

@@ -133,6 +133,31 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
         self.stop_: Stop = result.stop
         return result
 
+    @property
+    def inference_(self) -> str:
+        """Which inference was run, and after a comma its schedule: "VB, memoised, 37 passes"."""
+        self._check_fitted()
+        if sampled := self._sampling():
+            return sampled
+        trace: Trace | None = getattr(self, "trace_", None)
+        done = trace.last.t if trace else 0
+        later = getattr(self, "n_steps_", done) - done
+        steps = f"{later} step{'s' * (later != 1)} of partial_fit" if later > 0 else ""
+        if not trace:
+            return f"VB, {steps}"
+        return trace.inference + (f", then {steps}" if steps else "")
+
+    def _sampling(self) -> str:
+        """The sampler whose draws the posterior is, and its number of sweeps; empty where the posterior is q."""
+        return ""
+
+    def __repr__(self, *args: Any) -> str:
+        shown: str = super().__repr__(*args)
+        try:
+            return f"{shown}  # {self.inference_}"
+        except ValueError:  # it is not fitted
+            return shown
+
     def _run_stream(
         self,
         read: Callable[[], Iterable[Any]],

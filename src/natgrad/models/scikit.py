@@ -188,7 +188,7 @@ else:
 
         def __repr__(self) -> str:
             join()
-            return repr(self)
+            return super().__repr__()
 
         def __sklearn_tags__(self) -> Any:
             join()

@@ -9,6 +9,7 @@ import copy
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ParamSpec, TypedDict, TypeVar, cast
 
 from natgrad.inference.auto import Auto, Control
@@ -17,7 +18,7 @@ from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import warn_if_ran_out
+from natgrad.inference.trace import Stop, warn_if_ran_out
 from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.validation import whole_number
 
@@ -79,8 +80,9 @@ def split_options(options: FitOptions) -> tuple[tuple[Callback, ...], Checkpoint
 def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
     """Have a method of an estimator done as a whole: whatever ends it early, Ctrl-C too, leaves the estimator as it was.
 
-    What a fit sets is replaced, never changed in place, so the attributes that were there are enough. One that stopped at a limit
-    before it converged is warned of afterwards, so that it is there even if warnings are errors.
+    What a fit sets is replaced, never changed in place, so the attributes that were there are enough. The reason why it ended
+    names the inference that was run. One that stopped at a limit before it converged is warned of afterwards, so that it is there
+    even if warnings are errors.
     """
 
     @functools.wraps(method)
@@ -92,7 +94,11 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
             estimator.__dict__ = before
             raise
         if method.__name__ != "partial_fit":  # which takes some steps, and does not ask to converge
-            warn_if_ran_out(vars(estimator)["stop_"])
+            stop: Stop = vars(estimator)["stop_"]
+            inference = estimator.inference_.split(";")[0]  # type: ignore[attr-defined]
+            if inference not in stop.message:
+                stop = cast(Any, estimator).stop_ = replace(stop, message=f"{stop} ({inference})")
+            warn_if_ran_out(stop)
         return result
 
     return wrapped

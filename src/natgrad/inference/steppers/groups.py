@@ -38,7 +38,7 @@ from natgrad.inference.steppers.group_memory import (
     near,
     replace_batch,
 )
-from natgrad.inference.steppers.stepper import StepInfo, all_valid
+from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
 from natgrad.random import Stream, generator
 
 __all__ = ["FOLLOWING", "ONE_PASS", "ExactPass", "GroupStepper", "Look", "WholePasses"]
@@ -307,6 +307,17 @@ class WholePasses:
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""
         return self.inner.finish(state)
+
+
+def schedule_of(stepper: Stepper) -> tuple[str, int]:
+    """Return the name of the schedule of a stepper, "" for exact sweeps, and how many of its steps are a pass."""
+    if isinstance(stepper, WholePasses):
+        return "memoised", 1
+    if isinstance(stepper, GroupStepper) and stepper.remember:
+        return ("memoised" if stepper.n_batches > 1 else ""), stepper.n_batches
+    if isinstance(stepper, GroupStepper) and stepper.problem.follows_gradient:
+        return "by gradients", 1
+    return ("" if stepper.monotone else "sampled"), 1
 
 
 class ExactPass:

@@ -316,19 +316,14 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         fresh = plain and (self.ratings_.places_of_users(chunk.user_ids) < 0).all()
         return with_newcomers(self, chunk) if fresh else with_told(self, chunk)
 
-    @property
-    def inference_(self) -> str:
-        """Which inference was run: VB with its schedule, or Gibbs sampling with its sweeps."""
-        self._check_fitted()
-        if (kept := self._kept_draws) is not None:
-            from natgrad.models.factorization.gibbs import burn_in
+    def _sampling(self) -> str:
+        if (kept := self._kept_draws) is None:
+            return ""
+        from natgrad.models.factorization.gibbs import burn_in
 
-            last = kept.sweeps - burn_in(kept.sweeps)
-            mean = f"the last {last}" if len(kept.noise) == last else f"{len(kept.noise)} of the last {last}"
-            return f"Gibbs from a VB start, {kept.sweeps} sweeps (mean of {mean})"
-        words = "sweeps" if self._exact() else "steps"
-        schedule = "" if self._exact() else f"{type(self.method).__name__}, "
-        return f"VB, {schedule}{self.n_steps_} {words if self.n_steps_ != 1 else words[:-1]}"
+        last = kept.sweeps - burn_in(kept.sweeps)
+        mean = f"the last {last}" if len(kept.noise) == last else f"{len(kept.noise)} of the last {last}"
+        return f"Gibbs from a VB start, {kept.sweeps} sweeps (mean of {mean})"
 
     # -- parts --
 

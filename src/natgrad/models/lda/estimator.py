@@ -24,7 +24,7 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
-from natgrad.models.lda.settings import GIBBS_SWEEPS, SAMPLED, LearnPriors, most_passes, runs_gibbs, runs_vb
+from natgrad.models.lda.settings import GIBBS_SWEEPS, LearnPriors, most_passes, runs_gibbs, runs_vb
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.registry import EVERY_MODEL
@@ -120,7 +120,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     vocabulary_ : array [V] of words, or of their numbers
     elbo_, trace_, stop_ : the bound, its history, and why the run ended
     log_likelihood_ : array [gibbs_sweeps], mean log predictive probability of a token given the others; of Gibbs sampling
-    inference_ : str, the inference that was run and its schedule, on one line
+    inference_ : str, the inference that was run, its schedule after a comma
     posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
 
     Examples
@@ -372,16 +372,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         'LDA(inference="gibbs") fits by collapsed Gibbs sampling, and posterior_ has the moments of its samples'
     )
 
-    @property
-    def inference_(self) -> str:
-        """The inference that was run and its schedule, on one line."""
-        self._check_fitted()
-        strategy = self.trace_.strategy if hasattr(self, "trace_") else ""
-        if hasattr(self, "log_likelihood_"):
-            return strategy
-        return (
-            f"VB, {strategy}" if strategy and not strategy.startswith(SAMPLED) else "VB, sampled steps of partial_fit"
-        )
+    def _sampling(self) -> str:
+        return self.trace_.strategy if hasattr(self, "log_likelihood_") else ""
 
     def _response_problem(self, X: Any) -> LDAProblem:
         if self._fitted.local.topics == "map":

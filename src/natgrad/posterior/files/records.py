@@ -32,7 +32,7 @@ def _trace_fields(trace: Trace) -> dict[str, Any]:
     columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
     starts = {"starts": [tuple(start) for start in trace.starts]} if trace.starts else {}
     moves = {"moves": [tuple(move) for move in trace.moves]} if trace.moves else {}
-    return {"columns": columns, "strategy": trace.strategy, **starts, **moves}
+    return {"columns": columns, "strategy": trace.strategy, "schedule": trace.schedule, **starts, **moves}
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
@@ -43,7 +43,7 @@ def _trace_of(kept: Mapping[str, Any]) -> Trace:
     names = [name for name in Trace.columns if name in kept["columns"]]  # an older file may have fewer
     columns = [kept["columns"][name].tolist() for name in names]
     trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
-    trace.strategy = kept["strategy"]
+    trace.strategy, trace.schedule = kept["strategy"], kept.get("schedule", trace.schedule)
     trace.starts = tuple(StartRecord(*start) for start in kept.get("starts", ()))
     trace.moves = [MoveRecord(*move) for move in kept.get("moves", ())]
     return trace
@@ -53,7 +53,8 @@ def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
     columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
     moves = [("whole", "text", "text", ["whole"], "float", "float", "flag", "whole", "float")]
-    table = {"columns": columns, "strategy": "text", "starts?": [("text", "whole", "float")], "moves?": moves}
+    table: dict[str, Any] = {"columns": columns, "strategy": "text", "schedule?": ("text", "whole in [1, 1e9]")}
+    table |= {"starts?": [("text", "whole", "float")], "moves?": moves}
     check(kept, table, where="the trace")
 
 
