@@ -4,9 +4,6 @@
     python benchmarks/gp.py share                            # how much of a step is BLAS and LAPACK that nobody can avoid
     python benchmarks/gp.py flights --peers FOLDER          # New York flights: RMSE and NLPD at equal time
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
-    python benchmarks/gp.py boosting                         # beside boosted trees, on tables of several kinds
-    python benchmarks/gp.py neighbours                       # with a finish by neighbours, beside boosted trees
-    python benchmarks/gp.py classes                          # the same of classifiers
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
 
 Every engine starts from the same kernel (RBF, a length scale for each input), noise and inducing inputs, reads the same
@@ -200,7 +197,6 @@ def flights(options: argparse.Namespace) -> None:
         begin = time.perf_counter()
         model = ng.SparseGPRegressor(
             n_inducing=200, likelihood=likelihood, batch_size=1024, max_steps=100_000, max_seconds=options.seconds, tol=0.0,
-            finish=None,
         ).fit(train_x, train_y)  # fmt: skip
         seconds = time.perf_counter() - begin
         off = test_y - model.predict(test_x)
@@ -255,9 +251,7 @@ def million(options: argparse.Namespace) -> None:
             del x, y
             x, y = (np.load(Path(folder) / f"{c}{n}.npy", mmap_mode="r") for c in "xy")
             begin = time.perf_counter()
-            model = ng.SparseGPRegressor(
-                n_inducing=100, batch_size=256, max_steps=options.steps, tol=0.0, finish=None
-            ).fit(x, y)
+            model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=options.steps, tol=0.0).fit(x, y)
             seconds = time.perf_counter() - begin
             times = np.diff(model.trace_["seconds"])
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -288,9 +282,7 @@ def pictures(options: argparse.Namespace) -> None:
     classifier = ng.SparseGPClassifier(n_inducing=20, max_steps=1000).fit(x, y.astype(int))
     save(plot_boundary(classifier, x, y.astype(int)), "gp-banana")
     data = kin40k()
-    model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=1500, tol=0.0, finish=None).fit(
-        data["x"], data["y"]
-    )
+    model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=1500, tol=0.0).fit(data["x"], data["y"])
     save(plot_relevance(model), "gp-relevance")
     stored = HERE / "results" / "gp-speed.json"
     if stored.is_file():
@@ -331,30 +323,8 @@ def publish(name: str, found, table: str) -> None:
     (results / f"{name}.md").write_text(table)
 
 
-def boosting(options: argparse.Namespace) -> None:
-    """Processes beside boosted trees."""
-    import gp_boosting
-
-    gp_boosting.main()
-
-
-def neighbours(options: argparse.Namespace) -> None:
-    """A finish by neighbours beside boosted trees."""
-    import gp_neighbours
-
-    gp_neighbours.main()
-
-
-def classes(options: argparse.Namespace) -> None:
-    """Classifiers with a finish by neighbours beside boosted trees."""
-    import gp_classes
-
-    gp_classes.main()
-
-
 PARTS = {
-    "speed": speed, "share": share, "flights": flights, "million": million, "boosting": boosting, "neighbours": neighbours,
-    "classes": classes,
+    "speed": speed, "share": share, "flights": flights, "million": million,
     "pictures": pictures,
 }  # fmt: skip
 

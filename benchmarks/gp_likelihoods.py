@@ -103,7 +103,6 @@ def judged(kind, likelihood, x, y, train, test):
             n_inducing=30 if kind == "noise" else 60,
             likelihood=likelihood,
             max_steps=STEPS,
-            finish=None,
             verbose=False,
         )
     else:

@@ -40,7 +40,7 @@ def measured(n, regular, model):
     if model == "StateSpaceGP":
         fit = ng.StateSpaceGP(verbose=False).fit(t[rest], y[rest])
     else:
-        fit = ng.SparseGPRegressor(ng.covariance.Matern32(), finish=None, verbose=False).fit(t[rest, None], y[rest])
+        fit = ng.SparseGPRegressor(ng.covariance.Matern32(), verbose=False).fit(t[rest, None], y[rest])
     fitted, middle = time.process_time() - began, time.process_time()
     density = fit.log_predictive_density(t[held, None], y[held]).mean()
     predicted = time.process_time() - middle

@@ -144,7 +144,6 @@ CASES: dict[str, Callable[..., Any]] = {
     "GP, VB": rows(ng.SparseGPRegressor, method=ng.VB(), learn_kernel=False),
     "GP, sum of kernels": rows(ng.SparseGPRegressor, kernel=SUM),
     "GP, held-out rows": rows(ng.SparseGPRegressor, validation_fraction=0.2, batch_size=1000, max_steps=120),
-    "GP, neighbours": rows(ng.SparseGPRegressor, finish="neighbours", n_neighbors=8),
     "GP, Student-t": rows(ng.SparseGPRegressor, likelihood="student_t"),
     "GP, outputs": rows(ng.SparseGPRegressor, "whole"),
     "GP, outputs with gaps": rows(ng.SparseGPRegressor, "gaps"),

@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 import natgrad as ng
 from natgrad import threads as thread_module
-from natgrad.models.gp import neighbours, predictor
+from natgrad.models.gp import predictor
 from natgrad.threads import in_order, one_blas_thread
 
 
@@ -146,21 +146,19 @@ def test_work_that_is_shared_has_one_each(threads):
     assert threads() == {3}
 
 
-@pytest.fixture(params=[None, "neighbours"])
-def classifier(request, rng):
+@pytest.fixture
+def classifier(rng):
     """A fitted one; before there are three threads, which old libraries that began with one do not survive everywhere."""
     x = rng.normal(size=(30, 1))
     with pytest.warns(ng.errors.NotConverged):
-        return ng.SparseGPClassifier(n_inducing=5, max_steps=3, finish=request.param).fit(x, x[:, 0] > 0)
+        return ng.SparseGPClassifier(n_inducing=5, max_steps=3).fit(x, x[:, 0] > 0)
 
 
 def test_processes_predict_with_one(classifier, threads, rng, monkeypatch):
-    """With two on a busy machine, 1,500 rows given their neighbours took 22 processor seconds instead of 0.4."""
     x = rng.normal(size=(30, 1))
     seen = []
-    for module in (predictor, neighbours):
-        plain = module.compiled
-        monkeypatch.setattr(module, "compiled", lambda kernel, plain=plain: seen.append(threads()) or plain(kernel))
+    plain = predictor.compiled
+    monkeypatch.setattr(predictor, "compiled", lambda kernel: seen.append(threads()) or plain(kernel))
     classifier.predict_proba(x)
     classifier.sample(x, 2, seed=0)
     assert seen

@@ -128,6 +128,7 @@ _ELSEWHERE = {
     "StickBreaking": "natgrad.network.language",
     "StudentT": "natgrad.network.language",
     "TruncatedNormal": "natgrad.network.language",
+    "VecchiaGPRegressor": "natgrad.models.gp",
     "block_diag": "natgrad.network.language",
     "censored": "natgrad.network.language",
     "kron": "natgrad.network.language",

@@ -176,19 +176,6 @@ def test_rows_from_file_to_predictions(workspace):
     assert "Calibration" in (workspace / "p.html").read_text()
 
 
-def test_a_finish_by_neighbours_or_none(workspace):
-    rows = ["fit", "gp", "rows.csv", "--columns", "x", "--target", "y", "--n-inducing", 5, "--max-steps", 20]
-    right(*rows, "-o", "m", "--finish", "neighbours", "--n-neighbors", 8)
-    model = ng.load(workspace / "m")
-    assert (model.finish, model.n_neighbors) == ("neighbours", 8)
-    right("report", "m", "-o", "p.html")
-    assert "kernel of neighbours" in (workspace / "p.html").read_text()
-    right(*rows, "-o", "s", "--finish", "none", "--warp-inputs", "none")
-    sparse = ng.load(workspace / "s")
-    assert sparse.finish is None
-    assert sparse.warp_inputs is None
-
-
 def test_an_order_of_classes_is_a_list_with_commas(workspace):
     x = np.linspace(0, 6, 60)
     rows = [f"{v},{('bad', 'fair', 'very good')[int(v // 2.01)]}" for v in x]

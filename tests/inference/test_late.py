@@ -128,7 +128,7 @@ def topics():
 OFTEN = {
     'GaussianHMM("auto")', "subchains", 'GaussianMixture("auto")', "LDA", 'inference="gibbs"', 'LDA("auto")',
     'noise_per="both"', 'ratings, inference="gibbs"', "likes, n_negatives=2", "ordinal", 'kernel="auto"',
-    'finish="neighbours"', 'StateSpaceGP("auto")',
+    'StateSpaceGP("auto")',
 }  # fmt: skip
 
 

@@ -84,7 +84,6 @@ ESTIMATORS = {
         for what, own in {
             "Student's t": {"likelihood": "student_t"},
             "noise that varies": {"likelihood": "heteroskedastic"},
-            "ranks": {"warp_inputs": "rank"},
             "a kernel that is chosen": {"kernel": "auto"},
             "a number that is found": {"n_inducing": "auto"},
         }.items()

@@ -312,7 +312,7 @@ def functions() -> dict[str, Any]:
 def _process(kind: Callable[..., Any], what: str, *words: str, **settings: Any) -> Case:
     own = functions()
     X, y = own["X"], own[what]
-    settings = {"n_inducing": 8, "batch_size": 30, "warp_inputs": None, **settings}
+    settings = {"n_inducing": 8, "batch_size": 30, **settings}
     targets = {"target": y} if y.ndim == 1 else {f"target{p}": y[:, p] for p in range(y.shape[1])}
     command = "gp-classifier" if kind is ng.SparseGPClassifier else "gp"
     return Case(
@@ -328,6 +328,15 @@ def _along(*words: str, **settings: Any) -> Case:
     return Case(
         ng.StateSpaceGP, settings, (t[:, None], y), (t[:20, None] + 20.0, y[:20]), table={"t": t, "target": y},
         command=("gp-time", "--target", "target", *words),
+    )  # fmt: skip
+
+
+def _nearest(**settings: Any) -> Case:
+    own = functions()
+    X, y = own["X"], own["y"]
+    return Case(
+        ng.VecchiaGPRegressor, settings, (X, y), (X[:20], y[:20]), table={"x": X[:, 0], "z": X[:, 1], "target": y},
+        command=("gp-neighbours", "--target", "target", "--n-neighbors", "8"),
     )  # fmt: skip
 
 
@@ -349,18 +358,13 @@ PROCESSES = {
     'outputs="independent"': _outputs("independent"),
     'kernel="auto"': _process(ng.SparseGPRegressor, "y", "--kernel", "auto", kernel="auto"),
     'n_inducing="auto"': _process(ng.SparseGPRegressor, "y", n_inducing="auto"),
-    'warp_inputs="rank"': _process(ng.SparseGPRegressor, "y", "--warp-inputs", "rank", warp_inputs="rank"),
-    'warp_inputs="log"': _process(ng.SparseGPRegressor, "y", "--warp-inputs", "log", warp_inputs="log"),
-    'finish="neighbours"': _process(ng.SparseGPRegressor, "y", "--finish", "neighbours", finish="neighbours"),
-    "classes with neighbours": _process(
-        ng.SparseGPClassifier, "classes", "--finish", "neighbours", finish="neighbours"
-    ),
     "probit": _likelihood("probit", "classes", ng.SparseGPClassifier),
     "softmax": _likelihood("softmax", "three", ng.SparseGPClassifier),
     "probit of three classes": _likelihood("probit", "three", ng.SparseGPClassifier),
     "ordinal classes": _likelihood("ordinal", "stars", ng.SparseGPClassifier),
     "StateSpaceGP": _along(),
     'StateSpaceGP("auto")': _along("--kernel", "auto", kernel="auto"),
+    "VecchiaGPRegressor": _nearest(n_neighbors=8),
 }
 
 CASES: dict[str, dict[str, Case]] = {

@@ -25,7 +25,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "abilities.md"
 ONE_OUTPUT = tuple(name for name in CASES["Gaussian processes"] if "outputs" not in name)
 OTHER_RATINGS = ("likes and dislikes", "likes alone", "likes, n_negatives=2", "likes, features", "ordinal", "poisson")
 ALONG = ("StateSpaceGP", 'StateSpaceGP("auto")')
-NEAR = ('finish="neighbours"', "classes with neighbours")
 IN_CONTEXT = ("times", "contexts", "times and contexts")
 WHOLE_ROWS = (
     'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())",
@@ -43,8 +42,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Gaussian processes", None, "argument 'executor': this process computes its fit. Leave it out"),
     ],
     "`partial_fit`": [
-        ("Gaussian processes", ALONG, "update(X, y) takes more rows"),
-        ("Gaussian processes", NEAR, "partial_fit takes rows and lets them go"),
+        ("Gaussian processes", (*ALONG, "VecchiaGPRegressor"), "update(X, y) takes more rows"),
     ],
     "`draws`": [
         ("Topics", None, 'LDA(inference="gibbs") fits by collapsed Gibbs'),

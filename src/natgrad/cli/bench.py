@@ -133,7 +133,7 @@ def _gp(scale: float) -> Case:
     X = rng.normal(size=(n, 3))
     y = np.sin(X).sum(1) + 0.1 * rng.normal(size=n)
     steps = PASSES * -(-n // 512)
-    ours = ng.SparseGPRegressor(n_inducing=min(100, n), max_steps=steps, tol=0.0, finish=None, verbose=False)
+    ours = ng.SparseGPRegressor(n_inducing=min(100, n), max_steps=steps, tol=0.0, verbose=False)
     exact = GaussianProcessRegressor(alpha=0.01, optimizer=None)  # factorises all rows, and learns no setting
 
     def solved() -> None:

@@ -178,7 +178,7 @@ def tell(
         "model": type(fitted).__name__,
         "data": words,
         "inference": getattr(fitted, "inference_", None),
-        "elbo": None if math.isnan(fitted.elbo_) else fitted.elbo_,
+        "elbo": None if math.isnan(bound := getattr(fitted, "elbo_", math.nan)) else bound,
         "steps": len(fitted.trace_),
         "seconds": took,
         "held_out": held_out,
@@ -190,7 +190,7 @@ def tell(
     shown = [words] if words else []
     shown += [
         *([answer["inference"]] if answer["inference"] else []),
-        ("no bound" if answer["elbo"] is None else f"bound {short(fitted.elbo_, 7)}")
+        ("no bound" if answer["elbo"] is None else f"bound {short(bound, 7)}")
         + f" after {len(fitted.trace_)} steps, {seconds(took)}: {ended}",
         *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),
         f"model: {output}" + ("" if report is None else f"   page: {report}"),

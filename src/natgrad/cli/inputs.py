@@ -289,6 +289,13 @@ MODELS = {
         _row_options,
         _read_rows,
     ),
+    "gp-neighbours": Model(
+        "VecchiaGPRegressor",
+        "A Gaussian process given the nearest rows alone, for functions too rough for inducing inputs.",
+        "natgrad fit gp-neighbours rows.csv -o rows.natgrad --columns x --target y --n-neighbors 30",
+        _row_options,
+        _read_rows,
+    ),
     "gp-classifier": Model(
         "SparseGPClassifier",
         "A Gaussian process from columns of numbers to classes.",

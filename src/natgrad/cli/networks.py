@@ -43,7 +43,7 @@ def update(model: Path, file: Path, output: Path, forgetting: float | None, forc
 
     check_output(output, force)
     fitted = load_model(model)
-    keeps_all = type(fitted).__name__ == "StateSpaceGP"
+    keeps_all = type(fitted).__name__ in ("StateSpaceGP", "VecchiaGPRegressor")
     if keeps_all or hasattr(fitted, "partial_fit"):
         if forgetting is not None:
             raise click.UsageError("--forgetting is for networks that were fitted to a table: leave it out")

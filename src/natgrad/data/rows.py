@@ -18,7 +18,6 @@ from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.spill import spill
 from natgrad.data.numbers import as_numbers, refuse_masked
-from natgrad.data.warps import Warp
 from natgrad.validation import check_unit, require
 
 __all__ = ["Rows", "Scaling", "checked_arrays", "open_rows", "rows_of_arrays", "validated", "validated_with_gaps"]
@@ -33,29 +32,18 @@ PLAIN_CHECKS = {"dtype", "order", "multi_output", "y_numeric"}
 
 
 class Scaling(NamedTuple):
-    """Means and standard deviations that standardise columns; a constant column has deviation one.
-
-    ``warps`` are maps of some columns that come before.
-    """
+    """Means and standard deviations that standardise columns; a constant column has deviation one."""
 
     mean: Floats
     sd: Floats
-    warps: tuple[Warp, ...] = ()
 
     def apply(self, a: Floats) -> Floats:
-        """(a − mean)/sd, of what the maps make of a."""
-        if self.warps:
-            a = np.array(a)
-            for warp in self.warps:
-                a[:, warp.column] = warp.apply(a[:, warp.column])
+        """(a − mean)/sd."""
         return np.ascontiguousarray((a - self.mean) / self.sd)
 
     def undo(self, a: Floats) -> Floats:
         """The inverse of `apply`."""
-        a = a * self.sd + self.mean
-        for warp in self.warps:
-            a[:, warp.column] = warp.undo(a[:, warp.column])
-        return np.asarray(a)
+        return np.asarray(a * self.sd + self.mean)
 
     @classmethod
     def none(cls, width: int) -> Scaling:
@@ -135,11 +123,11 @@ class Rows:
             else:
                 yield self.take(np.arange(begin, min(begin + size, len(self))))
 
-    def standardised(self, outputs: bool, warps: tuple[Warp, ...] = ()) -> Rows:
-        """The same rows with columns of mean 0 and variance 1, after maps of some of them; constant columns are only centred."""
-        none = Scaling.none(self.n_columns)._replace(warps=warps), Scaling.none(self.n_outputs)
+    def standardised(self, outputs: bool) -> Rows:
+        """The same rows with columns of mean 0 and variance 1; constant columns are only centred."""
+        none = Scaling.none(self.n_columns), Scaling.none(self.n_outputs)
         x, y = _moments(self.scaled_by(*none).pieces())
-        return self.scaled_by(x._replace(warps=warps), y if outputs else none[1])
+        return self.scaled_by(x, y if outputs else none[1])
 
     def scaled_by(self, x_scaling: Scaling, y_scaling: Scaling) -> Rows:
         """The same rows with other scales."""

@@ -57,6 +57,7 @@ MODELS = {
     "SparseGPClassifier": "natgrad.models.gp.classifier",
     "SparseGPRegressor": "natgrad.models.gp.regressor",
     "StateSpaceGP": "natgrad.models.gp.state_space",
+    "VecchiaGPRegressor": "natgrad.models.gp.vecchia",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")

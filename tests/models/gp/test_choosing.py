@@ -267,7 +267,7 @@ def test_waves_too_fine_for_the_first_length_scale_are_found(scale):
     rng = np.random.default_rng(0)
     x, new = rng.uniform(0, 10, (150, 1)), rng.uniform(0, 10, (100, 1))
     y = scale * (np.sin(8 * x[:, 0]) + 0.1 * rng.normal(size=150))
-    model = ng.SparseGPRegressor(n_inducing=60, max_steps=300, finish=None).fit(x, y)
+    model = ng.SparseGPRegressor(n_inducing=60, max_steps=300).fit(x, y)
     assert model.score(new, scale * np.sin(8 * new[:, 0])) > 0.95
 
 

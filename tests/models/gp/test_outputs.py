@@ -285,6 +285,7 @@ def test_gaps_of_outputs_that_are_independent_are_left_out():
         "learn_kernel": False,
         "learn_noise": False,
         "learn_inducing": False,
+        "noise_variance": 0.1,
         "standardize": False,
     }
     z = x[::12]

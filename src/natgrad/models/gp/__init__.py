@@ -1,14 +1,15 @@
-"""Gaussian processes: `StateSpaceGP`, along time. The sparse ones are at the top of natgrad.
+"""Gaussian processes along time (`StateSpaceGP`) and from nearest rows (`VecchiaGPRegressor`); sparse ones are at the top.
 
-The name is imported when it is first asked for.
+The names are imported when they are first asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from natgrad.models.gp.state_space import StateSpaceGP
+    from natgrad.models.gp.vecchia import VecchiaGPRegressor
 
-__all__ = ["StateSpaceGP"]
+__all__ = ["StateSpaceGP", "VecchiaGPRegressor"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,18 +13,17 @@ from natgrad._jax import on_host
 from natgrad.covariance import Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling
-from natgrad.data.warps import Warp
 from natgrad.inference.engine import take_steps
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
 from natgrad.inference.trace import Trace
 from natgrad.models.base import register
-from natgrad.models.gp.finishing import GPFinishing, restored_local, saved_local
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.running import given_up, optimise
 from natgrad.models.gp.settings import Adam, Settings, leaves_of, settings_of
+from natgrad.models.gp.starting import GPStarting, variance_unit
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
@@ -60,7 +59,7 @@ register(Settings, "gp.Settings")
 register(Adam, "gp.Adam")
 
 
-class SparseGP(GPFinishing):
+class SparseGP(GPStarting):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     kind: ClassVar[str] = "process"
@@ -113,7 +112,7 @@ class SparseGP(GPFinishing):
         self._check_settings()
         began, held_rows, seed = time.perf_counter(), _as_held(rows), whole_number(self.seed, "seed", least=0)
         in_time = self._clock(began)
-        rows, held = self._held_out(self._scaled(rows, likelihood, standard_outputs, seed, in_time))
+        rows, held = self._held_out(self._scaled(rows, standard_outputs))
         problem, settings = self._begun(rows, likelihood, seed, in_time)
         optimise(self, problem, problem.start(settings), held, Trace(), self.max_steps, options, began=began)
         self._data = held_rows
@@ -123,10 +122,7 @@ class SparseGP(GPFinishing):
         fresh = not hasattr(self, "_state")
         seed = whole_number(self.seed, "seed", least=0)
         in_time = self._clock(time.perf_counter())
-        if fresh:
-            rows = self._scaled(rows, likelihood, standard_outputs, seed, in_time)
-        else:
-            rows = rows.scaled_by(self._x_scaling, self._y_scaling)
+        rows = self._scaled(rows, standard_outputs) if fresh else rows.scaled_by(self._x_scaling, self._y_scaling)
         seen = (0 if fresh else self.n_rows_seen_) + len(rows)
         population = float(max(seen, n_total or 0))
         if fresh:
@@ -181,21 +177,13 @@ class SparseGP(GPFinishing):
         if not 0 <= real_number(self.validation_fraction, "validation_fraction") < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
 
-    @property
-    def input_warps_(self) -> dict[int, str]:
-        """Columns of X that are mapped, and how: "log" or "rank".
-
-        Examples
-        --------
-        >>> import numpy as np, natgrad as ng
-        >>> amount = np.exp(np.linspace(-4, 4, 60))[:, None]
-        >>> ng.SparseGPRegressor(n_inducing=10, max_steps=50, warp_inputs="log").fit(
-        ...     amount, np.log(amount[:, 0])
-        ... ).input_warps_
-        {0: 'log'}
-        """
-        check_is_fitted(self)
-        return {warp.column: warp.kind for warp in self._x_scaling.warps}
+    def _in_units_of_data(self, kernel: Covariance) -> Covariance:
+        """A kernel of standardised inputs and outputs as one of X and y."""
+        scaling = self._x_scaling
+        if kernel.units(scaling.sd) is None:  # inputs are as they were
+            return kernel
+        unit = variance_unit(self._y_scaling, self._likelihood)
+        return kernel.in_units(-scaling.mean / scaling.sd, 1.0 / scaling.sd, 1.0 / unit)
 
     # -- how sure it is --
 
@@ -258,12 +246,6 @@ class SparseGP(GPFinishing):
             "settings": tuple(np.asarray(leaf) for leaf in leaves_of(settings)),
             "x_scaling": (self._x_scaling.mean, self._x_scaling.sd),
             "y_scaling": (self._y_scaling.mean, self._y_scaling.sd),
-            **({"warps": tuple(map(tuple, warps))} if (warps := self._x_scaling.warps) else {}),
-            **(
-                {}
-                if self._predictor.local is None
-                else {"local": saved_local(self._predictor.local, self._predictor.weight)}
-            ),
             "offset": self._offset,
             "jitter": (self.jitter_, self.jitter_raised_),
             "fitted": {name: getattr(self, name) for name in KEPT if hasattr(self, name)},
@@ -274,7 +256,6 @@ class SparseGP(GPFinishing):
         for name, value in saved["fitted"].items():
             setattr(self, name, value)
         scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
-        scaling = scaling._replace(warps=tuple(Warp(*warp) for warp in saved.get("warps", ())))
         rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(y_scaling.sd))), scaling, y_scaling)
         lam, likelihood = saved["lam"], self._own_likelihood()
         n_inducing = len(saved["settings"][len(saved["kernel"].theta)])
@@ -285,8 +266,6 @@ class SparseGP(GPFinishing):
             moments = problem.moments(problem.blocks["v"], lam)
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
-        if "local" in saved:
-            self._predictor = self._predictor.given_neighbours(*restored_local(saved["local"], self._offset))
 
 
 def _as_held(rows: Rows) -> HeldRows:

@@ -47,23 +47,13 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
         function, and cutpoints that are learned.
     order : list of classes, optional
         From the lowest to the highest, for "ordinal"; by default numbers in their order.
-    finish : "auto", "neighbours" or None
-        What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
-        alone, each with what it says of f as a Gaussian of its own, and the kernel settled again on what rows say of one another;
-        it sees what M inducing inputs cannot hold. The model and its file then hold all rows. "auto": both together where 1,000
-        to 100,000 rows are in memory, with ten functions at most, by the mixture of their probabilities, with the weight that
-        expects best a fifth of the rows, which neither has seen (`neighbour_weight_`), if that is better than the sparse process
-        alone.
-    n_neighbors : int
-        Rows, m, that a prediction is given. With at least as many as there are it is that of the dense process.
     kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
-tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as in `SparseGPRegressor`
+tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRegressor`
 
     Attributes
     ----------
     classes_ : array [K], sorted; of likelihood="ordinal" in their order
     cutpoints_ : array [K − 1], of likelihood="ordinal"
-    neighbour_kernel_, neighbour_log_density_, neighbour_weight_ : of a finish by neighbours
     kernel_, inducing_, elbo_, trace_, stop_, n_steps_, posterior_, jitter_, jitter_raised_ : as in `SparseGPRegressor`;
         with "probit" and more than two classes `elbo_` is the sum over the K two-class problems
 
@@ -76,13 +66,6 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     >>> stars = SparseGPClassifier(n_inducing=6, likelihood="ordinal", max_steps=50).fit(x, [1, 1, 2, 2, 3, 3])
     >>> stars.predict([[-2.0], [2.0]]).tolist()
     [1, 3]
-
-    Stripes that four inducing inputs cannot hold:
-
-    >>> x = np.linspace(0, 10, 90)[:, None]
-    >>> stripes = SparseGPClassifier(n_inducing=4, max_steps=50, tol=0, finish="neighbours", n_neighbors=20)
-    >>> stripes.fit(x, x[:, 0].astype(int) % 2).predict([[2.5], [3.5], [4.5]]).tolist()
-    [0, 1, 0]
     """
 
     # What files of 0.1, which do not say it, hold.
@@ -102,8 +85,6 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         learn_kernel: bool = True,
         learn_inducing: bool = True,
         learning_rate: float = 0.04,
-        finish: Literal["auto", "neighbours"] | None = "auto",
-        n_neighbors: int = 128,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
@@ -111,7 +92,6 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
         standardize: bool = True,
-        warp_inputs: Literal["auto", "log", "rank", "step"] | None = "auto",
         jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,
@@ -125,8 +105,6 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         self.learn_kernel = learn_kernel
         self.learn_inducing = learn_inducing
         self.learning_rate = learning_rate
-        self.finish = finish
-        self.n_neighbors = n_neighbors
         self.method = method
         self.step = step
         self.max_steps = max_steps
@@ -134,7 +112,6 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
         self.tol = tol
         self.validation_fraction = validation_fraction
         self.standardize = standardize
-        self.warp_inputs = warp_inputs
         self.jitter = jitter
         self.seed = seed
         self.verbose = verbose
@@ -153,22 +130,18 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> Self:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
         rows = self._read(X, y, not hasattr(self, "_state"), classes)
-        self._refuse_to_finish("partial_fit takes rows and lets them go")
         self._partial(rows, self._own_likelihood(), False, n_total)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class [N, K]."""
-        x = self._inputs(X)
-        parts = [weight * self._chances(*alone.latent(x), unit) for weight, alone, unit in self._predictor.processes]
-        return self._probabilities(np.sum(parts, axis=0))
+        return self._probabilities(self._chances(*self._latent(X)))
 
-    def _chances(self, mean: Floats, var: Floats, unit: float = 1.0) -> Floats:
-        """By one process, from means and variances of its functions [..., F]: of classes, or Φ of each function."""
+    def _chances(self, mean: Floats, var: Floats) -> Floats:
+        """From means and variances of functions [..., F]: probabilities of classes, or Φ of each function."""
         likelihood = self._likelihood
         if isinstance(likelihood, Ordinal):
-            psi = likelihood.widened(self._psi, unit)
-            return likelihood.probabilities(psi, unit * mean[..., 0], unit**2 * var[..., 0])
+            return likelihood.probabilities(self._psi, mean[..., 0], var[..., 0])
         if isinstance(likelihood, Softmax):
             return softmax(mean) if not var.any() else likelihood.predict_rows(self._psi, mean, var)[0]
         return np.asarray(sp.ndtr(mean / np.sqrt(1.0 + var)))
@@ -190,46 +163,26 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
     def decision_function(self, X: Any) -> Floats:
         """[N] for two classes, [N, K] for more: what probabilities grow with.
 
-        "probit": E[f]/√(1 + var f), whose Φ is the probability (of two processes Φ⁻¹ of it); "softmax": log probabilities, of two
+        "probit": E[f]/√(1 + var f), whose Φ is the probability; "softmax": log probabilities, of two
         classes their difference; "ordinal": E[f] [N], whatever the number of classes.
         """
         if self._link == "softmax":
             logs = np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
             return np.asarray(logs[:, 1] - logs[:, 0]) if len(self.classes_) == 2 else logs
-        mean = self._probits(self._inputs(X)) if self._link == "probit" else self._latent(X)[0]
+        mean, var = self._latent(X)
+        mean = mean / np.sqrt(1.0 + var) if self._link == "probit" else mean
         return mean[:, 0] if mean.shape[1] == 1 else mean
-
-    def _probits(self, x: Floats) -> Floats:
-        """Φ⁻¹ of what `_chances` has [N, F], by the smaller of p and 1 − p where these are mixtures."""
-        found = [(weight, *alone.latent(x)) for weight, alone, _ in self._predictor.processes]
-        probits = [mean / np.sqrt(1.0 + var) for _, mean, var in found]
-        if len(found) == 1:
-            return probits[0]
-        logs = np.log([weight for weight, *_ in found])[:, None, None]
-        below, above = (np.logaddexp.reduce(logs + sp.log_ndtr(sign * np.array(probits))) for sign in (1.0, -1.0))
-        return np.asarray(
-            np.where(below < above, sp.ndtri_exp(np.minimum(below, 0.0)), -sp.ndtri_exp(np.minimum(above, 0.0)))
-        )
 
     def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:
         """Joint draws of the probability of the second class [n, N]; of every class [n, N, K] if there are more."""
         rng = np.random.default_rng(self.seed if seed is None else seed)
-        n, x, processes = whole_number(n, "n"), self._few_inputs(X), self._predictor.processes
-        # of two processes each draw is of one
-        first = rng.random(n) < processes[0].weight if len(processes) > 1 else np.ones(n, np.bool_)
-        p = np.empty((n, len(x), len(self.classes_)))
-        for one, here in zip(processes, (first, ~first), strict=False):
-            if here.any():
-                f = one.alone.draws(x, int(here.sum()), rng)
-                p[here] = self._probabilities(self._chances(f, np.zeros_like(f), one.unit))
+        f = self._latent_draws(X, whole_number(n, "n"), rng)
+        p = self._probabilities(self._chances(f, np.zeros_like(f)))
         return p[..., 1] if len(self.classes_) == 2 else p
 
     @property
     def cutpoints_(self) -> Floats:
-        """Between the classes of likelihood="ordinal" [K − 1]: a class is the number of them below f + N(0, 1).
-
-        Neighbours have noise of their own, with the same f and cutpoints.
-        """
+        """Between the classes of likelihood="ordinal" [K − 1]: a class is the number of them below f + N(0, 1)."""
         check_is_fitted(self)
         if self._link != "ordinal":
             raise AttributeError(f'likelihood "{self._link}" has no cutpoints')
@@ -303,7 +256,6 @@ tol, validation_fraction, standardize, warp_inputs, jitter, seed, verbose : as i
 
                 check_classification_targets(y)
             self._found_classes(y, classes)
-        self._check_finish()
         numbers = self._numbers(y)
         if self._link == "ordinal":
             return Rows(X, numbers[:, None].astype(np.float64))

@@ -43,27 +43,6 @@ def _order(value: Any, sizes: dict[str, int], where: str) -> None:
         refuse(where, "is no list of classes")
 
 
-def _warps(value: Any, sizes: dict[str, int], where: str) -> None:
-    """Maps of columns, each once: a column, a kind, and knots and values that increase."""
-    check(
-        value,
-        [("whole in [0, column)", "'log' | 'rank' | 'step'", f"real [_] {WIDE}", f"real [_] {WIDE}")],
-        sizes,
-        where,
-    )
-    columns = [column for column, *_ in value]
-    if len(set(columns)) < len(columns):
-        refuse(where, "maps a column twice")
-    for column, _, knots, values in value:
-        if (
-            len(knots) != len(values)
-            or len(knots) < 2
-            or not (np.diff(knots) > 0).all()
-            or not (np.diff(values) > 0).all()
-        ):
-            refuse(where, f"of column {column} is no increasing map")
-
-
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "n_jobs"},
     "kernel": _kernel_or_none,
@@ -77,10 +56,7 @@ SETTINGS: dict[str, Any] = {
     "max_seconds": "none | positive",
     "validation_fraction": "real in [0, 1)",
     "standardize": "flag",
-    "warp_inputs": "none | 'auto' | 'log' | 'rank' | 'step'",
     "jitter": "real in [0, 0.01)",
-    "finish": "none | 'auto' | 'neighbours'",
-    "n_neighbors": "natural",
 }
 # Of a regressor alone.
 REGRESSOR: dict[str, Any] = {
@@ -97,40 +73,14 @@ CLASSIFIER: dict[str, Any] = {
 # Parameters of a likelihood, where they are not one for each output.
 CORRELATED = "correlated"
 PSI = {"ordinal": "real [cut]", "heteroskedastic": "real [measured, 2]", CORRELATED: "real [measured, mixed]"}
-# Of a finish by neighbours: its kernel and noise, and all rows, standardised.
-LOCAL: dict[str, Any] = {
-    "kernel": _kernel,
-    "noise": "real in [1e-7, 1e100]",
-    "x": f"real [row, column] {WIDE}",
-    "y": f"real [row] {WIDE}",
-    "n_neighbors": "natural",
-    "log_density": "real",
-    "n_judges": "natural",
-    "weight?": "real in (0, 1]",
-}
-# Where noise is not Gaussian rows have sites instead of outputs.
-SITED: dict[str, Any] = {
-    **{name: rule for name, rule in LOCAL.items() if name not in ("noise", "y")},
-    "z": f"real [output, row] {WIDE}",
-    "s": "real [output, row] in [1e-12, 1e12]",
-    "unit?": "real in [1e-9, 1e9]",
-}
-
-
-def _local(value: Any, sizes: dict[str, int], where: str) -> None:
-    check(value, SITED if isinstance(value, Mapping) and "z" in value else LOCAL, sizes, where)
-
-
 FITTED: dict[str, Any] = {
     "lam": "MultivariateNormal [factor; stacked]",
     "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
     "y_scaling": (f"real [measured] {WIDE}", f"real [measured] {SPREAD}"),
-    "warps?": _warps,
     "offset": f"real [output] {WIDE}",
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),
     "kernel": _kernel,
-    "local?": _local,
 }
 ALONG: dict[str, Any] = {
     "n_features_in_": "size column",
@@ -176,27 +126,12 @@ class GPFiles(Estimator):
                 refuse(where, "has a trace without an end, or an end without a trace")
             if sizes["output"] != sizes["measured"] * (2 if law == "heteroskedastic" else 1):
                 refuse(where, f"has {sizes['output']} functions of {sizes['measured']} outputs")
-            if "local" in value:
-                _check_local(value["local"], classes, law, sizes, where)
             if classes:
                 _check_classes(value["fitted"]["classes_"], law, sizes)
             elif value["fitted"]["_flat"] and sizes["measured"] > 1:
                 refuse(where, f"has one output, and {sizes['measured']} of them")
 
         return cls._settings_table(), of
-
-
-def _check_local(local: Mapping[str, Any], classes: bool, law: str, sizes: Mapping[str, int], where: str) -> None:
-    """Neighbours have outputs where noise is Gaussian, and sites where it is not; of a regressor one column."""
-    sited = "z" in local
-    if law in ("student_t", "heteroskedastic") or (not classes and sizes["measured"] > 1):
-        refuse(where, f"has neighbours, with {sizes['measured']} outputs and likelihood {law!r}")
-    if sited != (law != "gaussian"):
-        refuse(where, f"has {'sites' if sited else 'outputs'} of neighbours, with likelihood {law!r}")
-    if law != "ordinal" and local.get("unit", 1.0) != 1.0:
-        refuse(
-            where, f"has neighbours with a unit of {local['unit']}, which is of ordered classes, and likelihood {law!r}"
-        )
 
 
 def _learned(kernel: Covariance, law: str) -> tuple[Any, ...]:

@@ -79,23 +79,6 @@ class Softmax(Likelihood):
         p = self.predict_rows(psi, mean, var)[0]
         return np.asarray(np.log(np.maximum(np.where(y > 0, p, 0.0).sum(1), LEAST_CHANCE)))
 
-    def predictive_slopes(self, y: Floats, mean: Floats, var: Floats) -> tuple[Floats, Floats, Floats]:
-        """Log E[p] of the row's class [N], and its slopes in means and variances [K, N], of the same sum.
-
-        Of p_c, E[∂/∂f_k] = E[p_c (δ_ck − p_k)] and ½ E[∂²/∂f_k²] = ½ E[p_c ((δ_ck − p_k)² − p_k (1 − p_k))].
-        """
-        value, by_mean, by_var = np.empty(len(mean)), np.empty_like(mean), np.empty_like(mean)
-        for begin in range(0, len(mean), SOME_ROWS):
-            rows = slice(begin, begin + SOME_ROWS)
-            hit = (y[rows, None] > 0).astype(np.float64)
-            p = softmax(mean[rows, None] + np.sqrt(var[rows, None]) * _points(mean.shape[1]))
-            own = (p * hit).sum(-1, keepdims=True)
-            total = np.maximum(own.mean(1), LEAST_CHANCE)
-            value[rows] = np.log(total[:, 0])
-            by_mean[rows] = (own * (hit - p)).mean(1) / total
-            by_var[rows] = 0.5 * (own * ((hit - p) ** 2 - p * (1.0 - p))).mean(1) / total
-        return value, by_mean.T, by_var.T
-
     def quantile_rows(self, psi: Floats, level: float, mean: Floats, var: Floats) -> Floats:
         """Classes have no order."""
         raise NotImplementedError("classes have no quantiles")
@@ -182,10 +165,6 @@ class Ordinal(Likelihood):
         with np.errstate(invalid="ignore"):
             below, above = (np.exp(-0.5 * (end**2 + LOG_2PI) - log_p) for end in (low, high))
         return log_p, below, above, np.where(np.isinf(low), 0.0, low), np.where(np.isinf(high), 0.0, high)
-
-    def widened(self, psi: Floats, unit: float) -> Floats:
-        """ψ of cutpoints times a number, as if the noise had been divided by it."""
-        return np.concatenate([unit * psi[:1], psi[1:] + np.log(unit)])
 
     def probabilities(self, psi: Floats, mean: Floats, var: Floats) -> Floats:
         """Of every level [..., K], from the mean and the variance of f."""

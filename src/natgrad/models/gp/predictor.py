@@ -12,28 +12,17 @@ from scipy.linalg import blas
 from natgrad.covariance import Covariance, Inducing
 from natgrad.models.gp.algebra import Posterior
 from natgrad.models.gp.likelihood import LOG_2PI, Likelihood
-from natgrad.models.gp.local import Local, psi_of
 from natgrad.models.gp.outputs import Marginal, by_blocks, marginal
 from natgrad.models.gp.settings import MOST_ROWS, Settings, compiled
-from natgrad.models.gp.sited import SitedLocal
-from natgrad.models.gp.weighing import Moments, mixed, pooled
 from natgrad.threads import in_order, one_blas_thread
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.gp.problem import GPProblem
 
-__all__ = ["Predictor", "Process"]
+__all__ = ["Predictor"]
 
 Floats = npt.NDArray[np.float64]
-
-
-class Process(NamedTuple):
-    """One of those that predict classes: its weight, itself alone, and the unit of f in which its noise is one."""
-
-    weight: float
-    alone: Predictor
-    unit: float
 
 
 class Predictor(NamedTuple):
@@ -47,9 +36,6 @@ class Predictor(NamedTuple):
     likelihood: Likelihood
     mixing: Floats | None
     marginal: Marginal
-    local: Local | SitedLocal | None = None
-    # That of neighbours; the rest is the sparse process's.
-    weight: float = 1.0
 
     @classmethod
     def of(cls, problem: GPProblem, state: State) -> Predictor:
@@ -60,35 +46,12 @@ class Predictor(NamedTuple):
         inducing = problem.factor(settings)
         return cls(problem.kernel, settings, inducing, q, problem.offset, problem.likelihood, mixing, seen)
 
-    def given_neighbours(self, local: Local | SitedLocal, weight: float) -> Predictor:
-        """The same, but what is predicted is a local process, or both; with noise to match, if noise is Gaussian."""
-        psi = self.settings.psi
-        if isinstance(local, Local):
-            psi = psi_of(mixed(local.noise, self.likelihood.noise_level(np.asarray(psi)), weight))
-        return self._replace(settings=self.settings._replace(psi=psi), local=local, weight=weight)
-
-    @property
-    def processes(self) -> tuple[Process, ...]:
-        """Whose mixture predicts classes."""
-        if not isinstance(self.local, SitedLocal):
-            return (Process(1.0, self, 1.0),)
-        near = Process(self.weight, self._replace(weight=1.0), self.local.unit)
-        sparse = Process(1.0 - self.weight, self._replace(local=None), 1.0)
-        return (near, sparse) if self.weight < 1.0 else (near,)
-
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, F] at standardised inputs."""
-        mean, var = _in_pieces(self._moments, x)
+        mean, var = _in_pieces(self._sparse, x)
         return mean, var
 
-    def _moments(self, x: Floats) -> tuple[Floats, Floats]:
-        if self.local is None:
-            return self._sparse(x)
-        near = Moments(*self.local.latent(x))
-        return near if self.weight == 1.0 else pooled(near, Moments(*self._sparse(x)), self.weight)
-
     def _sparse(self, x: Floats) -> tuple[Floats, Floats]:
-        """Those of the sparse process."""
         k_nm, k_nn = compiled(self.kernel).rows(self.settings, x)
         a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
         pairs = zip(self.marginal.covariance, self.marginal.scale, strict=True)
@@ -138,18 +101,6 @@ class Predictor(NamedTuple):
             return self._draws(x, n, rng)
 
     def _draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
-        if self.local is None:
-            return self._sparse_draws(x, n, rng)
-        near = self.local.draws(x, n, rng)
-        if self.weight == 1.0:
-            return near
-        # With the moments of `latent`: what each leaves open, and what they differ by, which is the same for all inputs.
-        means, w = [_in_pieces(part, x)[0] for part in (self.local.latent, self._sparse)], self.weight
-        left = np.sqrt(w) * (near - means[0]) + np.sqrt(1.0 - w) * (self._sparse_draws(x, n, rng) - means[1])
-        apart = np.sqrt(w * (1.0 - w)) * rng.standard_normal((n, 1, 1)) * (means[0] - means[1])
-        return np.asarray(mixed(means[0], means[1], w) + left + apart)
-
-    def _sparse_draws(self, x: Floats, n: int, rng: np.random.Generator) -> Floats:
         k_nm, _ = compiled(self.kernel).rows(self.settings, x)
         a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
         kernel = self.kernel.at([np.asarray(part) for part in self.settings.theta])

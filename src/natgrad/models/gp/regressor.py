@@ -68,15 +68,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
         covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
         more than chance, and independent functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
-    finish : "auto", "neighbours" or None
-        What predicts. None: the sparse process. "neighbours": the process given the ``n_neighbors`` nearest rows of each new one
-        alone, with kernel and noise settled again on what rows say of one another; it sees what M inducing inputs cannot hold.
-        Gaussian noise and one output; the model and its file then hold all rows. "auto": both together where 1,000 to 100,000
-        rows are in memory, neighbours with the weight that expects rows best, each without itself (`neighbour_weight_`), if that
-        is better than the sparse process alone.
-    n_neighbors : int
-        Rows, m, that a prediction is given: its cost grows as m³. With at least as many as there are it is that of the exact
-        process. Kernel and noise settle with 64 at most.
     method, step : as in ``Network.fit``
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
@@ -87,12 +78,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     standardize : bool
         Whether inputs and (real) outputs are standardised inside, so that the prior mean of outputs is their mean, and steps have
         the right length whatever the units; without, it is zero. A kernel that is given means the same.
-    warp_inputs : "auto", "log", "rank", "step", optional
-        Monotone maps of the columns of X, before they are standardised. "log": logarithms (with a constant added where there are
-        zeros; sinh⁻¹ where there are negative numbers); "rank": the quantile of a normal law at the share of rows below; "step":
-        stairs that rise where y jumps along a column. "auto" maps those columns that are skewed or have heavy tails or along
-        which y jumps, if the bound of a short fit prefers it; it leaves all as they are where a kernel is given, or
-        ``standardize`` is False. `input_warps_` says which.
     jitter : float
         Added to the diagonal of K_mm, as a part of its mean; raised tenfold where it does not suffice, and counted.
     seed : int
@@ -101,7 +86,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     Attributes
     ----------
     kernel_, inducing_, noise_variance_ : as learned, in the units of the data
-    neighbour_kernel_, neighbour_log_density_, neighbour_weight_ : of a finish by neighbours
     output_covariance_, output_correlation_ : arrays [P, P], B in the units of y, and B with ones on its diagonal
     elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
     posterior_ : {"v": Factor}, the whitened inducing variables of each output
@@ -133,8 +117,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         noise_variance: float | None = None,
         df: float = 4.0,
         outputs: Literal["correlated", "independent"] | None = None,
-        finish: Literal["auto", "neighbours"] | None = "auto",
-        n_neighbors: int = 128,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
@@ -142,7 +124,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         tol: float = 1e-3,
         validation_fraction: float = 0.0,
         standardize: bool = True,
-        warp_inputs: Literal["auto", "log", "rank", "step"] | None = "auto",
         jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,
@@ -159,8 +140,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         self.noise_variance = noise_variance
         self.df = df
         self.outputs = outputs
-        self.finish = finish
-        self.n_neighbors = n_neighbors
         self.method = method
         self.step = step
         self.max_steps = max_steps
@@ -168,7 +147,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         self.tol = tol
         self.validation_fraction = validation_fraction
         self.standardize = standardize
-        self.warp_inputs = warp_inputs
         self.jitter = jitter
         self.seed = seed
         self.verbose = verbose
@@ -200,7 +178,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
             How many rows the stream stands for; by default those seen so far.
         """
         rows = self._read(X, y, not hasattr(self, "_state"))
-        self._refuse_to_finish("partial_fit takes rows and lets them go")
         likelihood = self._own_likelihood()
         self._partial(rows, likelihood, likelihood.standardised, n_total)
         return self
@@ -284,7 +261,6 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
         if reset:
             self._correlated = self._goes_together(rows.n_outputs)
-        self._check_finish(rows.n_outputs)
         likelihood = self._own_likelihood()
         for _, outputs in rows.pieces():
             likelihood.check(outputs, "y")

@@ -9,7 +9,7 @@ at its own optimum; ∇²F is taken by differences of it. Inducing inputs are no
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -29,7 +29,7 @@ from natgrad.random import sample_generator
 from natgrad.special import ndtri
 from natgrad.threads import one_blas_thread
 
-__all__ = ["HyperFactor", "HyperResponse", "hyper_response", "warn_of_undetermined"]
+__all__ = ["NOISE", "HyperResponse", "hyper_response", "information_response"]
 
 Floats = npt.NDArray[np.float64]
 Quantity = str | Callable[[Mapping[str, Floats]], Any]
@@ -64,6 +64,24 @@ class HyperFactor:
         half = ndtri(tails(mass)[1]) * self.log_std
         with np.errstate(over="ignore"):  # who made it has warned of what the data do not determine
             return np.exp(self.log_mean - half), np.exp(self.log_mean + half)
+
+
+def information_response(
+    names: Sequence[str], at: Sequence[Any], moves: npt.NDArray[np.bool_], information: Floats
+) -> HyperResponse:
+    """The response of logarithms ``at``, by name, whose elements have an information [h, h]; ``moves`` [h] are learned."""
+    if not moves.any():
+        raise ValueError("no hyper-parameter was learned: kernel and noise are fixed, and nothing can move")
+    covariance = np.asarray(np.linalg.inv(information[np.ix_(moves, moves)]), np.float64)
+    sd, factors, places, begin, end = np.sqrt(np.diagonal(covariance)), {}, {}, 0, 0
+    for name, value in zip(names, at, strict=True):
+        learned = bool(moves[begin])
+        begin += np.size(value)
+        if learned:
+            places[name] = slice(end, end := end + np.size(value))
+            factors[name] = HyperFactor(name, np.asarray(value), sd[places[name]].reshape(np.shape(value)))
+    warn_of_undetermined(factors, {NOISE: ". Where y has no noise, give noise_variance= and keep it fixed"})
+    return HyperResponse(factors, covariance, 0.0, places)
 
 
 def warn_of_undetermined(factors: Mapping[str, HyperFactor], advice: Mapping[str, str]) -> None:

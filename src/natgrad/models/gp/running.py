@@ -54,7 +54,7 @@ def optimise(
     seconds = model.max_seconds
     if seconds is not None:
         # What was spent on choosing; a run that has no time left still takes a step.
-        seconds = max((1.0 - model._finish_share(problem)) * float(seconds) - (time.perf_counter() - began), 1e-9)
+        seconds = max(float(seconds) - (time.perf_counter() - began), 1e-9)
     method, most, tol = checked_method(model.method), whole_number(max_steps, "max_steps"), float(model.tol)
     cooling = cooling_phases(problem, method)
     polish = None if held is not None else polishing_of(problem, method, tol, most, seconds, state.t)
@@ -88,16 +88,14 @@ def optimise(
     )  # fmt: skip
     model.stop_ = _why(result.stop, polish, watch, most, tol)
     model._part = watch.part
-    state, said = result.state, _said_of(problem)
+    state = result.state
     if shrinks(model, problem):
         with one_blas_thread():  # as in the engine
             state, words = shrunk(problem, state)
-        said.append(words)
+        trace.strategy = f"{trace.strategy}; {words}"
     model._publish(problem, state)
     model.elbo_ = problem.bound(state)
     model.n_rows_seen_ = problem.n_groups
-    said.extend(model._finished(problem, state, began))
-    trace.strategy = "; ".join([trace.strategy, *said])
 
 
 def shrinks(model: Any, problem: GPProblem) -> bool:
@@ -130,12 +128,6 @@ def shrunk(problem: GPProblem, state: State) -> tuple[State, str]:
     part = max(0.0, 1.0 - n * (n - 1) / (4.0 * max(gained, 1e-9)))
     words = f"correlations of outputs gain {gained:.2g} nats, and {part:.0%} of them are kept"
     return at(part).state._replace(t=state.t), words
-
-
-def _said_of(problem: GPProblem) -> list[str]:
-    """Which inputs are mapped, in words."""
-    warps = problem.data.x_scaling.warps
-    return [f"inputs mapped: {', '.join(f'{warp.kind} of column {warp.column}' for warp in warps)}"] if warps else []
 
 
 def _why(stop: Stop, polish: Polishing | None, watch: AveragedBound, most: int, tol: float) -> Stop:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, Scaling
-from natgrad.data.warps import Warp
 from natgrad.models.gp import choosing
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.reading import GPReading
 from natgrad.models.gp.settings import Learned, Settings
-from natgrad.models.gp.warping import STAIR_MARGIN, SURE, chosen_warps, jumping, stairs_of, warps_of
 from natgrad.random import Stream, generator
 from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
@@ -25,7 +22,7 @@ from natgrad.validation import whole_number
 __all__ = ["GPStarting", "variance_unit"]
 
 Floats = npt.NDArray[np.float64]
-# Rows that the offset, and maps of inputs, are taken from.
+# Rows that the offset is taken from.
 MOST_STARTING_ROWS = 20_000
 # Rows that say whether the first kernel is fine enough: a matrix is decomposed, in a twentieth of a second.
 FEW = 400
@@ -40,7 +37,7 @@ def variance_unit(y_scaling: Scaling, likelihood: Likelihood) -> float:
 
 
 class GPStarting(GPReading):
-    """Maps of inputs, the kernel, inducing inputs; abstract."""
+    """The kernel and inducing inputs; abstract."""
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
         """The rows to learn from, and those that judge; the same for the same seed."""
@@ -51,61 +48,23 @@ class GPStarting(GPReading):
         )
 
     def _clock(self, began: float) -> Callable[[], bool]:
-        """Whether there is time to choose among kernels and maps: a third of all."""
+        """Whether there is time to choose among kernels: a third of all."""
         until = np.inf if self.max_seconds is None else began + float(self.max_seconds) / 3.0
         return lambda: time.perf_counter() < until
 
-    def _scaled(
-        self, rows: Rows, likelihood: Likelihood, outputs: bool, seed: int, in_time: Callable[[], bool]
-    ) -> Rows:
-        """Rows with their columns bent and standardised, as the settings say."""
-        warps = self._warps(rows, likelihood, outputs, seed, in_time)
-        if self.standardize:
-            rows = rows.standardised(outputs, warps)
-            if not isinstance(self.kernel, Covariance):
-                return rows
-            # Units in which the kernel that was given is one of the same kind.
-            scale = self.kernel.units(rows.x_scaling.sd)
-            if scale is not None:
-                return rows.scaled_by(rows.x_scaling._replace(sd=scale), rows.y_scaling)
-            none = Scaling.none(rows.n_columns)._replace(warps=warps)
-            return rows.scaled_by(none, rows.y_scaling._replace(sd=np.ones(rows.n_outputs)))
-        return rows.scaled_by(rows.x_scaling._replace(warps=warps), rows.y_scaling)
-
-    def _warps(
-        self, rows: Rows, likelihood: Likelihood, outputs: bool, seed: int, in_time: Callable[[], bool]
-    ) -> tuple[Warp, ...]:
-        kind: Literal["auto", "log", "rank", "step"] | None = self.warp_inputs
-        own = isinstance(self.kernel, Covariance) or not self.standardize  # units that somebody has thought of
-        if kind is None or (kind == "auto" and own):
-            return ()
-        fitted = self._held_out(rows)[0]
-        numbers = generator(seed, Stream.START, 4).permutation(len(fitted))
-        x, y = fitted.take(np.sort(numbers[:MOST_STARTING_ROWS]))
-        if kind == "step":
-            return stairs_of(x, y)
-        if kind != "auto":
-            return warps_of(x, dict.fromkeys(range(x.shape[1]), kind))
-        few = numbers[: choosing.ROWS]
-
-        def bound_of(few: npt.NDArray[np.int64]) -> Callable[[tuple[Warp, ...]], float]:
-            def bound(warps: tuple[Warp, ...]) -> float:
-                some = Rows(*Rows(*fitted.take(np.sort(few))).standardised(outputs, warps).take(None))
-                trials = self._trials(some, likelihood, seed, likelihood.offsets(some.take(None)[1]), in_time)
-                return trials.tried(choosing.usual(some.n_columns), choosing.STEPS // 2).bound / len(some)
-
-            return bound
-
-        warps = chosen_warps(x, bound_of(few), in_time)
-        columns = jumping(*fitted.take(np.sort(few)))
-        if not columns or not in_time():
-            return warps
-        # Stairs are made from y: rows that did not make them decide.
-        made, judges = np.array_split(few, 2)
-        bound, margin = bound_of(judges), max(STAIR_MARGIN, SURE / len(judges))
-        if bound(stairs_of(*fitted.take(np.sort(made)), columns, warps)) <= bound(warps) + margin:
-            return warps
-        return stairs_of(x, y, columns, warps)
+    def _scaled(self, rows: Rows, outputs: bool) -> Rows:
+        """Rows with their columns standardised, as the settings say."""
+        if not self.standardize:
+            return rows
+        rows = rows.standardised(outputs)
+        if not isinstance(self.kernel, Covariance):
+            return rows
+        # Units in which the kernel that was given is one of the same kind.
+        scale = self.kernel.units(rows.x_scaling.sd)
+        if scale is not None:
+            return rows.scaled_by(rows.x_scaling._replace(sd=scale), rows.y_scaling)
+        none = Scaling.none(rows.n_columns)
+        return rows.scaled_by(none, rows.y_scaling._replace(sd=np.ones(rows.n_outputs)))
 
     def _begun(
         self,

@@ -26,7 +26,7 @@ from natgrad.models.gp.chain_problem import ChainProblem, Chains, chains_of, ker
 from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
 from natgrad.models.gp.likelihoods import is_function
 from natgrad.models.gp.reading import as_times, check_one, joined_pairs
-from natgrad.models.gp.response import NOISE, HyperFactor, HyperResponse, warn_of_undetermined
+from natgrad.models.gp.response import NOISE, HyperResponse, information_response
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.scikit import OnlyWhere, RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
@@ -43,7 +43,6 @@ STEPS = 20
 # Logarithms whose exponentials are numbers.
 LOG = "in [-200, 200]"
 ADVICE = "raise max_steps, or call continue_fit()"
-NOISE_FREE = {NOISE: ". Where y has no noise, give noise_variance= and learn_noise=False"}
 KINDS = (Matern32, Matern52, Matern12)
 
 
@@ -196,18 +195,8 @@ class StateSpaceGP(RegressorMixin, Estimator):
         X, y : not needed, since the model holds its rows
         """
         self._check_fitted()
-        moves, h = self._moves(len(self._h)), self._h
-        if not moves.any():
-            raise ValueError(
-                "no hyper-parameter was learned: learn_kernel and learn_noise are off, and nothing can move"
-            )
-        information = ChainProblem(self.kernel_, *self._rows).score(h).information
-        covariance = np.asarray(np.linalg.inv(information[np.ix_(moves, moves)]), np.float64)
-        sd, names = np.sqrt(np.diagonal(covariance)), [*self.kernel_.names, NOISE]
-        learned = [name for name, moving in zip(names, moves, strict=True) if moving]
-        factors = {name: HyperFactor(name, np.asarray(h[names.index(name)]), sd[k]) for k, name in enumerate(learned)}
-        warn_of_undetermined(factors, NOISE_FREE)
-        return HyperResponse(factors, covariance, 0.0, {name: slice(k, k + 1) for k, name in enumerate(learned)})
+        information = ChainProblem(self.kernel_, *self._rows).score(self._h).information
+        return information_response([*self.kernel_.names, NOISE], [*self._h], self._moves(len(self._h)), information)
 
     _draws_advice = "sample(X, n) draws functions exactly, and linear_response().sample() hyper-parameters"
 

@@ -23,6 +23,7 @@ CONTRIBUTIONS = {
     "GaussianMixture": "natgrad.report.sections.mixture",
     "SparseGP": "natgrad.report.sections.gp",
     "StateSpaceGP": "natgrad.report.sections.gp",
+    "VecchiaGPRegressor": "natgrad.report.sections.gp",
     "TopicNetwork": "natgrad.report.sections.topics",
     "Fit": "natgrad.report.sections.network",
     "SavedFit": "natgrad.report.sections.network",

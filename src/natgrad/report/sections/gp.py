@@ -34,9 +34,7 @@ def facts(subject: Subject) -> list[Fact]:
         Fact("rows", count(model.n_rows_seen_)),
         Fact("inputs", count(model.n_features_in_)),
         *([Fact("inducing inputs", count(len(model.inducing_)))] if hasattr(model, "inducing_") else []),
-        *([Fact("mapped inputs", _maps(model))] if getattr(model, "input_warps_", {}) else []),
         Fact("kernel", repr(model.kernel_)),
-        *(_neighbours(model) if hasattr(model, "neighbour_kernel_") else []),
         Fact("seed", str(model.seed)),
     ]
     if subject.held_out is not None:
@@ -44,13 +42,6 @@ def facts(subject: Subject) -> list[Fact]:
         if np.ndim(y) == 1 or not np.isnan(np.asarray(y, dtype=np.float64)).any():  # R² is of whole rows
             facts_shown.append(Fact("held-out score", short(float(model.score(X, y)))))
     return facts_shown
-
-
-def _neighbours(model: Any) -> list[Fact]:
-    """Of a finish by neighbours."""
-    density = f"{short(model.neighbour_log_density_)} nats a row, each given {count(model.n_neighbors)} others"
-    weight = [Fact("weight of neighbours", short(model.neighbour_weight_))] if model.neighbour_weight_ < 1.0 else []
-    return [Fact("kernel of neighbours", repr(model.neighbour_kernel_)), Fact("density of rows", density), *weight]
 
 
 def sections(subject: Subject) -> list[Section]:
@@ -190,11 +181,6 @@ def _input_name(model: Any, column: int) -> str:
     if names is not None:
         return str(names[column])
     return "input" if model.n_features_in_ == 1 else f"input {column}"
-
-
-def _maps(model: Any) -> str:
-    """Which columns are mapped before they are standardised, and how."""
-    return ", ".join(f"{kind} of {_input_name(model, column)}" for column, kind in model.input_warps_.items())
 
 
 def _inputs(model: Any) -> Html:
