@@ -7,7 +7,7 @@ speed     one E-step with statistics at K = 8, D = 2: subchains, the exact chain
 sizes     the same in processor seconds of one thread, K from 2 to 64, against dynamax
 live      microseconds for a row that comes alone, in processor time, of every kind of emissions and durations
 kinds     observations a processor second of each kind of emissions and durations
-either    the exact chain, subchains and the default, in processor seconds and held-out score, by the size of the data
+either    the exact chain and subchains, in processor seconds and held-out score, by the size of the data
 memory    peak resident bytes of one iteration at T = 2 M, each in a process of its own
 reads     T = 1 M: held-out log p of subchains after a part of one pass, and of batch VB
 genome    4.9 M symbols, K = 4 and 8;   marks   672 k × 10 binary marks, K = 10
@@ -89,7 +89,7 @@ def speed(args):
                 problem, state = problem_of(X, means, transition, covariance, n_jobs)
                 exact = median_seconds(lambda p=problem, s=state: p.solve(s, None, None, 0.0, 1))
                 length, size = 100, 3000
-                chains = SubchainProblem(problem.data, problem.model, Subchains(length, size), n_jobs)
+                chains = SubchainProblem(problem.data, problem.model, Subchains(size, length), n_jobs)
                 starts = np.arange(size) * length
                 sampled = median_seconds(lambda p=chains, s=state, g=starts: p.solve(s, g, None, 0.0, 1))
                 rows.append((f"natgrad, subchains of {length}, {n_jobs} threads", covariance, n_times / sampled))
@@ -151,7 +151,7 @@ def reads(args):
     for seed in range(args.seeds):
         transition, means, X, test = generated(1_000_000, seed, n_test=100_000)
         truth = true_score(transition, means, test)
-        runs = {"batch VB": {"method": ng.VB()}, "subchains": {"passes": 0.32}}
+        runs = {"batch VB": {"method": ng.VB()}, "subchains": {"method": ng.models.hmm.Subchains(), "max_passes": 0.32}}
         for name, settings in runs.items():
             rows.append(
                 {"seed": seed, "run": name, "truth": truth, **fitted(ng.GaussianHMM(8, seed=seed, **settings), X, test)}
@@ -168,7 +168,7 @@ def genome_task(args):
     rows = json.loads(earlier.read_text()) if args.only else []
     runs = {
         "batch VB": (X, {"method": ng.VB(), "max_passes": 100}),
-        "subchains": (X, {"passes": 1.0}),
+        "subchains": (X, {"method": ng.models.hmm.Subchains()}),
         "batch VB, first 500 k": (X[:500_000], {"method": ng.VB()}),
         "hmmlearn EM, first 500 k, 3 starts": (X[:500_000], None),
     }
@@ -194,7 +194,10 @@ def marks_task(args):
     X = marks()
     X, test = X[:-100_000], X[-100_000:]
     rows = []
-    for name, settings in {"batch VB": {"method": ng.VB()}, "subchains": {"passes": 1.5}}.items():
+    for name, settings in {
+        "batch VB": {"method": ng.VB()},
+        "subchains": {"method": ng.models.hmm.Subchains(), "max_passes": 1.5},
+    }.items():
         rows.append({"K": 10, "run": name, **fitted(ng.BernoulliHMM(10, seed=0, **settings), X, test)})
     tabulate("marks", "chromatin marks, 572 k × 10 for training, 100 k held out", rows)
 
@@ -255,7 +258,7 @@ def one_long(args):
 
     X = np.load(args.data, mmap_mode="r")
     begin = time.perf_counter()
-    model = ng.CategoricalHMM(8, n_categories=4, max_passes=0.05).fit(X)
+    model = ng.CategoricalHMM(8, n_categories=4, method=ng.models.hmm.Subchains(), max_passes=0.05).fit(X)
     row = {
         "run": "subchains of 64", "passes": model.trace_.last.messages_read / (16 * len(X)),
         "seconds": time.perf_counter() - begin, "peak_MB": peak_megabytes(),

@@ -66,8 +66,8 @@ def chain(**keep):
     rng = np.random.default_rng(3)
     states = np.repeat(rng.integers(0, 3, 300), 10)
     values = states[:, None] + 0.3 * rng.normal(size=(3000, 1))
-    method = ng.SVI({"subchain": 4})
-    return ng.GaussianHMM(3, method=method, subchain_length=20, max_passes=2.0, n_init=2, n_jobs=1).fit(values, **keep)
+    method = ng.models.hmm.Subchains(4, 20)
+    return ng.GaussianHMM(3, method=method, max_passes=2.0, n_init=2, n_jobs=1).fit(values, **keep)
 
 
 def process(**keep):

@@ -128,11 +128,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "ratings in time and context": drifting(max_steps=150),  # vectors start from a fit of 40 sweeps
     "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
     "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),
-    "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0),
-    "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=ng.SVI({"subchain": 2}), subchain_length=20, buffer="grow"),
+    "HMM, subchains": chains(ng.GaussianHMM, "real", method=hmm.Subchains(4, 20), max_passes=2.0),
+    "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=hmm.Subchains(2, 20, buffer="grow")),
     "HMM, tracks": chains(ng.HMM, "both", emissions={0: hmm.Mixture(hmm.StudentT()), 1: hmm.Poisson()}),
     "HMM, regressions of subchains": chains(
-        ng.HMM, "real", emissions=hmm.Autoregressive(), method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0
+        ng.HMM, "real", emissions=hmm.Autoregressive(), method=hmm.Subchains(4, 20), max_passes=2.0
     ),
     "HMM, durations": chains(ng.HMM, "codes", emissions=hmm.Categorical(), durations=hmm.NegativeBinomial(2)),
     "HMM, inputs": chains(ng.HMM, "both", inputs=1),

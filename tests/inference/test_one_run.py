@@ -8,6 +8,7 @@ import pytest
 import natgrad as ng
 from natgrad.inference.monitor import Since
 from natgrad.inference.trace import Reason
+from natgrad.models import hmm
 
 
 def likes(rng, users=40, items=30):
@@ -111,7 +112,7 @@ def test_a_fit_inside_a_callback_has_callbacks_of_its_own(rng):
 def test_a_callback_that_ends_a_fit_of_subchains_is_the_reason(rng):
     """The words said that all the data were read, five times."""
     X = rng.normal(size=(2000, 1))
-    model = ng.GaussianHMM(2, method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=5, n_init=1)
+    model = ng.GaussianHMM(2, method=hmm.Subchains(4, 20), max_passes=5, n_init=1)
     model.fit(X, callbacks=[lambda progress: progress.t == 2])
     assert model.stop_.reason is Reason.CALLBACK
     assert len(model.trace_) == 2

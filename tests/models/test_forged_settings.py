@@ -68,7 +68,7 @@ def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tm
         ("MatrixFactorization", "factorized", True),
         ("GaussianHMM", "n_states", 10**12),
         ("GaussianHMM", "covariance", "diag"),
-        ("GaussianHMM", "buffer_tol", 1.0),
+        ("GaussianHMM", "method", 1.0),
         ("GaussianMixture", "n_components", 10**12),
         ("GaussianMixture", "covariance", "diag"),
         ("GaussianMixture", "scale_prior", [1.0, 2.0, 3.0]),

@@ -22,12 +22,8 @@ def data():
     counts = rng.poisson(0.7, (20, 8))
     table = np.round(rng.normal(size=(9, 2)) @ rng.normal(size=(2, 7)), 3)
     rng.random(table.shape)
-    series = rng.normal(size=(60, 2))
-    series[30:] += 3
-    symbols, events = rng.integers(0, 3, 60)[:, None], rng.poisson(2, (60, 1))
     return {
-        "lda": counts, "hmm-gaussian": series, "hmm-subchains": series, "hmm-categorical": symbols, "hmm-poisson": events,
-        "hmm-bernoulli": (rng.random((60, 2)) < 0.4).astype(int), "gp": np.linspace(0, 3, 25)[:, None],
+        "lda": counts, "gp": np.linspace(0, 3, 25)[:, None],
     }  # fmt: skip
 
 
@@ -41,8 +37,6 @@ def said(name, model):
         # q of documents, as the file says; where topics are a point `transform` has integrated θ out since.
         gamma = model._inferred(as_corpus(data()["lda"][:3])).gamma.astype(float)
         return gamma / gamma.sum(1, keepdims=True)
-    if kind == "hmm":
-        return model.predict_proba(data()[name][:5])
     return (model.predict_proba if name == "gp-classifier" else model.predict)(data()["gp"][:4])
 
 
@@ -74,8 +68,6 @@ def test_settings_have_their_new_names():
     assert loaded["factorization"].max_messages == 10**6
     assert loaded["factorization-likes"].n_negatives == 3.0
     assert loaded["lda"].skip_below == 1e-3
-    assert loaded["hmm-gaussian"].max_passes == 4
-    assert loaded["hmm-subchains"].max_passes == 2.0
 
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name.startswith("fit")])

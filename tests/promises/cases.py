@@ -132,8 +132,8 @@ CHAINS = {
     'GaussianHMM("auto")': _chain(ng.GaussianHMM, "level", "hmm", n_states="auto", max_states=4),
     'HMM("auto") of StudentT': _emitting("StudentT()", n_states="auto", max_states=4),
     "subchains": _chain(
-        ng.GaussianHMM, "level", "hmm", "--method", "SVI({'subchain': 2})", "--subchain-length", "8",
-        method=ng.SVI({"subchain": 2}), subchain_length=8,
+        ng.GaussianHMM, "level", "hmm", "--method", "Subchains(2, 8)",
+        method=hmm.Subchains(2, 8),
     ),
     "batches of sequences": _chain(
         ng.GaussianHMM, "level", "hmm", "--method", "SVI({'sequence': 1})", method=ng.SVI({"sequence": 1})

@@ -28,7 +28,7 @@ CALLS |= {
     name: "natgrad.models.hmm"
     for name in (
         "Gaussian", "StudentT", "Autoregressive", "Poisson", "Bernoulli", "Categorical", "Mixture", "NegativeBinomial",
-        "Explicit",
+        "Explicit", "Subchains",
     )
 }  # fmt: skip
 

@@ -60,7 +60,7 @@ MODELS = {
     "VecchiaGPRegressor": "natgrad.models.gp.vecchia",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
-RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
+RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations", "natgrad.models.hmm.parts")
 # The same of the fit of a network.
 NETWORK_RECORDS = ("natgrad.network.results.records", "natgrad.network.results.files")
 # Models that are declared networks: in namespaces, and known to `load`.

@@ -17,6 +17,7 @@ from scipy.optimize import linear_sum_assignment
 
 import natgrad as ng
 from natgrad.data.datasets.generated.chains import ChainTask, Emissions, Task, paper_chain
+from natgrad.models.hmm import Subchains
 
 __all__ = ["FULL", "QUICK", "ChainPlan", "ChainRun", "chain_table", "draw_chains", "run_chains"]
 
@@ -80,9 +81,7 @@ def _model(how: str, length: int, plan: ChainPlan, seed: int, jobs: int | None) 
         return ng.GaussianHMM(8, method=ng.VB(), **usual)
     size = max(1, PER_STEP // length)
     buffer: Literal["grow"] | None = "grow" if how == "grow" else None
-    return ng.GaussianHMM(
-        8, method=ng.SVI({"subchain": size}), subchain_length=length, buffer=buffer, max_passes=plan.passes, **usual
-    )
+    return ng.GaussianHMM(8, method=Subchains(size, length, buffer), max_passes=plan.passes, **usual)
 
 
 def _error(model: Any, data: ChainTask, n_times: int) -> float:

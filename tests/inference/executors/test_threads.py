@@ -20,6 +20,7 @@ from natgrad.inference.executors.threads import (
     opened,
     place_shards,
 )
+from natgrad.models import hmm
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
@@ -140,9 +141,9 @@ def test_only_rows_of_words_that_occur_travel(small_parts):
 CHAINS = {
     "sequences": {"method": ng.VB(), "max_passes": 3},
     "memoised": {"method": ng.SVI({"sequence": 6}), "max_passes": 2},
-    "subchains": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "max_passes": 3.0},
-    "buffers": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "max_passes": 3.0, "buffer": 7},
-    "grown": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "max_passes": 3.0, "buffer": "grow"},
+    "subchains": {"method": hmm.Subchains(60, 20), "max_passes": 3.0},
+    "buffers": {"method": hmm.Subchains(60, 20, buffer=7), "max_passes": 3.0},
+    "grown": {"method": hmm.Subchains(60, 20, buffer="grow"), "max_passes": 3.0},
 }
 
 

@@ -163,10 +163,9 @@ def test_draws_and_subchains(rng):
     model = hmm.HMM(3, durations=hmm.NegativeBinomial(4), n_init=3, seed=0, tol=1e-8).fit(X)
     draws = model.draws(X, 300, chains=2, verbose=False)
     np.testing.assert_allclose(draws["duration"].mean(), model.posterior_["duration"].mean(), rtol=0.1)
-    method = ng.SVI({"subchain": 8})
     for buffer in (None, 8, "grow"):
         sampled = hmm.HMM(
-            3, durations=hmm.NegativeBinomial(4), n_init=2, seed=0, method=method, subchain_length=40, buffer=buffer,
+            3, durations=hmm.NegativeBinomial(4), n_init=2, seed=0, method=hmm.Subchains(8, 40, buffer),
             max_passes=8,
         ).fit(X)  # fmt: skip
         np.testing.assert_allclose(np.sort(sampled.mean_durations_), np.sort(model.mean_durations_), rtol=0.15)

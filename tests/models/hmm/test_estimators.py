@@ -1,5 +1,7 @@
 """The four estimators: what they promise to a user, and what they say to mistakes and to degenerate data."""
 
+import inspect
+import re
 import tracemalloc
 
 import numpy as np
@@ -10,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import natgrad as ng
 from natgrad.data.sequences import Sequences
 from natgrad.inference.trace import Reason
-from natgrad.models.hmm.plan import plan_of
+from natgrad.models import hmm
 from natgrad.models.hmm.start import rows_at
 
 
@@ -80,15 +82,15 @@ def test_states_are_found_and_every_answer_has_its_shape(name, rng):
     assert (low <= model.transmat_).all()
     assert (model.transmat_ <= high).all()
     assert np.diff(model.trace_["elbo"]).min(initial=0.0) > -1e-7
-    assert "exact sweeps" in model.trace_.strategy
+    assert re.fullmatch(r"VB, \d+ sweeps?", model.inference_)
 
 
 @pytest.mark.parametrize("buffer", [None, pytest.param(3, marks=pytest.mark.slow), "grow"])
 def test_subchains_come_close_to_exact_sweeps(buffer, rng):
     _, X = generated(rng, n_times=6000)
     exact = ng.GaussianHMM(3, method=ng.VB(), n_init=2).fit(X[:5000])
-    method = ng.SVI({"subchain": 20})
-    sampled = ng.GaussianHMM(3, method=method, buffer=buffer, subchain_length=16, max_passes=4, n_init=2).fit(X[:5000])
+    method = hmm.Subchains(20, 16, buffer)
+    sampled = ng.GaussianHMM(3, method=method, max_passes=4, n_init=2).fit(X[:5000])
     # Twenty noisy steps of a 16-th of the data each: within some hundredths of a nat.
     assert sampled.score(X[5000:]) / 1000 > exact.score(X[5000:]) / 1000 - 0.02
     again = clone(sampled).fit(X[:5000])
@@ -100,33 +102,71 @@ def test_subchains_come_close_to_exact_sweeps(buffer, rng):
     assert abs(sampled.elbo_ / exact.elbo_ - 1) < 0.05
 
 
-def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
-    monkeypatch.setattr("natgrad.models.hmm.plan.FEW_TIMES", 1000)
-    monkeypatch.setattr("natgrad.models.hmm.plan.MOST_SECONDS", 0.0)
+def test_sizes_choose_the_schedule_alone(rng, monkeypatch):
+    monkeypatch.setattr("natgrad.models.hmm.estimator.FEW_TIMES", 1000)
     _, X = generated(rng, n_times=2000)
-    assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.strategy
-    many = ng.GaussianHMM(3, n_init=1, max_passes=3).fit(X, lengths=[20] * 100)
-    assert "memoised VB in 10 batches of 'sequence'" in many.trace_.strategy
+    assert ng.GaussianHMM(3, n_init=1, max_passes=3, tol=0).fit(X).inference_ == "VB, 3 sweeps"
+    many = ng.GaussianHMM(3, n_init=1, max_passes=3, tol=0).fit(X, lengths=[20] * 100)
+    assert many.inference_ == "VB, memoised, 3 passes"
     alone = ng.GaussianHMM(3, n_init=1, method=ng.VB(), max_passes=30, tol=1e-9).fit(X, lengths=[20] * 100)
     assert many.elbo_ > alone.elbo_ - 0.002 * abs(alone.elbo_)
     some = ng.GaussianHMM(3, n_init=1, method=ng.SVI({"sequence": 10}), max_passes=3).fit(X, lengths=[20] * 100)
     assert np.isfinite(some.elbo_)
 
 
-def test_the_more_states_and_columns_the_sooner_subchains_are_taken():
-    def chosen(n_states, n_times, n_columns=2):
-        model, X = ng.GaussianHMM(n_states), np.resize(np.arange(7.0), (n_times, n_columns))
-        columns, lengths = model._columns(X, None, None, fresh=True)
-        made = model._model(X[:100])
-        return plan_of(model, model._sequences(columns, lengths, None, made.emission), made).words
+HMMS = {
+    "gaussian": ng.GaussianHMM,
+    "poisson": ng.PoissonHMM,
+    "categorical": ng.CategoricalHMM,
+    "bernoulli": ng.BernoulliHMM,
+}
 
-    assert "exact sweeps are cheap" in chosen(2, 600_000)
-    assert "subchains of 64" in chosen(8, 600_000)
-    assert "exact sweeps are cheap" in chosen(8, 60_000)
-    assert "subchains of 64" in chosen(32, 60_000)
-    assert "subchains of 64" in chosen(8, 60_000, 20)
-    # The start reads so few anyway.
-    assert "exact sweeps are cheap" in chosen(64, 20_000)
+
+@pytest.mark.parametrize("kind", HMMS)
+def test_each_default_written_out_gives_the_same_bits(kind, rng):
+    X = rng.integers(0, 2, (60, 1 if kind == "categorical" else 2))
+    defaults = {name: one.default for name, one in inspect.signature(HMMS[kind]).parameters.items()}
+    plain = HMMS[kind](2, max_passes=4).fit(X)
+    for name, value in defaults.items():
+        if name not in ("n_states", "max_passes"):
+            written = HMMS[kind](2, max_passes=4, **{name: value}).fit(X)
+            assert (written.elbo_, written.inference_) == (plain.elbo_, plain.inference_), name
+
+
+@pytest.mark.parametrize("n", [99, 100, 101, 999, 1001, 9_999, 10_001, 99_999, 100_001])
+def test_one_long_chain_is_exact_whatever_its_length(n):
+    X = np.resize([0.0, 0.3, 5.0, 5.2, 0.1], (n, 1)) + np.sin(np.arange(n))[:, None]
+    assert ng.GaussianHMM(2, n_init=1, max_passes=2, tol=0, n_jobs=1).fit(X).inference_ == "VB, 2 sweeps"
+
+
+def test_numbers_do_not_switch_the_inference(rng):
+    X = rng.normal(size=(80, 1))
+    given = {
+        "max_passes": 50.0,
+        "max_seconds": 1e4,
+        "tol": 1e-6,
+        "sticky": 1.0,
+        "initial_prior": 1.0,
+        "transition_prior": 1.0,
+    }
+    for name, value in given.items():
+        for factor in (0.999, 1.0, 1.001):
+            model = ng.GaussianHMM(2, n_init=1, **{"max_passes": 2, "tol": 0, name: value * factor}).fit(X)
+            assert re.fullmatch(r"VB, \d+ sweeps?", model.inference_), (name, factor)
+
+
+def test_what_belongs_to_subchains_is_refused_elsewhere(rng):
+    X = rng.normal(size=(40, 1))
+    with pytest.raises(ValueError, match=r"write method=hmm.Subchains\(20\)"):
+        ng.GaussianHMM(2, method=ng.SVI({"subchain": 20})).fit(X)
+    with pytest.raises(ValueError, match=r'buffer_tol=0.01 belongs to buffer="grow"'):
+        hmm.Subchains(20, buffer=3, buffer_tol=0.01)
+    with pytest.raises(TypeError, match="subchains have none"):
+        ng.GaussianHMM("auto", method=hmm.Subchains()).fit(X)
+    with pytest.raises(ValueError, match="length must be"):
+        hmm.Subchains(20, length=1)
+    model = ng.GaussianHMM(2, n_init=1, method=hmm.Subchains(2, 8, "grow")).fit(X)
+    assert model.inference_.startswith("VB, sampled, ")
 
 
 def test_a_stream_of_parts(rng):
@@ -193,7 +233,7 @@ def test_neither_answers_nor_parquet_are_held_in_memory(rng, tmp_path, monkeypat
     rows = rng.integers(0, 2, (600_000, 2), dtype=np.uint8)
     np.save(tmp_path / "rows.npy", rows)
     parquet.write_table(pyarrow.table({"a": rows[:, 0], "b": rows[:, 1]}), tmp_path / "rows.parquet")
-    model = ng.BernoulliHMM(4, n_init=1, max_passes=0.05, n_jobs=1, method=ng.SVI({"subchain": 63}))
+    model = ng.BernoulliHMM(4, n_init=1, max_passes=0.05, n_jobs=1, method=hmm.Subchains())
     model.fit(rows[:5000]).predict_proba(rows[:5000])  # compiled, and imported, before anything is counted
     model.predict(rows[:5000])
     del rows
@@ -294,8 +334,8 @@ def test_one_observation_and_little_else(name, rng):
         assert np.isfinite(model.elbo_)
         assert np.isfinite(model.score(X[:n]))
         assert model.predict(X[:n]).shape == (n,)
-    method = ng.SVI({"subchain": 1})  # T shorter than L
-    short = clone(model).set_params(method=method, subchain_length=64, max_passes=3).fit(X[:9])
+    method = hmm.Subchains(1)  # T shorter than L
+    short = clone(model).set_params(method=method, max_passes=3).fit(X[:9])
     assert np.isfinite(short.transmat_).all()
 
 

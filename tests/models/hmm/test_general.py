@@ -396,7 +396,7 @@ def test_independent_tracks_add_up(rng):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"method": ng.SVI({"subchain": 8}), "subchain_length": 20, "buffer": 4},
+        {"method": hmm.Subchains(8, 20, 4)},
         pytest.param({"n_states": "auto"}, marks=pytest.mark.slow),
     ],
 )

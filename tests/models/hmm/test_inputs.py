@@ -186,7 +186,7 @@ def test_names_files_and_streams(fitted, tmp_path) -> None:
 def test_subchains_come_near_the_whole(fitted) -> None:
     X, _, _ = drawn(6000, seed=2)
     exact = hmm.HMM(2, inputs=1, seed=0, n_init=2).fit(X)
-    near = hmm.HMM(2, inputs=1, seed=0, n_init=2, method=ng.SVI({"subchain": 15}), max_passes=2).fit(X)
+    near = hmm.HMM(2, inputs=1, seed=0, n_init=2, method=hmm.Subchains(15), max_passes=2).fit(X)
     gap = np.abs(np.sort(near.transmat_, axis=-1) - np.sort(exact.transmat_, axis=-1)).max()
     assert gap < 0.05
 

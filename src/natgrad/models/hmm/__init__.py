@@ -1,4 +1,4 @@
-"""Hidden Markov models: `HMM`, and the kinds of its emissions and durations. Models of one kind are at the top of natgrad.
+"""Hidden Markov models: `HMM`, its kinds of emissions and durations, `Subchains`. Models of one kind are at natgrad's top.
 
 Each name is imported when it is first asked for.
 """
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from natgrad.models.hmm.durations import Explicit, NegativeBinomial
     from natgrad.models.hmm.general import HMM
     from natgrad.models.hmm.kinds import Autoregressive, Bernoulli, Categorical, Gaussian, Mixture, Poisson, StudentT
+    from natgrad.models.hmm.parts import Subchains
 
 __all__ = [
     "HMM",
@@ -22,18 +23,19 @@ __all__ = [
     "NegativeBinomial",
     "Poisson",
     "StudentT",
+    "Subchains",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """A kind of emission or of durations, or the model."""
+    """A kind of emission or of durations, a method, or the model."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "HMM":
         from natgrad.models.registry import model_class
 
         return model_class(name)
-    home = "durations" if name in ("Explicit", "NegativeBinomial") else "kinds"
+    home = {"Explicit": "durations", "NegativeBinomial": "durations", "Subchains": "parts"}.get(name, "kinds")
     return getattr(import_module(f"natgrad.models.hmm.{home}"), name)
 
 

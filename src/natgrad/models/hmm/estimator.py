@@ -2,15 +2,15 @@
 
     x_1 ~ Cat(π),   x_t ~ Cat(A_{x_{t−1}}),   y_t ~ p(y | φ_{x_t});   q(π) q(A) q(φ) q(x)
 
-Batch VB runs forward–backward over all data; its bound never falls. Long data are read as subchains of L times with steps of the
-natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the guard are those of every network.
+Batch VB runs forward–backward over all data; its bound never falls. With ``method=Subchains()`` long data are read as subchains
+of L times with steps of the natural gradient (Foti, Xu, Laird and Fox, 2014).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad.data.held import HeldSequences
 from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
-from natgrad.inference.methods import Method
+from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk, Kept
@@ -33,15 +33,21 @@ from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior, factors_of
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_step
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
+    from natgrad.models.hmm.parts import Subchains
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
 __all__ = ["HiddenMarkov"]
+
+# Readings of the data, if the user does not say: they end fits that do not converge.
+EXACT_PASSES, SAMPLED_PASSES = 1000.0, 1.0
+# More times, in so many sequences, are read in so many memoised batches.
+FEW_TIMES, LEAST_SEQUENCES, BATCHES = 20_000, 50, 10
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -66,22 +72,13 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         Added to the diagonal of transition_prior: states last longer.
     topology : "ergodic" or "left-to-right"
         Left to right begins in state 0 and only stays, or goes on to the next state.
-    method, step : as in ``Network.fit``
-        By default exact sweeps of short data, memoised VB of many sequences, and subchains of long ones; `trace_.strategy` says
-        why. `VB()`; `SVI({"subchain": M})`; `SVI({"sequence": size})`.
-    subchain_length : int, optional
-        L, the length of sampled subchains.
-    n_subchains : int, optional
-        M, how many subchains a step reads.
-    buffer : None, int or "grow"
-        Times read on both sides of a subchain and left out of its counts. "grow": as many as it takes until nothing that lies
-        beyond can change q(x_S) by more than ``buffer_tol`` (total variation).
-    buffer_tol : float
-        Of ``buffer="grow"``.
+    method, step : optional
+        By default exact sweeps, of many sequences in memoised batches. `VB()`; `SVI({"sequence": size})`, sampled batches;
+        `hmm.Subchains() <natgrad.models.hmm.Subchains>`, sampled subchains of long sequences, whose bound is an estimate.
     n_init : int
         Starts that are improved on a slice of the data; the best one goes on.
     max_passes : float, optional
-        Most readings of the data; by default 200 by exact methods, and one by sampled subchains.
+        Most readings of the data; by default 1000 by exact methods, and one by sampled subchains.
     max_steps, max_seconds : limits
         Most steps and most time.
     tol : float
@@ -116,12 +113,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     transition_prior: Any = 1.0
     sticky: float = 0.0
     topology: Literal["ergodic", "left-to-right"] = "ergodic"
-    method: Method | None = None
+    method: Method | Subchains | None = None
     step: Step | None = None
-    subchain_length: int | None = None
-    n_subchains: int | None = None
-    buffer: int | Literal["grow"] | None = None
-    buffer_tol: float = 1e-3
     n_init: int = 8
     max_passes: float | None = None
     max_steps: int | None = None
@@ -247,19 +240,17 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     def _optimise(
         self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None, moves: Any = None
     ) -> None:
-        from natgrad.models.hmm.plan import EXACT_PASSES, SAMPLED_PASSES, passes_of, plan_of
-
-        plan = plan_of(self, data, model)
-        problem = plan.problem
+        problem, method, steps = self._plan(data, model)
         sampled = problem.overlapping
         phase = Phase(
-            problem, plan.method, checked_step(self.step, plan.method, problem), tuple(problem.blocks), why=plan.words,
+            problem, method, checked_step(self.step, method, problem), tuple(problem.blocks),
+            why=f"{data.n_times:,} times in {len(data):,} sequence{'s' * (len(data) != 1)}",
             bound_every="never" if sampled else None, moves=self._moves(problem, moves),
         )  # fmt: skip
         # Of subchains a pass is as many times as the data have, without the buffers.
-        given: dict[str, Any] = {"max_passes": passes_of(self, EXACT_PASSES)}
-        if plan.steps is not None:
-            given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
+        given: dict[str, Any] = {"max_passes": self.max_passes or EXACT_PASSES}
+        if steps is not None:
+            given = {"max_passes": None, "max_steps": min(steps, self.max_steps or steps)}
         advice = "raise max_passes" if self.max_steps is None else "raise max_steps and max_passes"
         limits = self._limits(problem.data.n_times, advice, **given)
         result = self._run(
@@ -270,8 +261,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             options=options,
             table=lambda: run_table(problem.model),
         )
-        if plan.steps is not None and result.stop.reason is Reason.STEPS:
-            read = len(result.trace) / plan.steps * passes_of(self, SAMPLED_PASSES)
+        if steps is not None and result.stop.reason is Reason.STEPS:
+            read = len(result.trace) / steps * (self.max_passes or SAMPLED_PASSES)
             self.stop_ = Stop(
                 Reason.PASSES, f"subchains have read {read:g} times the data in {len(result.trace)} steps"
             )
@@ -280,6 +271,42 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         # Of sampled steps, the mean of what the later half of them said.
         said = [r.elbo_estimate for r in records[len(records) // 2 :]] if sampled else [records[-1].elbo]
         self.elbo_ = float(np.mean(said))
+
+    def _plan(self, data: Sequences, model: HMMModel) -> tuple[SequenceProblem, Method | None, int | None]:
+        """The problem, the method and, of subchains, the number of steps: as asked for, or exact."""
+        from natgrad.models.hmm.parts import Subchains
+        from natgrad.models.hmm.problem import SequenceProblem
+        from natgrad.models.hmm.subchains import SubchainProblem
+
+        method = self.method
+        if isinstance(method, Subchains):
+            if self._finds_number:
+                raise TypeError(
+                    f"{self._finds_number} compares states by the exact bound, and subchains have none: leave method= out"
+                )
+            # A sequence shorter than a subchain is read as a whole; if all are, so is every group.
+            how = replace(method, length=max(2, min(method.length, int(data.lengths.max()))))
+            steps = max(1, round((self.max_passes or SAMPLED_PASSES) * data.n_times / (how.size * how.length)))
+            return SubchainProblem(data, model, how, self.n_jobs), SVI({"subchain": how.size}), steps
+        method = checked_method(method)
+        if isinstance(method, SVI) and method.plate == "subchain":
+            raise ValueError(
+                f"{method} draws subchains: write method=hmm.Subchains({method.size}), of natgrad.models.hmm"
+            )
+        size = None
+        if isinstance(method, SVI):
+            size = method.size
+        elif method is None and (
+            self.step is not None or self._finds_number or data.n_times <= FEW_TIMES or len(data) < LEAST_SEQUENCES
+        ):
+            method = VB()
+        elif method is None:
+            size = -(-len(data) // BATCHES)
+        return (
+            SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs, truncated=bool(self._finds_number)),
+            method,
+            None,
+        )
 
     def _fit_stream(self, parts: Iterable[Any], options: FitOptions, moves: str | None) -> None:
         """Parts of an iterator, one after the other, each a step."""
@@ -364,8 +391,6 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             whole_number(self.n_jobs, "n_jobs")
         if self.max_passes is not None and not real_number(self.max_passes, "max_passes") > 0:
             raise ValueError(f"max_passes must be > 0, got {self.max_passes!r}")
-        if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
-            raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
         initial, rows = self._chain_priors(n_states)
         chain = self._chain(n_states)
         if chain is not None and chain.inputs is not None:

@@ -14,8 +14,9 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
 from natgrad.models.hmm.criteria import HMMCriteria
+from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.tracks import Tracks
-from natgrad.posterior.files.tables import RUN, groups_of
+from natgrad.posterior.files.tables import METHOD, RUN, groups_of
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -23,20 +24,24 @@ if TYPE_CHECKING:
 
 __all__ = ["HMMFiles"]
 
+
+def _stored_method(value: Any, sizes: dict[str, int], where: str) -> None:
+    """A method of every model, or subchains."""
+    if not isinstance(value, Subchains):
+        METHOD(value, sizes, where)
+
+
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_")
 SETTINGS: dict[str, Any] = {
     **RUN,
+    "method": _stored_method,
     "n_states": "'auto' | size state",
     "max_states": "natural",
     "initial_prior": "nonnegative | nonnegative list [state]",
     "transition_prior": "nonnegative | nonnegative list [state, state]",
     "sticky": "nonnegative",
     "topology": "'ergodic' | 'left-to-right'",
-    "subchain_length": "none | natural",
-    "n_subchains": "none | natural",
-    "buffer": "none | 'grow' | whole",
-    "buffer_tol": "real in (0, 1)",
     "n_init": "natural",
     "max_passes": "none | positive",
     "max_steps": "none | natural",

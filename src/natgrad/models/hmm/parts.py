@@ -6,7 +6,8 @@ A part is a pure function of what it is given, so it may be computed anywhere. C
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,29 +16,69 @@ from natgrad.data.sequences import read_only
 from natgrad.kernels.hmm.emissions import LANES
 from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
 from natgrad.models.hmm.track_counts import TrackWeights, copied, pieces
+from natgrad.posterior.files.records import register
+from natgrad.validation import real_number, whole_number
 
 __all__ = ["Segment", "SubchainBatch", "Subchains", "count_sequences", "count_subchains", "sum_counts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+# Times by which a buffer grows.
+UNIT = 8
 
 
-class Subchains(NamedTuple):
-    """Subchains of L times, M in a batch, with a buffer on both sides: None, a number of times, or "grow"."""
+@final
+@dataclass(frozen=True)
+class Subchains:
+    """A method of hidden Markov models: natural steps from subchains of long sequences (Foti, Xu, Laird and Fox, 2014).
 
-    length: int = 64
+    Parameters
+    ----------
+    size : int
+        M, how many subchains a step reads.
+    length : int
+        L, how many times a subchain has.
+    buffer : None, int or "grow"
+        Times read on both sides of a subchain and left out of its counts. "grow": as many as it takes until nothing that lies
+        beyond can change q(x_S) by more than ``buffer_tol``.
+    buffer_tol : float
+        Total variation; of ``buffer="grow"``.
+    most : int
+        The most times of a buffer that grows.
+
+    Examples
+    --------
+    >>> Subchains(20, length=100, buffer="grow")
+    Subchains(size=20, length=100, buffer='grow', buffer_tol=0.001, most=512)
+    """
+
     # With the head of a sequence, for π, they fill a row of lanes.
     size: int = LANES - 1
-    buffer: int | str | None = None
-    tol: float = 1e-3
-    unit: int = 8
+    length: int = 64
+    buffer: int | Literal["grow"] | None = None
+    buffer_tol: float = 1e-3
     most: int = 512
+
+    def __post_init__(self) -> None:
+        for name, least in (("size", 1), ("length", 2), ("most", 1)):
+            whole_number(getattr(self, name), f"Subchains: {name}", least)
+        if self.buffer is not None and self.buffer != "grow":
+            whole_number(self.buffer, "Subchains: buffer", 0)
+        if not 0 < real_number(self.buffer_tol, "Subchains: buffer_tol") < 1:
+            raise ValueError(f"Subchains: buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
+        if self.buffer_tol != Subchains.buffer_tol and self.buffer != "grow":
+            raise ValueError(
+                f'Subchains: buffer_tol={self.buffer_tol!r} belongs to buffer="grow", got buffer={self.buffer!r}'
+            )
 
     @property
     def reach(self) -> int:
         """The most times beyond a subchain that are read."""
-        return self.buffer if isinstance(self.buffer, int) else self.most + self.unit if self.buffer == "grow" else 0
+        return self.buffer if isinstance(self.buffer, int) else self.most + UNIT if self.buffer == "grow" else 0
+
+
+register(Subchains, "hmm.Subchains")
 
 
 class Segment(NamedTuple):
@@ -127,7 +168,7 @@ def _windows(weights: Weights, chosen: SubchainBatch, how: Subchains, at_rest: F
     behind = np.ones((len(start), n_states))
     if how.buffer == "grow":
         lengths = np.full(len(start), how.length)
-        buffers = grown(weights, at_rest, start, lengths, low, high, how.unit, how.tol, how.most, n_jobs)
+        buffers = grown(weights, at_rest, start, lengths, low, high, UNIT, how.buffer_tol, how.most, n_jobs)
         before, behind = buffers.before, buffers.behind
     spans = np.zeros((len(start), 4), np.int64)
     spans[:, 0], spans[:, 1], spans[:, 2] = start - begin, start - begin + how.length, how.length - 1
