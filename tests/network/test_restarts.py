@@ -5,7 +5,11 @@ import pytest
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.network.start import features, restarts
+from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.groups.groups import Groups
+from natgrad.network.start import features, restarts, sample
+from natgrad.network.start.initial import make_start
+from natgrad.network.start.order import default_order
 
 
 def data_of(kind, seed=0, n=90):
@@ -275,3 +279,79 @@ def test_starts_have_a_budget_and_the_trace_says_what_they_took(monkeypatch):
     assert short.trace.spent["starts"] < free.trace.spent["starts"]
     assert short.trace.spent["starts"] <= n * max(first, 2 * restarts.BUDGET_SWEEPS)
     assert short.elbo == pytest.approx(free.elbo, abs=1.0)
+
+
+def bounds_of(problem, init):
+    """The bounds of four sweeps from a start."""
+    state, bounds = make_start(problem, init, 0), []
+    for _ in range(4):
+        result = problem.sweep(state, default_order(problem.plan, init))
+        state, bounds = result.state, [*bounds, result.bound]
+    return bounds
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "binomials"])
+def test_a_part_of_a_plan_is_the_plan_of_that_part(kind):
+    _, y = data_of(kind)
+    chosen = np.sort(np.random.default_rng(1).choice(90, 40, replace=False))
+    labels = np.random.default_rng(2).integers(3, size=40)
+    part = sample.part_of_plan(network_of(kind, y)._plan, {"point": chosen})
+    found = bounds_of(NetworkProblem(part, "numpy"), {"z": labels})
+    wanted = bounds_of(network_of(kind, y[chosen]).problem_on("numpy"), {"z": labels})
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def documents(words, document, weight, present, n):
+    """Cells of documents with counts, some of them masked; a number for each document, and one that tells of its shares."""
+    cell, doc, topic = ng.Plate("cell", len(words), weight=weight), ng.Plate("doc", n), ng.Plate("topic", 2)
+    shares = ng.Dirichlet("shares", 0.5, size=2, plate=doc)
+    z = ng.Categorical("z", shares[document], plate=cell)
+    phi = ng.Dirichlet("phi", 0.5, size=6, plate=topic)
+    level = ng.Normal("level", ng.Normal("top", 0.0, 1.0), 2.0, plate=doc)
+    length = ng.Normal("length", level, 3.0, plate=doc, observed=np.sin(np.arange(n)) if n == 12 else np.sin(ODD))
+    return ng.Network(ng.Categorical("word", phi[z], plate=cell, observed=words, mask=present), length)
+
+
+ODD = np.arange(1, 12, 2)
+
+
+def test_a_part_of_documents_has_their_cells_with_weights_and_gaps():
+    rng = np.random.default_rng(3)
+    document = rng.integers(12, size=80)
+    words, weight, present = rng.integers(6, size=80), rng.integers(1, 4, size=80).astype(float), rng.random(80) < 0.8
+    whole = documents(words, document, weight, present, 12)
+    groups = Groups(whole.problem, "doc", default_order(whole._plan))
+    elements = {plate: np.sort(groups.grouping.elements(plate, ODD)) for plate in ("doc", "cell")}
+    part = NetworkProblem(sample.part_of_plan(whole._plan, elements), "numpy")
+    there = np.isin(document, ODD)
+    small = documents(words[there], np.searchsorted(ODD, document[there]), weight[there], present[there], 6)
+    labels = rng.integers(2, size=there.sum())
+    np.testing.assert_allclose(
+        bounds_of(part, {"z": labels}), bounds_of(small.problem_on("numpy"), {"z": labels}), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("kind", ["columns", "counts", "categories"])
+def test_starts_of_a_large_network_are_compared_on_a_sample_that_costs_less_than_the_run(kind, monkeypatch):
+    _, y = data_of(kind, n=4000)
+    network = network_of(kind, y)
+    whole = network.fit(tol=1e-6, verbose=False)
+    monkeypatch.setattr(restarts, "LARGE", 10_000)
+    monkeypatch.setattr(sample, "MAX_MESSAGES", network.problem.n_messages // 40)
+    monkeypatch.setattr(restarts, "BUDGET", 0)
+    monkeypatch.setattr(sample, "MIN_OBSERVATIONS", 100)
+    fit = network.fit(tol=1e-6, moves=False, verbose=False)
+    assert fit.trace.starts
+    assert fit.trace.starts[0].bound > whole.elbo / 20  # of a fortieth of the data
+    assert fit.elbo == pytest.approx(whole.elbo, abs=0.5)
+    assert 0 < fit.trace.spent["starts"] < 2 * network.problem.n_messages
+
+
+def test_probes_are_not_followed_beyond_their_budget(monkeypatch):
+    from natgrad.inference import engine
+
+    _, y = data_of("columns", n=2000)
+    monkeypatch.setattr(engine, "PROBE_BUDGET", 0)
+    fit = network_of("columns", y).fit(init="kmeans", verbose=False)
+    own = fit.trace.last.messages_read - sum(fit.trace.spent.values())
+    assert fit.trace.spent["probes"] <= own + network_of("columns", y).problem.n_messages

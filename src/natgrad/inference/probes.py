@@ -58,7 +58,7 @@ def tried(
 ) -> tuple[Trial, ...]:
     """The trials of all probes, up to the first that leads higher than the settled state, the last of ``bounds``.
 
-    ``settled`` is a complete state, as a stepper's ``finish`` gives it. After ``budget`` messages no further probe is tried.
+    ``settled`` is a complete state, as a stepper's ``finish`` gives it. A pass after ``budget`` messages is the last.
     """
     bound, own = bounds[-1], bounds[-1] - bounds[max(-len(bounds), -1 - stepper.steps_per_pass)]
     sooner = max(AT_ONCE * tol, OWN * own)
@@ -68,8 +68,9 @@ def tried(
         if start is not None:
             # What is remembered belongs to the settled state; a probe that says nothing of it has it forgotten.
             start = start._replace(memory={}) if start.memory is settled.memory else start
-            trials.append(followed(stepper, start, settled, bound, seed, tol, sooner))
-            if trials[-1].higher or sum(trial.messages_read for trial in trials) >= budget:
+            left = budget - sum(trial.messages_read for trial in trials)
+            trials.append(followed(stepper, start, settled, bound, seed, tol, sooner, left))
+            if trials[-1].higher or trials[-1].messages_read >= left:
                 break
     return tuple(trials)
 
@@ -108,11 +109,18 @@ class _WayBack:
 
 
 def followed(
-    stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float, sooner: float = math.inf
+    stepper: Stepper,
+    state: State,
+    settled: State,
+    goal: float,
+    seed: int,
+    tol: float,
+    sooner: float = math.inf,
+    budget: float = math.inf,
 ) -> Trial:
     """Steps from a state until the bound is higher than the goal by ``tol``, or it is clear that it will not be.
 
-    After the first pass a bound that is higher by ``sooner`` is enough.
+    After the first pass a bound that is higher by ``sooner`` is enough. A pass after ``budget`` messages is the last.
     """
     bounds: list[float] = []
     way_back = _WayBack(settled)
@@ -133,7 +141,7 @@ def followed(
         if info.bound > goal + (margin if len(bounds) > stepper.steps_per_pass else min(margin, sooner)):
             return Trial(state, info, True, read)
         left = left_to_gain(bounds, stepper.steps_per_pass)
-        if left is not None and info.bound + left.gain <= goal + margin:
+        if read >= budget or (left is not None and info.bound + left.gain <= goal + margin):
             break
         if way_back.passed(state, (goal - info.bound) / margin, early=len(bounds) <= 2):
             break

@@ -25,6 +25,7 @@ from natgrad.inference.trace import StartRecord
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.moving import start_of_one
 from natgrad.network.start.order import default_order
+from natgrad.network.start.sample import sample_of, start_of_whole
 
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
@@ -90,20 +91,28 @@ def find_start(
     if problem.interpreter is None and problem.n_messages <= LARGE:
         # Starts are few sweeps in many orders: compiling each would take longer, and every backend begins with the same bits.
         problem = problem.interpreted()
-    candidates = _candidates(problem, init, seed, n_init)
+    sample = None
+    if init is None and problem.n_messages > LARGE:
+        sample = sample_of(problem, _order(problem, None), seed)
+    compared = problem if sample is None else sample
+    candidates = _candidates(compared, init, seed, n_init)
     if len(candidates) == 1:
-        return candidates[0].make()
-    is_large = problem.n_messages > LARGE
+        return candidates[0].make() if sample is None else _candidates(problem, init, seed, n_init)[0].make()
+    is_large = compared.n_messages > LARGE
     sweeps = LARGE_BUDGET_SWEEPS if is_large else BUDGET_SWEEPS
+
+    def finish(state: State) -> State:
+        return state._replace(t=0, memory={}) if sample is None else start_of_whole(problem, state)
+
     return Starts(
         [candidate.make for candidate in candidates],
-        lambda number: _Sweeps(problem, candidates[number].order),
+        lambda number: _Sweeps(compared, candidates[number].order),
         LARGE_SWEEPS if is_large else SWEEPS,
-        lambda state: state._replace(t=0, memory={}),
+        finish,
         patience=ROUNDS,
         names=tuple(candidate.name for candidate in candidates),
         kinds=tuple(candidate.kind for candidate in candidates),
-        budget=max(BUDGET, sweeps * problem.n_messages),
+        budget=max(BUDGET, sweeps * compared.n_messages),
         lasting=frozenset(n for n, candidate in enumerate(candidates) if candidate.lasts),
     )
 
