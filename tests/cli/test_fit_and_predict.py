@@ -219,11 +219,6 @@ def test_continue_goes_on_with_the_trace(workspace):
     assert "--force replaces it" in one_line(call("continue", "m", "letters", "-o", "longer"))
 
 
-def test_live_fit_says_where_to_look(workspace):
-    result = right("fit", "lda", "letters", "-o", "m", "--n-topics", 2, "--max-passes", 2, "--live")
-    assert "http://127.0.0.1:" in result.stderr
-
-
 def test_update_adds_data_to_ready_models(workspace):
     right("fit", "mf", "ratings.csv", "-o", "m", "--n-factors", 2)
     before = ng.load("m")

@@ -40,7 +40,7 @@ def test_every_sequence_goes_on_from_its_end(workspace):
     expected = [told(model.forecast(3, part), 0.5) for part in (levels[:80], levels[80:])]
     np.testing.assert_allclose(numbers(rows, "level"), np.vstack(expected), rtol=1e-8)
     assert np.abs(expected[0] - expected[1]).max() > 0.1  # the two ends are in different states
-    right("forecast", "m", "--data", "runs.csv", "--steps", 3, "--mass", 0.5, "--out", "ahead.csv")
+    right("forecast", "m", "--data", "runs.csv", "--steps", 3, "--mass", 0.5, "-o", "ahead.csv")
     assert list(csv.DictReader((workspace / "ahead.csv").read_text().splitlines())) == rows
 
 

@@ -1,4 +1,4 @@
-"""The command line holds out a part of the data and scores it; benchmarks and completion are offered."""
+"""The command line holds out a part of the data and scores it; completion is offered."""
 
 import json
 
@@ -8,8 +8,7 @@ from cli.calls import call, one_line, right
 
 import natgrad as ng
 from natgrad.cli import main as command
-from natgrad.cli.held_out import split_input
-from natgrad.cli.inputs import MODELS, Input
+from natgrad.cli.inputs import MODELS, Input, split_input
 
 
 @pytest.mark.parametrize(
@@ -66,12 +65,6 @@ def test_too_little_to_hold_out_is_said(workspace):
     result = call("fit", "lda", "one.txt", "-o", "o", "--min-documents", 1, "--max-share", 1, "--held-out", 0.5)
     assert "--held-out 0.5: holding out a part takes at least 2 documents, and there is 1" in one_line(result)
     assert call("fit", "lda", "letters", "-o", "o", "--held-out", 1.5).exit_code == 2
-
-
-def test_bench_measures_what_is_installed():
-    told = json.loads(right("bench", "gp", "--scale", 0.01, "--json").stdout)
-    assert {speed["library"] for speed in told["speeds"]} == {"natgrad", "scikit-learn, exact"}
-    assert all(speed["seconds"] > 0 for speed in told["speeds"])
 
 
 def test_shell_completion_is_offered(monkeypatch):

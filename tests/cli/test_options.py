@@ -21,7 +21,7 @@ def example_of(path):
 
 def test_every_command_has_help_and_an_example():
     found = dict(all_commands())
-    assert set(found) >= {("fit", "lda"), ("fit", "mf"), ("report",), ("topics",), ("score",), ("demo",), ("bench",)}
+    assert set(found) >= {("fit", "lda"), ("fit", "mf"), ("report",), ("topics",), ("score",), ("demo",)}
     for path, one in found.items():
         assert one.help or one.short_help, path
         if path != ("reproduce",):

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from small_models import letters
 
-from natgrad.report.live import LivePage
-from natgrad.report.page import make_page, write_report
-from natgrad.report.sections.contribution import Subject
+from natgrad.report.page import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install 'natgrad[browser]'")
 BROWSER = os.environ.get("NATGRAD_BROWSER") or next(
@@ -161,17 +159,3 @@ def test_path_of_states_zooms_by_button_and_keyboard(opened, states, series, tmp
     page.keyboard.press("0")
     assert range_.inner_text() == "times 0 to 300 of 300"
     assert page.locator("#path-strip .state").count() >= 5
-
-
-def test_live_page_renews_itself_and_ends_with_the_final_one(opened, topics):
-    live = LivePage(topics)
-    try:
-        page = opened(live.address)
-        assert "fitting" in page.locator("h1").inner_text()
-        live.update(topics.trace_)
-        page.locator("#run .cards dd").nth(1).wait_for(timeout=10_000)
-        live.finish(make_page(Subject(topics)))
-        page.locator("#topic-words .word").first.wait_for(timeout=10_000)
-        assert all(url.startswith(live.address) for url in opened.asked)
-    finally:
-        live.close()

@@ -16,12 +16,8 @@ __all__ = ["main"]
 # Each command: the module and the name of what carries it out, and the first sentence of its help (a test compares them).
 COMMANDS = {
     "fit": ("fit:fit", "Fit a model to a file; see natgrad fit MODEL --help for the options of each."),
-    "resume": (
-        "resume:resume",
-        "Go on with a fit that was interrupted, from the last checkpoint in its folder, as if nothing had happened.",
-    ),
     "continue": (
-        "resume:continue_",
+        "fit:continue_",
         "Go on with a fit from where it ended, for as many steps as it has in its settings.",
     ),
     "score": ("predict:score", "How well a model predicts data it has not seen; higher is better."),
@@ -30,7 +26,7 @@ COMMANDS = {
         "Predict ratings of pairs, the target of rows or documents, or what a table lacks, with standard deviations.",
     ),
     "update": (
-        "networks:update",
+        "fit:update",
         "Add new data to a fitted model.",
     ),
     "transform": ("predict:transform", "Shares of the topics in documents, a row for each."),
@@ -47,20 +43,16 @@ COMMANDS = {
         "The likeliest path of hidden states, a row for each time, with the probability of the state at that time.",
     ),
     "forecast": (
-        "forecast:forecast",
+        "predict:forecast",
         "What comes next in series: mean, sd and interval of each column, or the probability of each category.",
     ),
     "compare": (
-        "compare:compare",
+        "predict:compare",
         "Put models of the same data side by side: bounds, with and without labellings, and their score on a file.",
     ),
     "report": ("predict:report", "Write the page of a model: one HTML file that needs nothing else."),
-    "bench": (
-        "bench:bench",
-        "Seconds of a pass over generated data, for each ready model and for other libraries that are installed.",
-    ),
-    "demo": ("demo:demo", "Show the pitfall in miniature, then two models and a page; a minute."),
-    "reproduce": ("published:reproduce", "Repeat a published experiment."),
+    "demo": ("experiments:demo", "Show the pitfall in miniature, then two models and a page; a minute."),
+    "reproduce": ("experiments:reproduce", "Repeat a published experiment."),
 }
 
 

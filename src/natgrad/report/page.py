@@ -40,26 +40,24 @@ def write_report(
     return where
 
 
-def make_page(subject: Subject, *, title: str | None = None, live: bool = False) -> str:
-    """The text of the page; the same model gives the same text. A ``live`` page asks its own server for news."""
+def make_page(subject: Subject, *, title: str | None = None) -> str:
+    """The text of the page; the same model gives the same text."""
     contribution = contribution_of(subject.model)
     facts: list[Fact] = contribution.facts(subject) if contribution else []
-    # What the model says comes first, how it was fitted after it; while it is being fitted, the run is what one looks at.
-    said, run = contribution.sections(subject) if contribution else [], run_section(subject, facts)
-    parts = [run, *said] if live else [*said, run]
+    parts = [*(contribution.sections(subject) if contribution else []), run_section(subject, facts)]
     heading = title or _title(subject.model)
-    scripts = ["page.js", *dict.fromkeys(part.script for part in parts if part.script), *(["live.js"] if live else [])]
+    scripts = ["page.js", *dict.fromkeys(part.script for part in parts if part.script)]
     code = [asset(name) for name in scripts]
     body = [
         tag("a", "Skip to the content", href="#content", class_="skip"),
         _header(heading, subject.model, parts),
-        tag("main", [_section(part) for part in parts], id="content", data_live="true" if live else None),
+        tag("main", [_section(part) for part in parts], id="content"),
         _footer(),
         [tag("script", Html(text)) for text in code],
     ]
     head = [
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(code, live)),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(code)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="generator", content="natgrad"),
@@ -80,12 +78,9 @@ def asset(name: str) -> str:
     return resources.files("natgrad.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _policy(scripts: Sequence[str], live: bool) -> str:
+def _policy(scripts: Sequence[str]) -> str:
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    asks = " connect-src 'self';" if live else ""
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes};{asks} base-uri 'none'; form-action 'none'"
-    )
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
 
 
 def _header(heading: str, model: Any, parts: Sequence[Section]) -> Html:

@@ -50,7 +50,7 @@ def run_of(model: Any) -> Run:
 
 
 def run_section(subject: Subject, facts: Sequence[Fact]) -> Section:
-    """The section that every page has: of a page that is live the first, of others the last."""
+    """Build the section that every page has, its last."""
     run = run_of(subject.model)
     trace = run.trace if run.trace is not None and len(run.trace) else None
     body = [

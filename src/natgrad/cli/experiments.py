@@ -1,8 +1,7 @@
-"""`natgrad reproduce`: the published experiments, repeated."""
+"""Run the demo and repeat published experiments: `natgrad demo`, `natgrad reproduce`."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +19,18 @@ from natgrad.data.ratings import Ratings
 from natgrad.reproduce import paquet, paquet_table
 from natgrad.reproduce.paquet_figures import draw_figure
 from natgrad.reproduce.paquet_runs import prior_bound
+from natgrad.threads import most_threads
 
-__all__ = ["reproduce"]
+__all__ = ["demo", "reproduce"]
+
+
+@click.command(cls=Command, example="natgrad demo --plot demo.png")
+@click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes; demo.html is beside it.")
+def demo(plot: str) -> None:
+    """Show the pitfall in miniature, then two models and a page; a minute."""
+    from natgrad import demo as whole
+
+    raise SystemExit(whole.main(["--plot", plot]))
 
 
 @click.group()
@@ -48,16 +57,13 @@ def reproduce_paquet(path: Path | None, output: Path, quick: bool, seed: int, jo
     plan = paquet.QUICK if quick else paquet.FULL
     plan = plan.seeded(seed)
     ratings, source = _ratings(path, quick, seed)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
+    _make_folder(output)
     settings = paquet_table.notes(ratings, plan, source)
     for line in settings:
         console.print(line, soft_wrap=True)
     try:
         with _bar(console, progress) as watch:
-            findings = paquet.run_experiment(ratings, plan, output / "runs", jobs=jobs or _cores(), watch=watch)
+            findings = paquet.run_experiment(ratings, plan, output / "runs", jobs=jobs or most_threads(), watch=watch)
     except KeyboardInterrupt:
         words = f"Interrupted. Finished runs are in {output / 'runs'}: the same call goes on from there."
         console.print(words, soft_wrap=True)
@@ -78,16 +84,20 @@ def reproduce_hmm(output: Path, quick: bool, jobs: int | None, progress: bool) -
 
     console, begin = Console(highlight=False), time.perf_counter()
     plan = hmm.QUICK if quick else hmm.FULL
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
+    _make_folder(output)
     with _bar(console, progress) as watch:
         runs = hmm.run_chains(plan, jobs, watch)
     table, figure = output / "table.md", hmm.draw_chains(runs, plan, output / "chains.png")
     table.write_text(hmm.chain_table(runs, plan), encoding="utf-8")
     console.print(hmm.chain_table(runs, plan), soft_wrap=True)
     console.print(f"{table}, {figure}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
 
 
 def _ratings(path: Path | None, quick: bool, seed: int) -> tuple[Ratings, str]:
@@ -98,10 +108,6 @@ def _ratings(path: Path | None, quick: bool, seed: int) -> tuple[Ratings, str]:
         return read_ratings(path), path.name
     except ValueError as error:
         raise UserError(str(error)) from None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
