@@ -35,13 +35,106 @@ class Case:
     table: Table = field(default_factory=dict)
     command: tuple[str, ...] = ()
 
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """Settings that the estimator is made with: few steps, nothing shown."""
+        return {self.limit: 4, "tol": 0, "verbose": False, **self.settings}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Arguments of ``fit`` that are data."""
+        return ("lengths", *self.named)
+
+    @property
+    def least(self) -> int:
+        """The fewest rows that a batch of its own, or durations, can be drawn from."""
+        return 100 if "method" in self.settings else 10
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """What None stands for, where another argument does not say."""
+        found = RESOLVED.get(self.kind.__name__, {}) if self.settings.get("inference") != "gibbs" else {}
+        return {name: value for name, value in found.items() if name not in self.made_with}
+
+    @property
+    def others(self) -> dict[str, list[Any]]:
+        """Other values of arguments whose default does not tell their kind."""
+        return OTHERS
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """Arguments that change nothing here and do not say so: what is still to be mended."""
+        auto = "auto" if "auto" in self.settings.values() else ""
+        keys = (*(kind.__name__ for kind in self.kind.__mro__), self.settings.get("likelihood", "gaussian"), auto)
+        return tuple(name for key in keys for name in UNHEARD.get(key, ()))
+
     def made(self, **others: Any) -> Any:
         """The estimator, for a few steps."""
-        return self.kind(**{self.limit: 4, "tol": 0, "verbose": False, **self.settings, **others})
+        return self.kind(**{**self.made_with, **others})
 
     def fitted(self, options: Table | None = None, **others: Any) -> Any:
         """The same after its fit; ``options`` are those of ``fit``."""
         return self.made(**others).fit(*self.data, **self.named, **(options or {}))
+
+    def of_size(self, n: int) -> tuple[tuple[Any, ...], Table]:
+        """Data of this kind with n rows, and those with names."""
+        first, *others = self.data
+        named = {name: np.resize(value, n) for name, value in self.named.items() if name in ("time", "context")}
+        if isinstance(first, ng.Ratings):
+            side = int(np.ceil(np.sqrt(2 * n)))
+            cells = np.random.default_rng(n).permutation(side * side)[:n]
+            pairs = ([f"u{cell // side}" for cell in cells], [f"i{cell % side}" for cell in cells])
+            return (ng.Ratings(*pairs, np.resize(first.values, n)),), {}
+        rows = [np.resize(part, (n, *part.shape[1:])) for part in (first, *others) if isinstance(part, np.ndarray)]
+        return (*rows, None, [n // 2, n - n // 2]) if len(self.data) == 3 else tuple(rows), named
+
+
+# What None, or a word, stands for: written out, it gives the same bits.
+RESOLVED: dict[str, dict[str, Any]] = {
+    "LDA": {"topic_prior": 0.05, "doc_prior": 0.1, "learn_priors": False, "gibbs_sweeps": 100},
+    "GaussianMixture": {"covariance": "full"},
+    "GaussianHMM": {"covariance": "full", "topology": "ergodic"},
+}
+OTHERS: dict[str, list[Any]] = {
+    "covariance": ["diag"], "topology": ["left-to-right"], "noise_per": ["user"], "weight_prior": [3.0], "mean_prior": [1.0],
+    "dof_prior": [9.0], "rate_prior": [(2.0, 3.0)], "track_prior": [(2.0, 3.0)], "doc_prior": [0.7], "topic_prior": [0.7],
+    "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2], "n_negatives": [3.0],
+    "noise_precision": [0.3], "prior_precision": [0.3], "local": ["map"], "noise_variance": [0.3], "order": [["b", "a"]],
+    "response": ["bernoulli"], "batch_size": [7], "method": [ng.SVI({"nowhere": 2})],
+}  # fmt: skip
+# Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.
+CHAIN_IDLE = ("max_states", "subchain_length", "n_subchains", "buffer", "buffer_tol")
+UNHEARD: dict[str, tuple[str, ...]] = {
+    "BernoulliHMM": CHAIN_IDLE,
+    "CategoricalHMM": CHAIN_IDLE,
+    "GaussianHMM": CHAIN_IDLE,
+    "HMM": CHAIN_IDLE,
+    "PoissonHMM": CHAIN_IDLE,
+    "GaussianMixture": ("max_components",),
+    "LDA": ("local_steps",),
+    "auto": ("gibbs_sweeps", "batch_size"),
+    "MatrixFactorization": ("noise_dof",),
+    "gaussian": ("n_negatives",),
+    "bernoulli": (
+        "biases",
+        "learn_noise",
+        "learn_priors",
+        "init_scale",
+        "noise_precision",
+        "prior_precision",
+        "n_negatives",
+    ),
+    "ordinal": ("learn_noise", "noise_precision", "n_negatives"),
+    "poisson": (
+        "biases",
+        "factorized",
+        "learn_noise",
+        "learn_priors",
+        "noise_precision",
+        "prior_precision",
+        "n_negatives",
+    ),
+}
 
 
 # -- sequences --

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import importlib
+import inspect
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from promises.cases import LENGTHS, Case
 from sklearn.base import clone
 
 import natgrad as ng
-from natgrad.errors import NotAtMaximum
+from natgrad.errors import NotAtMaximum, NotConjugate, NotConverged, PlateMismatch
 from natgrad.inference.trace import Reason
 
 Ability = Callable[[Case, Path], None]
@@ -366,6 +368,153 @@ def with_gaps(case: Case, _: Path) -> None:
     assert np.isfinite(model.elbo_)
 
 
+# -- what runs, and why --
+
+# What may be changed without another number: where and how long a fit runs, and what it shows.
+ABOUT_THE_RUN = (
+    "verbose",
+    "n_jobs",
+    "executor",
+    "seed",
+    "max_passes",
+    "max_steps",
+    "max_seconds",
+    "max_messages",
+    "tol",
+)
+REFUSALS = (AttributeError, NotConjugate, NotConverged, NotImplementedError, PlateMismatch, TypeError, ValueError)
+
+
+def run_of(model: Any, case: Case) -> list[Any]:
+    """What two fits have in common if they are the same: bits of the bound, and of all answers."""
+    return [model.inference_, model.trace_["elbo"], model.elbo_, *answers(model, case)]
+
+
+def copied(value: Any) -> Any:
+    """An equal value that is another object: a default is recognised by its value, not by who wrote it."""
+    return float(repr(value)) if type(value) is float else copy.deepcopy(value)
+
+
+def arguments(function: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments of a function that have a default."""
+    parameters = inspect.signature(function).parameters
+    return {name: copied(one.default) for name, one in parameters.items() if one.default is not inspect.Parameter.empty}
+
+
+def defaults(case: Case, _: Path) -> None:
+    """A default is a value that the user could write down: all of them, written down, give the same bits."""
+    bare = case.fitted()
+    said = {name: value for name, value in arguments(case.kind).items() if name not in case.made_with}
+    given = {name: value for name, value in arguments(case.kind.fit).items() if name not in ("X", "y", *case.names)}
+    same(run_of(bare, case), run_of(case.fitted(given, **said), case))
+    for name, value in case.resolved.items():  # what None stands for
+        same(run_of(bare, case), run_of(case.fitted(**{name: value}), case))
+
+
+# What a model is, and which column is which: other numbers are other models.
+PARTS_OF_THE_MODEL = ("n_states", "n_components", "n_topics", "n_factors", "inputs", "seed")
+
+
+def moved(case: Case, sign: int) -> dict[str, Any]:
+    """Every number among the arguments, a thousandth further; whole numbers by one at least."""
+    values = case.made().get_params(deep=False)
+    numbers = {n: v for n, v in values.items() if v and type(v) in (int, float) and n not in PARTS_OF_THE_MODEL}
+    return {
+        name: max(1, v + sign * max(1, round(1e-3 * v))) if type(v) is int else v * (1 + sign * 1e-3)
+        for name, v in numbers.items()
+    }
+
+
+def kept(case: Case, _: Path) -> None:
+    """Which inference runs hangs on no number: not a little more or less of one, not on who computes, nor on more data."""
+    whole = case.fitted()
+    named = kind_of(whole)
+    for sign in (1, -1):
+        assert kind_of(case.fitted(**moved(case, sign))) == named
+    for settings in ({"n_jobs": 2}, {"executor": Elsewhere()}):
+        with saying_so():
+            assert kind_of(case.fitted(**settings)) == named, settings
+    with saying_so():
+        names = {name: value[: len(case.more[0])] for name, value in case.named.items() if name in ("time", "context")}
+        assert kind_of(whole.update(*case.more, **names)) == named, "update"
+
+
+@contextlib.contextmanager
+def saying_so() -> Iterator[None]:
+    """What cannot be kept is refused, or warned of."""
+    with contextlib.suppress(*REFUSALS, UserWarning), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "the fit has not converged")
+        yield
+
+
+def kind_of(model: Any) -> str:
+    """The inference alone: the schedule and what it took come after a comma."""
+    return model.inference_.partition(",")[0]
+
+
+def sizes(*around: int) -> Ability:
+    def ability(case: Case, _: Path) -> None:
+        """n and n + 1 rows are fitted by the same inference."""
+        for n in around:
+            if n < case.least:
+                continue
+            kinds = {kind_of(case.made().fit(*data, **named)) for data, named in (case.of_size(n), case.of_size(n + 1))}
+            assert len(kinds) == 1, (n, kinds)
+
+    return ability
+
+
+def reordered(case: Case, _: Path) -> None:
+    """Rows are answered one by one: in another order they have the same answers, in that order."""
+    model = case.fitted()
+    if len(case.data) == 3 or isinstance(case.data[0], ng.Ratings):
+        whole = answers(model, case)
+        X = case.data[0]
+        if isinstance(X, ng.Ratings):
+            order = np.random.default_rng(0).permutation(len(X))
+            means, doubts = model.predict(X, return_std=True)
+            named = [[ids[place] for place in places] for ids, places in ((X.user_ids, X.users), (X.item_ids, X.items))]
+            turned = model.predict(*([column[k] for k in order] for column in named), return_std=True)
+            same([means[order], doubts[order]], turned)
+            return
+        split = np.cumsum(LENGTHS)[:-1]
+        turned = np.concatenate(np.split(X, split)[::-1])
+        found = model.predict_proba(turned, LENGTHS[::-1])
+        np.testing.assert_allclose(found, np.concatenate(np.split(whole[0], split)[::-1]), atol=1e-12)
+        return
+    order = np.random.default_rng(0).permutation(len(case.data[0]))
+    named = {name: np.asarray(value)[order] for name, value in case.named.items() if name in ("time", "context")}
+    other = dataclasses.replace(case, data=tuple(part[order] for part in case.data), named={**case.named, **named})
+    for found, known in zip(answers(model, other), answers(model, case), strict=True):
+        np.testing.assert_allclose(found, np.asarray(known)[order], rtol=1e-9, atol=1e-12)
+
+
+def alternatives(value: Any) -> list[Any]:
+    """Other values of the kind of a default."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [2 * value + 1]
+    return [3.0 * value + 0.01] if isinstance(value, float) else []
+
+
+def heard(case: Case, _: Path) -> None:
+    """No argument is without effect in silence: it changes what is found, or it is an error that says where it belongs."""
+    bare, silent = run_of(case.fitted(), case), []
+    for name, value in arguments(case.kind).items():
+        if name in ABOUT_THE_RUN or name in case.settings or name in case.unheard:
+            continue
+        for other in case.others.get(name, alternatives(value)):
+            try:
+                found = run_of(case.fitted(**{name: other}), case)
+            except REFUSALS:
+                continue
+            if len(found) == len(bare) and all(map(np.array_equal, found, bare)):
+                silent.append(f"{name}={other!r}")
+    assert not silent, f"without effect: {', '.join(silent)}"
+
+
 ABILITIES: dict[str, Ability] = {
     "clone, `get_params`, `set_params`": settings,
     "pickle": pickled,
@@ -389,4 +538,12 @@ ABILITIES: dict[str, Ability] = {
     "pandas": by_name("pandas"),
     "Polars": by_name("polars"),
     "missing entries": with_gaps,
+}
+# What every option keeps.
+CHARTER: dict[str, Ability] = {
+    "defaults": defaults,
+    "inference kept": kept,
+    "n and n + 1 rows": sizes(10, 100),
+    "arguments heard": heard,
+    "order of the rows": reordered,
 }

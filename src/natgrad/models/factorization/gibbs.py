@@ -161,7 +161,7 @@ class RatingGibbs:
         if self.scaled is None:
             return
         means = (state.mu[side][0][:, : problem.n_factors] for side in OTHER)
-        off = np.append(switched_off(*means), [False] * problem.priors.biases)
+        off = np.append(switched_off(*means), np.zeros(int(problem.priors.biases), dtype=bool))
         alpha = problem.priors.precisions(problem.n_factors)[off]
         for side in OTHER:
             x, precision = self._mu[side][0].copy(), self._mu[PRECISION[side]][0].copy()
