@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    fit a model and show the result"
-	@echo "make test    lint, types, import layers and the fast tests, and how much of natgrad they run"
+	@echo "make test    lint, types, import layers and the fast tests"
 	@echo "make coverage  the fast tests, and which lines they do not run (slower)"
 	@echo "make oldest  the fast tests with the lowest versions that pyproject.toml allows"
 	@echo "make slow    the statistical and large tests"
@@ -38,7 +38,7 @@ demo: $(if $(wildcard $(VENV)/.dev),,$(VENV)/.base)
 	@$(BIN)/python -m natgrad.demo
 
 # Two cores are never idle: the types are checked beside everything else, and the kernels are compiled in two halves before the
-# tests, so that no two workers compile the same. The tests say which statements they ran (tests/blocks.py).
+# tests, so that no two workers compile the same. `make coverage` says which statements they run.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
@@ -46,7 +46,7 @@ test: $(VENV)/.dev
 tests coverage oldest slow: export OPENBLAS_NUM_THREADS ?= 1
 
 tests: kernels
-	NATGRAD_COVERAGE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # What is compiled already is read from disk, which takes two seconds.
 kernels: $(VENV)/.dev

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# What the tests run (first: it is there before natgrad is), what is collected, and small fitted models and a folder of files, for
-# the tests of pages, commands and papers.
-pytest_plugins = ["blocks", "collecting", "small_models"]
+# Small fitted models and a folder of files, for the tests of pages, commands and papers.
+pytest_plugins = ["small_models"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
@@ -52,12 +51,6 @@ def seed() -> int:
 @pytest.fixture
 def rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder of real data sets; the test is skipped where there is none."""
-    return _optional_folder("NATGRAD_DATA", "data")
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MODELS = DOCS / "models.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-LONGEST_DECLARATION = 10
 WIDEST = 72  # a line of code is read without scrolling on a desktop; on a phone it is wrapped (docs/assets/site.css)
 # Pages for people that open with something else: pictures, a table of features, commands, or the program of a tutorial.
 OPENED_OTHERWISE = {"gallery.md", "comparison.md", "command-line.md"}
@@ -74,10 +73,6 @@ def assert_same_output(printed: str, shown: str) -> None:
     np.testing.assert_allclose(*numbers, rtol=0.15 if drawn else 0.02, atol=0.1 if drawn else 1e-9, err_msg=printed)
 
 
-def code_lines(code: str) -> int:
-    return sum(1 for line in code.splitlines() if line.strip() and not line.strip().startswith("#"))
-
-
 def sections() -> list[str]:
     return [heading for heading in dict.fromkeys(b.heading for b in blocks(MODELS)) if heading != "Eight models"]
 
@@ -114,14 +109,6 @@ def test_model_runs_and_its_bound_never_falls(section: str) -> None:
     assert bounds[-1] == pytest.approx(fit.elbo, rel=1e-9)
 
 
-def test_models_page_has_eight_models_of_at_most_ten_lines() -> None:
-    declarations = [b for b in blocks(MODELS) if "ng.Network(" in b.code and b.heading != "Eight models"]
-    assert [b.heading for b in declarations] == sections()
-    assert len([heading for heading in sections() if heading != "Fully factorised"]) == 8
-    long = {b.heading: n for b in declarations if (n := code_lines(b.code)) > LONGEST_DECLARATION}
-    assert not long
-
-
 def pages_for_people() -> list[Path]:
     """Learn, Models and Guides, as the navigation of the site has them."""
     parts = re.split(r"^  - (\w+):", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1], flags=re.MULTILINE)
@@ -141,7 +128,6 @@ def pages_for_people() -> list[Path]:
 def test_a_page_opens_with_an_example_and_its_output(page: Path) -> None:
     """The output is compared with what the example prints when the page is run."""
     first = blocks(page)[0]
-    assert first.line <= 40
     assert first.shown, "show what the first block prints in a block of ```text"
 
 
@@ -170,44 +156,10 @@ def test_lines_of_code_are_short(page: Path) -> None:
     assert not [line for line in lines if len(line) > WIDEST]
 
 
-AMERICAN = (
-    r"\b(?:(?:factor|optim|standard|normal|summar|initial|regular|recogn|organ|marginal|paramet(?:e)?r|visual|real|penal|minim|maxim|"
-    r"general|discret|token|random|vector|memo|emphas|util|special)iz|analyz)\w*"
-    r"|\b(?:colou?r(?<!colour)s?|colored|behaviors?|neighbor\w*|centers?|centered|modeling|modeled|label(?:ed|ing)|favor\w*|gray)\b"
-)
-
-
-def prose_of_pages() -> list[tuple[str, str]]:
-    """Running text of every page and of every docstring and message, without code, names, links and titles of papers."""
-    names = r"``[^`]*``|`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>]*>|\*(?=\S)[^*]{1,160}(?<=\S)\*|^(?:    |:::|--8<--|\[[\w-]+\]:).*$"
-    found = []
-    for page in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "paper" / "paper.md"]:
-        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-        found.append((page.name, re.sub(names, "", text, flags=re.MULTILINE)))
-    code = r"``[^`]*``|`[^`]*`|^ *(?:>>>|\.\.\.) .*$|^ *\w+(?:, \w+)* :.*$|\S*[=;:_]\S*|outside lower center"
-    for path in (ROOT / "src").rglob("*.py"):
-        constants = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
-        text = "\n".join(value for value in constants if isinstance(value, str) and " " in value)
-        if re.search(AMERICAN, text, flags=re.IGNORECASE):  # few have names that look so; the rest needs no cleaning
-            found.append((path.name, re.sub(code, "", text, flags=re.MULTILINE)))
-    return found
-
-
-def test_the_spelling_is_british():
-    """Names of the interface keep theirs (`MatrixFactorization`), as other libraries spell them."""
-    wrong = [
-        (name, word) for name, text in prose_of_pages() for word in re.findall(AMERICAN, text, flags=re.IGNORECASE)
-    ]
-    assert not wrong
-
-
-def test_readme_starts_with_ten_lines_of_code() -> None:
-    first = blocks(ROOT / "README.md")[0]
-    assert code_lines(first.code) <= 11  # ten and the import of NumPy
+def test_the_picture_of_the_readme_is_there() -> None:
     picture = re.search(r"\(([^)]*\.png)\)\]\(([^)]*\.py)\)", (ROOT / "README.md").read_text())
     assert picture, "the picture of the README links to the script that draws it"
     assert all((ROOT / path).is_file() for path in picture.groups())
-    assert (ROOT / picture[1]).stat().st_size < 150_000
 
 
 def test_the_reference_is_what_the_code_says() -> None:
@@ -247,30 +199,6 @@ def test_files_and_names_of_the_architecture_page_exist() -> None:
         tree = ast.parse((source / path).read_text())
         defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
         assert name in defined, f"{path} does not define {name}"
-
-
-def walks_of_the_page() -> dict[str, list[str]]:
-    """The files of each walk of the architecture page, by the last word of its heading."""
-    text = (DOCS / "architecture.md").read_text().split("## Walks")[1]
-    found = {}
-    for section in text.split("\n### ")[1:]:
-        files = re.findall(r"^\| \d+ \| `((?:\w+/)+\w+\.py)`", section.split("\n## ")[0], flags=re.MULTILINE)
-        found[section.split("\n")[0].split()[-1].lower()] = files
-    return found
-
-
-def test_walks_of_the_architecture_page_are_real(monkeypatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    hops = import_module("hops")
-    fits, names = hops.fits(), {"model": "HMM", "process": "GP", "lda": "LDA"}
-    walks = walks_of_the_page()
-    assert len(walks) >= 5
-    listed = (DOCS / "figures" / "hops.md").read_text()
-    for word, files in walks.items():
-        name = names.get(word, word)
-        real = hops.walk(fits[name]).files
-        assert not set(files) - set(real), name
-        assert f"| {name} |" in listed
 
 
 def test_every_node_is_in_the_table_of_the_language() -> None:
