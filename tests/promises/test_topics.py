@@ -32,7 +32,7 @@ BATCHES = {name: {"cell": 100} if name == "AuthorTopics" else {"doc": 10} for na
 
 def made(name: str, **settings: Any) -> Any:
     if name == "LDA":
-        return ng.LDA(2, **{"max_passes": 4, "tol": 0, **settings})
+        return ng.LDA(2, **{"inference": "vb", "max_passes": 4, "tol": 0, **settings})
     return getattr(ng.topics, name)(2, **{**FAST, **settings})
 
 
