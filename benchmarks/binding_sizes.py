@@ -218,7 +218,7 @@ def topics_ready(n: int) -> dict[str, Any]:
         method=ng.VB(),
         max_passes=6,
         tol=0.0,
-        local_steps=1,
+        local=ng.LocalOptions(max_rounds=1),
         n_jobs=1,
         verbose=False,
     )

@@ -153,7 +153,7 @@ def _of(
 
 
 GAUSSIAN = _of(ng.GaussianMixture, "n_components", max_components=20)
-LDA = _of(ng.LDA, "n_topics", max_topics=20, max_passes=200, learn_priors=True)
+LDA = _of(ng.LDA, "n_topics", max_passes=200, doc_prior="learn", topic_prior="learn")
 KINDS = {
     "mixture-2": Kind(8, mixture(2), *GAUSSIAN, range(1, 15), _peer),
     "mixture-10": Kind(8, mixture(10), *GAUSSIAN, range(1, 15), _peer),

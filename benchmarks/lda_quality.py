@@ -22,6 +22,8 @@ from pathlib import Path
 import numpy as np
 from lda_evaluator import GENERATED, score, splits
 
+import natgrad as ng
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 DOCUMENTS = {"acl": 15_000, "cve": 30_000, **{name: size[0] for name, size in GENERATED.items()}}
@@ -32,11 +34,21 @@ OURS = {
     "auto": ("natgrad, the default", {}, ("gibbs_sweeps", (300,))),
     "vb": ('natgrad, inference="vb"', {"inference": "vb"}, ("gibbs_sweeps", (100,))),
     "doc": (
-        'natgrad, inference="vb", learn_priors="doc"',
-        {"inference": "vb", "learn_priors": "doc"},
+        'natgrad, inference="vb", doc_prior="learn"',
+        {"inference": "vb", "doc_prior": "learn"},
         ("gibbs_sweeps", (100,)),
     ),
-    "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc", "topic_prior": 0.02, "tol": 0}, PASSES),
+    "map": (
+        'natgrad, topics="point"',
+        {
+            "inference": "vb",
+            "local": ng.LocalOptions(topics="point"),
+            "doc_prior": "learn",
+            "topic_prior": 0.02,
+            "tol": 0,
+        },
+        PASSES,
+    ),
 }
 # Corpora and numbers of topics at which all of them are run; elsewhere the default and tomotopy.
 ALL_SETTINGS = {("acl", 50), ("cve", 50)}

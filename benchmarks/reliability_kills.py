@@ -51,9 +51,16 @@ TROUBLES = ("lost", "unreadable", "orphans", "different")
 
 def topics(**keep):
     counts = np.random.default_rng(1).poisson(0.4, size=(400, 60))
-    return ng.LDA(5, learn_priors=True, batch_size=50, inference="vb", max_passes=8, tol=0, n_jobs=1).fit(
-        counts, **keep
-    )
+    return ng.LDA(
+        5,
+        doc_prior="learn",
+        topic_prior="learn",
+        local=ng.LocalOptions(batch_size=50),
+        inference="vb",
+        max_passes=8,
+        tol=0,
+        n_jobs=1,
+    ).fit(counts, **keep)
 
 
 def factors(**keep):

@@ -164,7 +164,7 @@ def killed() -> dict[str, float]:
     """An LDA fit of 80 steps: here, on the cluster, and on the cluster while workers are killed, until 20 were."""
     X, kills, rng = documents(6_000, 2_000, 60), 20, np.random.default_rng(0)
     lda_problem.PART, lda_problem.PART_PER_WORD = 5_000, 0
-    settings = {"n_topics": 20, "max_passes": 8, "tol": 0.0, "batch_size": 600, "verbose": False}
+    settings = {"n_topics": 20, "max_passes": 8, "tol": 0.0, "local": ng.LocalOptions(batch_size=600), "verbose": False}
     here = ng.LDA(**settings).fit(X)
     seconds = {}
     wrong = 0

@@ -87,7 +87,7 @@ def lda_steps() -> dict[str, float]:
     found = {}
     for size in (250, 500):
         estimates = []
-        model = ng.LDA(20, batch_size=size, verbose=False)
+        model = ng.LDA(20, local=ng.LocalOptions(batch_size=size), verbose=False)
         for number in range(120):
             model.partial_fit(documents(size, 2_000, 80, 20, 1 + number), n_documents=1e6)
             estimates.append(model.elbo_)

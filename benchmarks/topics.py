@@ -174,7 +174,15 @@ def run_ours(given: str, out: str) -> None:
     with np.load(given, allow_pickle=False) as file:
         data = {name: file[name] for name in file.files}
     kind, k, train, test = str(data["kind"]), int(data["k"]), data["train"], data["test"]
-    ng.LDA(k, local="map", learn_priors="doc", gibbs_sweeps=2, max_passes=1, n_jobs=1).fit(train[:50])
+    ng.LDA(
+        k,
+        local=ng.LocalOptions(topics="point"),
+        doc_prior="learn",
+        topic_prior=0.05,
+        gibbs_sweeps=2,
+        max_passes=1,
+        n_jobs=1,
+    ).fit(train[:50])
     kinds, found = ng.topics, {}  # imported
     begun = time.process_time()
     if kind == "supervised":

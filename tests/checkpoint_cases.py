@@ -30,7 +30,15 @@ def network(make: Any, *settings: Any, **options: Any) -> Callable[..., Any]:
 def topics(**settings: Any) -> Callable[..., Any]:
     counts = np.random.default_rng(1).poisson(0.4, size=(120, 30))
     return lambda **keep: ng.LDA(
-        **{"n_topics": 3, "inference": "vb", "max_passes": 4, "tol": 0, "batch_size": 20, "n_jobs": 1, **settings}
+        **{
+            "n_topics": 3,
+            "inference": "vb",
+            "max_passes": 4,
+            "tol": 0,
+            "local": ng.LocalOptions(batch_size=20),
+            "n_jobs": 1,
+            **settings,
+        }
     ).fit(counts, **keep)
 
 
@@ -110,9 +118,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "network, memoised": network(networks.lda, ng.SVI({"doc": 2})),
     "LDA, memoised": topics(),
     "LDA, VB": topics(method=ng.VB(), max_passes=8),
-    "LDA, SVI": topics(method=ng.SVI({"doc": 20}), step=MONRO),
-    "LDA, learned priors": topics(learn_priors=True, tol=1e-3),
-    "LDA, learned priors, SVI": topics(learn_priors=True, method=ng.SVI({"doc": 20}), step=MONRO, local="map"),
+    "LDA, SVI": topics(method=ng.SVI({"doc": 20})),
+    "LDA, learned priors": topics(doc_prior="learn", topic_prior="learn", tol=1e-3),
+    "LDA, learned priors, SVI": topics(
+        doc_prior="learn", topic_prior="learn", method=ng.SVI({"doc": 20}), local=ng.LocalOptions(topics="point")
+    ),
     "LDA, Gibbs": topics(inference="gibbs", gibbs_sweeps=4),
     "topics, dynamic": documents(ng.topics.DynamicTopics),
     "MF, default": factors(),

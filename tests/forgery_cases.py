@@ -153,9 +153,9 @@ def process(cls: Any, y: Any, **settings: Any) -> Case:
 
 
 CASES = {
-    "LDA": topics(batch_size=8),
-    "LDA, learned priors": topics(learn_priors=True, method=ng.VB()),
-    "LDA, point": topics(local="map", method=ng.SVI({"doc": 8}), step=ng.RobbinsMonro(4.0, 0.7)),
+    "LDA": topics(local=ng.LocalOptions(batch_size=8)),
+    "LDA, learned priors": topics(doc_prior="learn", topic_prior="learn", method=ng.VB()),
+    "LDA, point": topics(local=ng.LocalOptions(topics="point"), method=ng.SVI({"doc": 8})),
     "ratings": factors(STARS),
     "ratings, paper": factors(STARS, factorized=True, **BARE),
     "ratings, messages": factors(STARS, factorized=True, method=ng.Children(2), **BARE),

@@ -72,7 +72,9 @@ def mixed_documents(topics: int, alpha: float, seed: int) -> Row:
         rng = np.random.default_rng(seed)
         words = rng.dirichlet(np.full(60, 0.1), topics)
         counts = np.array([rng.multinomial(60, share @ words) for share in rng.dirichlet(np.full(topics, alpha), 120)])
-        model = ng.LDA(topics, dtype="float64", inference="vb", max_passes=2000, verbose=False).fit(counts)
+        model = ng.LDA(
+            topics, local=ng.LocalOptions(dtype="float64"), inference="vb", max_passes=2000, verbose=False
+        ).fit(counts)
         steps, bound, stop, allowed = len(model.trace_), model.elbo_, model.stop_, model.tol * counts.sum()
         later = model.set_params(tol=0.0).continue_fit(counts, max(LEAST, 10 * steps // 6)).elbo_
         return Loss(steps, bound, later, allowed, stop.converged, str(stop))
@@ -296,16 +298,20 @@ NETWORKS: dict[str, Row] = {
 }
 READY: dict[str, Row] = {
     "LDA": estimator(quick(ng.LDA, 5), COUNTS, "max_passes", WORDS, 6),
-    "LDA in batches": estimator(quick(ng.LDA, 5, batch_size=12), COUNTS, "max_passes", WORDS, 10),
+    "LDA in batches": estimator(
+        quick(ng.LDA, 5, local=ng.LocalOptions(batch_size=12)), COUNTS, "max_passes", WORDS, 10
+    ),
     "LDA, double precision": estimator(
-        quick(ng.LDA, 5, dtype="float64", skip_below=0.0), COUNTS, "max_passes", WORDS, 6
+        quick(ng.LDA, 5, local=ng.LocalOptions(dtype="float64", skip_below=0.0)), COUNTS, "max_passes", WORDS, 6
     ),
     # Documents changed their topics long after a run had settled: 1.8 to 6.4 nats came later on the first four.
     **{
         f"LDA, mixed documents, {topics} topics, {seed}": mixed_documents(topics, alpha, seed)
         for topics, alpha, seed in ((5, 1.0, 1), (5, 3.0, 0), (8, 3.0, 0), (8, 3.0, 1), (8, 1.0, 0))
     },
-    "LDA, learned priors": estimator(quick(ng.LDA, 5, learn_priors=True), COUNTS, "max_passes", WORDS, 6),
+    "LDA, learned priors": estimator(
+        quick(ng.LDA, 5, doc_prior="learn", topic_prior="learn"), COUNTS, "max_passes", WORDS, 6
+    ),
     "MatrixFactorization": estimator(quick(ng.MatrixFactorization, 3), STARS, "max_steps", len(STARS)),
     "MatrixFactorization, scalars": estimator(
         quick(ng.MatrixFactorization, 3, factorized=True, biases=False, learn_noise=False, learn_priors=False),

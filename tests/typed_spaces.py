@@ -41,6 +41,7 @@ inference_classes: list[Any] = [
     ng.inference.GlobalBatch,
     ng.inference.HeldOut,
     ng.inference.HoldThenDecay,
+    ng.inference.LocalOptions,
     ng.inference.PerNode,
     ng.inference.Progress,
     ng.inference.Reason,

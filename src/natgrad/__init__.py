@@ -113,6 +113,7 @@ _ELSEWHERE = {
     "HalfNormal": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",
     "Laplace": "natgrad.network.language",
+    "LocalOptions": "natgrad.inference",
     "LogNormal": "natgrad.network.language",
     "ModelFileError": "natgrad.errors",
     "Multinomial": "natgrad.network.language",

@@ -21,7 +21,7 @@ from cli.calls import call, one_line, right
             "there are no files '*.md' in this folder; it has 00.txt",
         ),
         (("fit", "lda", "letters", "-o", "m", "--min-documents", "31"), "no words are left of 30 documents"),
-        (("fit", "lda", "letters", "-o", "m", "--topic-prior", "-1"), "--topic-prior (β) must be > 0, got -1.0"),
+        (("fit", "lda", "letters", "-o", "m", "--topic-prior", "-1"), "--topic-prior must be > 0, got -1"),
         (("topics", "nowhere"), "there is no such model"),
         (("fit", "gp", "nowhere.csv", "-o", "m"), "nowhere.csv: there is no such file"),
         (("fit", "hmm", "letters", "-o", "m"), "expected a file ending in .csv"),
@@ -41,7 +41,7 @@ def test_mistakes_are_one_line_and_exit_code_one(arguments, said, workspace):
     [
         (("fit", "lda", "letters"), "Missing option '-o'"),
         (("fit", "lda", "letters", "-o", "m", "--max-passes", "many"), "'many' is not a valid integer"),
-        (("fit", "lda", "letters", "-o", "m", "--local", "x"), "'x' is not one of 'vb', 'map'"),
+        (("fit", "lda", "letters", "-o", "m", "--inference", "x"), "'x' is not one of 'gibbs', 'vb'"),
         (("fit", "nonsense", "letters"), "No such command 'nonsense'"),
         (("topics",), "Missing argument 'MODEL'"),
     ],

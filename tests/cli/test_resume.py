@@ -18,11 +18,11 @@ def ctrl_c(trace):
 
 
 def test_an_interrupted_fit_goes_on_with_resume(workspace):
-    kept = (*WORDS, "-o", "m", "--checkpoint", "kept", "--every", 2, "--learn-priors", "doc")
+    kept = (*WORDS, "-o", "m", "--checkpoint", "kept", "--every", 2, "--doc-prior", "learn")
     with watching(ctrl_c):
         said = one_line(call(*kept), 130)
     assert "the same command with --resume goes on" in said
-    right(*WORDS, "-o", "whole", "--learn-priors", "doc")
+    right(*WORDS, "-o", "whole", "--doc-prior", "learn")
     right(*kept, "--resume")
     np.testing.assert_array_equal(ng.load(workspace / "m").components_, ng.load(workspace / "whole").components_)
     assert "--force replaces it" in one_line(call(*kept, "--resume"))

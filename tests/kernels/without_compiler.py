@@ -135,8 +135,10 @@ def fits_of_tables() -> dict[str, object]:
     found["bernoulli, sampled"] = sampled.predict([0, 3], [1, 2])
     drawn = ng.MatrixFactorization(2, max_steps=2, inference="gibbs", n_sweeps=3, **quiet).fit(table)
     found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
-    found["lda"] = ng.LDA(3, inference="vb", max_passes=2, learn_priors=True, **quiet).fit(counts).components_
-    drawn = ng.LDA(3, max_passes=2, gibbs_sweeps=4, learn_priors=True, **quiet).fit(counts)
+    found["lda"] = (
+        ng.LDA(3, inference="vb", max_passes=2, doc_prior="learn", topic_prior="learn", **quiet).fit(counts).components_
+    )
+    drawn = ng.LDA(3, max_passes=2, gibbs_sweeps=4, doc_prior="learn", topic_prior="learn", **quiet).fit(counts)
     found["lda, gibbs"], found["lda, shares"] = drawn.components_, drawn.transform(counts)
     return found
 

@@ -51,7 +51,7 @@ EVERY = ["mixture", pytest.param("hmm", marks=pytest.mark.slow), pytest.param("l
 MODELS = {
     "mixture": (mixture, lambda used, seed: rows(120, used, seed), "n_components_"),
     "hmm": (lambda: ng.GaussianHMM("auto", max_states=8), lambda used, seed: chain(160, used, seed), "n_states_"),
-    "lda": (lambda: ng.LDA("auto", max_topics=8), lambda used, seed: counts(60, used, seed), "n_topics_"),
+    "lda": (lambda: ng.LDA(("auto", 8)), lambda used, seed: counts(60, used, seed), "n_topics_"),
 }
 
 
@@ -297,14 +297,14 @@ def test_states_and_topics_of_every_kind() -> None:
     assert ng.CategoricalHMM("auto", max_states=8, n_categories=8).fit(iter(symbols)).n_states_ == 4
     # Weights are no tokens, which a sampler could move.
     weights = [0.5 * counts(60, 2, 1), 0.5 * counts(60, 3, 2)]
-    assert ng.LDA("auto", max_topics=8).fit(iter(weights)).n_topics_ == 3
+    assert ng.LDA(("auto", 8)).fit(iter(weights)).n_topics_ == 3
 
 
 @pytest.mark.slow
 def test_words_and_topics_that_come_together() -> None:
     """Named words that no earlier chunk had, in documents of a topic of their own."""
     texts = [["apple pear plum " * 4, "bolt nut screw " * 4] * 20, ["sea wave tide " * 4, "bolt nut screw " * 4] * 20]
-    model = ng.LDA("auto", max_topics=6)
+    model = ng.LDA(("auto", 6))
     for chunk in texts:
         model.partial_fit(as_corpus(chunk))
     assert model.n_topics_ == 3

@@ -70,7 +70,9 @@ ESTIMATORS = {
     "CorrelatedTopics of documents": lambda: ng.topics.CorrelatedTopics(2, max_steps=3),
     "DynamicTopics of documents": lambda: ng.topics.DynamicTopics(2, max_steps=3),
     "AuthorTopics of documents": lambda: ng.topics.AuthorTopics(2, max_steps=3),
-    "LDA of learned priors": lambda: ng.LDA(n_topics=3, inference="vb", max_passes=2, learn_priors=True),
+    "LDA of learned priors": lambda: ng.LDA(
+        n_topics=3, inference="vb", max_passes=2, doc_prior="learn", topic_prior="learn"
+    ),
     "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
     # Two of its columns are the user and the item; the second is the time as well, which the checks do not mind.
     "ContextFactorization of times": lambda: ng.recommenders.ContextFactorization(2, time=1, n_bins=3, max_steps=3),

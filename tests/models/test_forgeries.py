@@ -161,16 +161,18 @@ def test_moments_follow_from_natural_parameters(files, tmp_path) -> None:
 
 def test_what_is_remembered_of_other_documents_is_forgotten() -> None:
     """Rows of a batch that has other documents now would be read beyond their end."""
-    model = ng.LDA(2, inference="vb", max_passes=2, tol=0, batch_size=8).fit(forgery_cases.COUNTS)
+    model = ng.LDA(2, inference="vb", max_passes=2, tol=0, local=ng.LocalOptions(batch_size=8)).fit(
+        forgery_cases.COUNTS
+    )
     model.continue_fit(forgery_cases.COUNTS[:19], 1)
     assert model.posterior_["theta"].lam[0].shape == (19, 2)
 
 
 def test_priors_can_be_learned_from_here_on() -> None:
     model = (
-        ng.LDA(2, inference="vb", max_passes=2, tol=0, batch_size=8)
+        ng.LDA(2, inference="vb", max_passes=2, tol=0, local=ng.LocalOptions(batch_size=8))
         .fit(forgery_cases.COUNTS)
-        .set_params(learn_priors=True)
+        .set_params(doc_prior="learn", topic_prior="learn")
     )
     model.continue_fit(forgery_cases.COUNTS, 2)
     assert not np.array_equal(model.doc_prior_, [0.1, 0.1])

@@ -27,11 +27,10 @@ def test_lda_has_that_of_the_declared_network():
         inference="vb",
         tol=1e-9,
         max_passes=500,
-        local_tol=1e-8,
-        local_steps=500,
+        local=ng.LocalOptions(tol=1e-8, max_rounds=500, dtype="float64", skip_below=0.0),
         seed=1,
     )
-    model.set_params(dtype="float64", skip_below=0.0).fit(table)
+    model.fit(table)
     lr = model.linear_response(table)
     docs, words = np.nonzero(table)
     doc, cell, topic = ng.Plate("doc", 12), ng.Plate("cell", len(docs), weight=table[docs, words]), ng.Plate("topic", 2)
@@ -182,11 +181,10 @@ def grouped() -> list[tuple[Any, Any, str, str]]:
         inference="vb",
         tol=1e-9,
         max_passes=500,
-        local_tol=1e-8,
-        local_steps=500,
+        local=ng.LocalOptions(tol=1e-8, max_rounds=500, dtype="float64", skip_below=0.0),
         seed=1,
     )
-    lda.set_params(dtype="float64", skip_below=0.0).fit(table)
+    lda.fit(table)
     rng = np.random.default_rng(2)
     symbols = [(rng.random((9, 1)) < 0.3 + 0.4 * (i % 2)).astype(int) for i in range(6)]
     hmm = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols)
@@ -229,7 +227,12 @@ def test_a_fit_that_ended_at_a_saddle_is_taken_to_the_maximum_beside_it():
     """Two topics that are nearly one: sweeps leave them so, the bound rises along the direction in which they part."""
     table = documents()
     model = ng.LDA(
-        2, doc_prior=0.3, topic_prior=0.3, inference="vb", local_tol=1e-8, dtype="float64", skip_below=0.0, seed=1
+        2,
+        doc_prior=0.3,
+        topic_prior=0.3,
+        inference="vb",
+        local=ng.LocalOptions(tol=1e-8, dtype="float64", skip_below=0.0),
+        seed=1,
     ).fit(table)
     problem = model._response_problem(table)
     mean = table.sum(0) / 2.0 + 0.3

@@ -82,10 +82,11 @@ CASES: dict[str, Case] = {
     "chain, auto": (lambda **s: ng.GaussianHMM("auto", max_states=6, **s), lambda: iter(TIMES), chain),
     "chain": (lambda **s: ng.GaussianHMM(3, n_init=2, **s), lambda: iter(TIMES), chain),
     "topics, auto": (
-        lambda **s: ng.LDA("auto", max_topics=8, inference="vb", tol=0, **{"max_passes": 2, **s}), lambda: Texts(), topics,
+        lambda **s: ng.LDA(("auto", 8), inference="vb", tol=0, **{"max_passes": 2, **s}), lambda: Texts(), topics,
     ),
     "topics, in batches": (
-        lambda **s: ng.LDA(4, inference="vb", tol=0, batch_size=15, **{"max_passes": 3, **s}), lambda: Texts(), topics,
+        lambda **s: ng.LDA(4, inference="vb", tol=0, local=ng.LocalOptions(batch_size=15), **{"max_passes": 3, **s}),
+        lambda: Texts(), topics,
     ),
     "ratings": (
         lambda **s: ng.MatrixFactorization(2, noise_per=None, tol=0, **{"max_passes": 2, **s}), Rated, factors,

@@ -37,13 +37,10 @@ def mixture() -> Any:
 def topics() -> Any:
     return ng.LDA(
         2,
-        inference="vb",
         tol=1e-12,
         max_passes=400,
-        local_tol=1e-8,
-        local_steps=400,
-        skip_below=0.0,
-        dtype="float64",
+        inference="vb",
+        local=ng.LocalOptions(tol=1e-08, max_rounds=400, skip_below=0.0, dtype="float64"),
         seed=1,
     )
 

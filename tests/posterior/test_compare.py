@@ -59,8 +59,10 @@ def test_a_picture_stands_alone(fits: dict[str, ng.GaussianMixture], tmp_path: P
 def test_found_topics_are_compared_as_given_ones() -> None:
     """The bound of topics that were found does not depend on how many there might have been: nor do their labellings."""
     x = np.kron(np.eye(3, dtype=int), np.full((10, 4), 6))
-    found = {str(most): ng.LDA("auto", max_topics=most, inference="vb", max_passes=30).fit(x) for most in (4, 9)}
-    table = ng.compare({**found, "given": ng.LDA(3, learn_priors=True, inference="vb", max_passes=30).fit(x)})
+    found = {str(most): ng.LDA(("auto", most), inference="vb", max_passes=30).fit(x) for most in (4, 9)}
+    table = ng.compare(
+        {**found, "given": ng.LDA(3, doc_prior="learn", topic_prior="learn", inference="vb", max_passes=30).fit(x)}
+    )
     assert table["K"].tolist() == [3.0, 3.0, 3.0]
     assert table["corrected"] - table["bound"] == pytest.approx(math.log(6))
 
@@ -224,7 +226,7 @@ def test_components_that_are_told_apart_have_one_labelling() -> None:
         "chain": ng.GaussianHMM(2, sticky=3.0, **brief).fit(x),
         "mixture": ng.GaussianMixture(2, **brief).fit(x),
         "symbols": ng.CategoricalHMM(2, **brief).fit(symbols),
-        "learned": ng.LDA(2, learn_priors=True, inference="vb", max_passes=2).fit(counts),
+        "learned": ng.LDA(2, doc_prior="learn", topic_prior="learn", inference="vb", max_passes=2).fit(counts),
     }
     apart = {
         "ordered": ng.GaussianHMM(2, topology="left-to-right", **brief).fit(x),

@@ -282,7 +282,7 @@ def _topics(*words: str, **settings: Any) -> Case:
 
 TOPICS = {
     "LDA": _topics(),
-    "learn_priors": _topics("--learn-priors", "True", learn_priors=True),
+    "learned priors": _topics("--doc-prior", "learn", "--topic-prior", "learn", doc_prior="learn", topic_prior="learn"),
     'inference="gibbs"': _topics("--inference", "gibbs", "--gibbs-sweeps", "6", inference="gibbs", gibbs_sweeps=6),
     'LDA("auto")': _topics(n_topics="auto"),
     "batches of documents": _topics("--method", "SVI({'doc': 10})", method=ng.SVI({"doc": 10})),

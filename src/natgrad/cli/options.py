@@ -21,7 +21,18 @@ __all__ = ["Value", "config_option", "estimator_options", "given_parameters", "p
 
 CALLS = {
     name: "natgrad.inference"
-    for name in ("VB", "Children", "GlobalBatch", "SVI", "RobbinsMonro", "Constant", "HoldThenDecay", "PerNode", "Auto")
+    for name in (
+        "VB",
+        "Children",
+        "GlobalBatch",
+        "SVI",
+        "RobbinsMonro",
+        "Constant",
+        "HoldThenDecay",
+        "PerNode",
+        "Auto",
+        "LocalOptions",
+    )
 }
 # What states of a hidden Markov model emit, and how long they last.
 CALLS |= {
@@ -45,7 +56,8 @@ SHARED = {
     "max_seconds": "Stop after so many seconds.",
     "seed": "Every random choice follows from it.",
     "n_jobs": "Threads; all by default. The result is the same for any number.",
-    "executor": "The address of a Dask cluster whose workers compute; this process by default. The result is the same.",
+    "executor": "The address of a Dask cluster whose workers compute; this process by default.",
+    "local": "Options of the local step, such as 'LocalOptions(tol=1e-6)'.",
     "verbose": "Show a progress bar; by default on a terminal.",
 }
 
@@ -193,7 +205,7 @@ def _option(name: str, kind: str, default: Any, words: str) -> click.Option:
         choices = ast.literal_eval(f"({kind[len('Literal[') : -1]},)")
         return click.Option([flag], type=click.Choice([str(choice) for choice in choices]), **settings)
     if (
-        kind == "int | Literal['auto']" and name.startswith("n_") and name != "n_inducing"
+        kind.startswith("int | Literal['auto']") and name.startswith("n_") and name != "n_inducing"
     ):  # --topics auto; --inducing are inputs
         return click.Option([name, flag, "--" + name[2:].replace("_", "-")], type=Value(), **settings)
     if kind.startswith("Sequence["):

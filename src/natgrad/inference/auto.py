@@ -158,7 +158,7 @@ def _of_groups(
     if needed > memory_budget:
         return forgotten, f"{ONE_PASS}: remembering {n_batches} batches takes {needed / 1e9:.2g} GB, more than there is"
     words = f"memoised VB in {n_batches} batches of {plate!r}: given the globals they are independent"
-    first = None if n_batches < LEAST_TO_SAMPLE else ONE_PASS
+    first = None if n_batches < LEAST_TO_SAMPLE and problem.revive is None else ONE_PASS
     if first is not None:
         words += f"; before it one pass with {ONE_PASS}"
     return GroupStepper(problem, size, tol, limit, remember=True, first=first), words

@@ -97,6 +97,7 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
     columns_: Mapping[str, Any] | None = None
 
     # Where there is no setting of that name.
+    step: Any = None
     max_steps: int | None = None
     max_passes: float | None = None
     max_seconds: float | None = None

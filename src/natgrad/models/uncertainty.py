@@ -74,7 +74,7 @@ class UncertaintyMixin:
         if gained > LEFT:
             warnings.warn(
                 f"the fit has not converged: exact steps gained {gained:.2g} nats, and linear response is that of the optimum, "
-                "as are its means. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
+                "as are its means. Fit with a smaller tol; LDA also with local=LocalOptions(tol=1e-6, skip_below=0)",
                 NotConverged,
                 stacklevel=2,
             )

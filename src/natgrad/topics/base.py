@@ -2,7 +2,7 @@
 
 A model says which network it declares for documents (`_network`), what is known of them besides words (`_side`), and how new
 documents are read. The network is fitted as any other; it starts from the topics of a few passes of `LDA`, which are cheap. New
-documents are read with the mean topics, as `LDA` with ``local="map"`` reads them.
+documents are read with the mean topics, as `LDA` with ``topics="point"`` in its `LocalOptions` reads them.
 
 Documents may come in parts (`partial_fit`, or a stream in `fit`). What earlier parts told the nodes that all documents share
 (`natgrad.topics.told`) is then an observation of the network of the next: streaming variational Bayes, as in ``Fit.update``.
@@ -399,7 +399,7 @@ def cells_of(corpus: Corpus) -> tuple[Ints, Ints, Floats]:
 
 def read_documents(corpus: Corpus, topics: Floats, alpha: Floats) -> Floats:
     """γ [D, K] of documents, given topics that are known, as LDA finds it."""
-    local = Local("map", READ_TOL, READ_ROUNDS, 0.0, np.float64)
+    local = Local("point", READ_TOL, READ_ROUNDS, 0.0, np.float64)
     problem = LDAProblem(corpus, alpha, 1.0, local)
     with np.errstate(divide="ignore"):
         state = problem.at(np.ones_like(topics))._replace(mu={"phi": (np.maximum(np.log(topics), -700.0),)})

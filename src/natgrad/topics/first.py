@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.monitor import Since
 from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.start import thin_counts
@@ -34,7 +35,7 @@ def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, s
     sampled = bool((corpus.counts == np.round(corpus.counts)).all())
     if sampled:
         corpus = thin_counts(corpus)
-        settings = {"inference": "gibbs", "max_passes": 1, "local": "map", "learn_priors": "doc"}
+        settings = {"inference": "gibbs", "max_passes": 1, "local": LocalOptions(topics="point"), "doc_prior": "learn"}
         settings |= {"gibbs_sweeps": FIRST_SWEEPS}
     settings |= {"topic_prior": topic_prior, "tol": 0, "max_seconds": seconds, "verbose": False}
     models: list[LDA] = []

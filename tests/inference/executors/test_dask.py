@@ -76,7 +76,9 @@ def several_parts(monkeypatch):
 def topics(executor=None):
     rng = np.random.default_rng(0)
     X = sparse.csr_array(rng.poisson(0.2, (3000, 1000)))
-    return ng.LDA(8, inference="vb", max_passes=2, tol=0.0, batch_size=1500, executor=executor).fit(X)
+    return ng.LDA(
+        8, inference="vb", max_passes=2, tol=0.0, local=ng.LocalOptions(batch_size=1500), executor=executor
+    ).fit(X)
 
 
 def same(first, second):
@@ -100,7 +102,8 @@ def test_settled_topics_are_the_bits_of_threads(cluster, dtype):
     """Little data, and the probes of a run that has settled: nothing may depend on where documents are."""
     X = np.random.default_rng(1).poisson(0.6, (60, 20))
     here, there = (
-        ng.LDA(3, inference="vb", max_passes=300, dtype=dtype, executor=where).fit(X) for where in (None, cluster)
+        ng.LDA(3, inference="vb", max_passes=300, local=ng.LocalOptions(dtype=dtype), executor=where).fit(X)
+        for where in (None, cluster)
     )
     assert here.stop_.converged
     assert len(here.trace_) == len(there.trace_)
@@ -135,7 +138,7 @@ def found_topics(executor=None):
     rng = np.random.default_rng(0)
     words = np.kron(np.eye(3), np.ones(8)) / 8.0
     X = np.array([rng.multinomial(40, share @ words) for share in rng.dirichlet(np.full(3, 0.1), 80)])
-    return ng.LDA("auto", max_topics=6, inference="vb", max_passes=100, executor=executor).fit(X)
+    return ng.LDA(("auto", 6), inference="vb", max_passes=100, executor=executor).fit(X)
 
 
 @pytest.mark.parametrize("find", [found_mixture, found_states, found_topics])
@@ -157,7 +160,7 @@ def test_topics_are_found_on_workers(cluster):
     )
     for data in (lambda: more, lambda: iter([x, more])):
         here, there = (
-            ng.LDA("auto", max_topics=6, inference="vb", max_passes=60, executor=e).fit(data()) for e in (None, cluster)
+            ng.LDA(("auto", 6), inference="vb", max_passes=60, executor=e).fit(data()) for e in (None, cluster)
         )
         assert here.n_topics_ == 3
         same(here, there)
@@ -189,7 +192,9 @@ def documents_in(folder, **how):
     file = folder / "counts.npy"
     if not file.exists():
         np.save(file, rng.poisson(0.2, (3000, 1000)).astype(np.uint8))
-    return ng.LDA(8, inference="vb", max_passes=2, tol=0.0, batch_size=1500, **how).fit(np.load(file, mmap_mode="r"))
+    return ng.LDA(8, inference="vb", max_passes=2, tol=0.0, local=ng.LocalOptions(batch_size=1500), **how).fit(
+        np.load(file, mmap_mode="r")
+    )
 
 
 def ratings_in(folder, **how):

@@ -85,13 +85,20 @@ LDA = {
     "memoised": {},
     "all at once": {"method": ng.VB()},
     "sampled": {"method": ng.SVI({"doc": 60}), "step": ng.RobbinsMonro()},
-    "learned": {"learn_priors": True, "local": "map"},
+    "learned": {"doc_prior": "learn", "topic_prior": "learn", "local": ng.LocalOptions(topics="point", batch_size=60)},
 }
 
 
 @pytest.mark.parametrize("settings", LDA.values(), ids=LDA)
 def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
-    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
+    settings = {
+        "n_topics": 4,
+        "inference": "vb",
+        "max_passes": 3,
+        "tol": 0.0,
+        "local": ng.LocalOptions(batch_size=60),
+        **settings,
+    }
     other = Elsewhere()
     here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(counts())
     assert len(set(other.calls)) > 2
@@ -99,7 +106,7 @@ def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
     assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
 
 
-@pytest.mark.parametrize("settings", [{"n_topics": 3}, {"n_topics": "auto", "max_topics": 5}], ids=["given", "found"])
+@pytest.mark.parametrize("settings", [{"n_topics": 3}, {"n_topics": ("auto", 5)}], ids=["given", "found"])
 def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
     """In one shard, which is not placed here; runs that have settled are probed, wherever their documents are."""
     X = np.random.default_rng(1).poisson(0.8, (40, 12))
@@ -122,7 +129,7 @@ def test_sharded_topics_are_those_of_one_piece(monkeypatch):
 def test_a_stream_is_shared_out_too(small_parts):
     parts = [counts(seed) for seed in range(3)]
     other = Elsewhere()
-    same_words = {"n_topics": 4, "inference": "vb", "batch_size": 60}
+    same_words = {"n_topics": 4, "inference": "vb", "local": ng.LocalOptions(batch_size=60)}
     here, there = (
         ng.LDA(**same_words).fit(iter(parts)),
         ng.LDA(**same_words, executor=other).fit(iter(parts)),
@@ -365,7 +372,14 @@ def compressed(folder):
 @pytest.mark.parametrize("form", [dense, compressed], ids=lambda form: form.__name__)
 @pytest.mark.parametrize("settings", [LDA["memoised"], LDA["sampled"]], ids=["memoised", "sampled"])
 def test_documents_in_a_file_are_read_by_those_who_compute(form, settings, small_parts, tmp_path):
-    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
+    settings = {
+        "n_topics": 4,
+        "inference": "vb",
+        "max_passes": 3,
+        "tol": 0.0,
+        "local": ng.LocalOptions(batch_size=60),
+        **settings,
+    }
     other = Elsewhere()
     here, there = (
         ng.LDA(**settings).fit(counts()),
@@ -389,7 +403,11 @@ def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_p
     else:
         anndata = pytest.importorskip("anndata")
         anndata.AnnData(sparse.csr_matrix(table.astype(np.float32))).write_h5ad(path)
-    settings, other, sent = {"n_topics": 4, "inference": "vb", "batch_size": 60, "max_passes": 2}, Elsewhere(), []
+    settings, other, sent = (
+        {"n_topics": 4, "inference": "vb", "local": ng.LocalOptions(batch_size=60), "max_passes": 2},
+        Elsewhere(),
+        [],
+    )
     place = other.place
 
     def noted(shards):
@@ -414,7 +432,9 @@ def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     found = []
     for executor in (None, Elsewhere()):
-        model = ng.LDA(3, batch_size=30, inference="vb", max_passes=5, executor=executor).partial_fit(first)
+        model = ng.LDA(
+            3, local=ng.LocalOptions(batch_size=30), inference="vb", max_passes=5, executor=executor
+        ).partial_fit(first)
         found.append(model.fit(ng.data.open_source(tmp_path / "cells.h5ad"), vocabulary=[f"w{n}" for n in range(30)]))
     np.testing.assert_array_equal(found[0].components_, found[1].components_)
 

@@ -27,7 +27,10 @@ def fitted():
 
 
 def test_default_is_samples_with_learned_priors():
-    model, same = fitted(), ng.LDA(3, inference="gibbs", learn_priors=True, **FEW).fit(drawn().counts)
+    model, same = (
+        fitted(),
+        ng.LDA(3, inference="gibbs", doc_prior="learn", topic_prior="learn", **FEW).fit(drawn().counts),
+    )
     np.testing.assert_array_equal(model.components_, same.components_)
     assert model.elbo_ == same.elbo_
     assert model.trace_.last.elbo == model.elbo_
@@ -44,7 +47,7 @@ def test_given_priors_are_held():
     one = ng.LDA(3, doc_prior=0.3, **FEW).fit(drawn().counts)
     np.testing.assert_array_equal(one.doc_prior_, 0.3)
     assert one.topic_prior_ != 0.05
-    none = ng.LDA(3, learn_priors=False, **FEW).fit(drawn().counts)
+    none = ng.LDA(3, doc_prior=0.1, topic_prior=0.05, **FEW).fit(drawn().counts)
     np.testing.assert_array_equal(none.doc_prior_, 0.1)
     assert none.topic_prior_ == 0.05
 
@@ -52,14 +55,15 @@ def test_given_priors_are_held():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"method": ng.VB()}, {"max_passes": 3}, {"max_steps": 5}, {"tol": 1.001e-3}, {"local": "map"}, {"batch_size": 10},
-        {"doc_prior": 0.1001}, {"local_tol": 1.001e-3}, {"n_jobs": 1}, {"max_seconds": 100.0}, {"seed": 1},
+        {"method": ng.VB()}, {"max_passes": 3}, {"tol": 1.001e-3}, {"local": ng.LocalOptions(topics="point", batch_size=10)},
+        {"doc_prior": 0.1001}, {"local": ng.LocalOptions(tol=1.001e-3, skip_below=1.001e-4)}, {"n_jobs": 1}, {"seed": 1},
+        {"max_seconds": 100.0}, {"topic_prior": "learn"}, {"method": ng.SVI({"doc": 30})},
     ],
     ids=str,
 )  # fmt: skip
 def test_no_other_argument_changes_the_inference(settings):
     assert hasattr(ng.LDA(3, **FEW, **settings).fit(drawn().counts), "log_likelihood_")
-    vb = ng.LDA(3, inference="vb", **(FEW | settings)).fit(drawn().counts)
+    vb = ng.LDA(3, inference="vb", verbose=False, **settings).fit(drawn().counts)
     assert not hasattr(vb, "log_likelihood_")
     assert vb.inference_.startswith("VB, ")
 
@@ -86,7 +90,7 @@ def test_number_of_documents_does_not_change_the_inference(n):
 def test_what_cannot_be_sampled_runs_vb_and_warns():
     X = drawn().counts[:100, :20]
     assert hasattr(ng.LDA(3, **FEW).fit(10 * X), "log_likelihood_")  # large counts are sampled like small ones
-    auto = ng.LDA("auto", max_topics=3, max_passes=2, **FEW)
+    auto = ng.LDA(("auto", 3), max_passes=2, **FEW)
     for model, documents, options, reason in (
         (ng.LDA(3, **FEW), X + 0.5 * (X > 0), {}, r"whole counts, but X\[0, "),
         (ng.LDA(3, **FEW), X * 1.0000001, {}, "whole counts"),

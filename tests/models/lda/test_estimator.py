@@ -34,12 +34,10 @@ def fitted():
     "options",
     [
         pytest.param({}, marks=pytest.mark.slow),  # fast: test_gibbs.py, from a sampled start
-        pytest.param({"local": "map"}, marks=pytest.mark.slow),
+        pytest.param({"local": ng.LocalOptions(topics="point")}, marks=pytest.mark.slow),
         # Full sweeps forget nothing: documents that are solved to the end settle on the first, poor topics.
-        pytest.param({"method": ng.VB(), "local_steps": 2}, marks=pytest.mark.slow),
-        pytest.param(
-            {"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7), "max_passes": 4}, marks=pytest.mark.slow
-        ),
+        pytest.param({"method": ng.VB(), "local": ng.LocalOptions(max_rounds=2)}, marks=pytest.mark.slow),
+        pytest.param({"method": ng.SVI({"doc": 100}), "max_passes": 4}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -82,7 +80,7 @@ def test_no_nan_empty_or_identical_topics(priors):
 
 
 @pytest.mark.parametrize("seed", some_slow(range(3), [0]))
-@pytest.mark.parametrize("options", [{"inference": "vb"}, {"local": "map"}, {}], ids=str)
+@pytest.mark.parametrize("options", [{"inference": "vb"}, {"local": ng.LocalOptions(topics="point")}, {}], ids=str)
 def test_surplus_topics_are_not_identical_and_empty_ones_are_told(options, seed, caplog):
     """Six times as many topics as the documents were drawn from: VB may leave some without words, the others leave none."""
     X = draw_documents(400, 100, 5, 60, seed=9, topic_prior=0.1).counts
@@ -98,9 +96,11 @@ def test_perplexity_does_not_change_with_batch_size():
     X = drawn().counts
     model = fitted()
     whole = model.perplexity(X)
-    assert clone(model).set_params(batch_size=10, max_passes=1).fit(X).n_steps_ > 10  # the batches are really others
+    assert (
+        clone(model).set_params(local=ng.LocalOptions(batch_size=10), max_passes=1).fit(X).n_steps_ > 10
+    )  # the batches are really others
     for size in (1, 7, 300):
-        other = ng.LDA(5, seed=2, batch_size=size)
+        other = ng.LDA(5, seed=2, local=ng.LocalOptions(batch_size=size))
         other.__dict__.update(
             {name: value for name, value in vars(model).items() if name.endswith("_") or name[0] == "_"}
         )
@@ -122,9 +122,9 @@ def test_an_empty_document_keeps_the_prior_and_changes_no_score():
 
 def test_bound_rises_and_posterior_is_there():
     # Heavily mixed documents are slow: after 100 steps there are 63 nats to gain, after 300 there are 11, after 750 none.
-    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, inference="vb", tol=1e-6, max_passes=500).fit(
-        drawn().counts
-    )
+    model = ng.LDA(
+        5, seed=2, local=ng.LocalOptions(dtype="float64", skip_below=0.0), inference="vb", tol=1e-06, max_passes=500
+    ).fit(drawn().counts)
     bounds = model.trace_["elbo"]
     bounds = bounds[np.isfinite(bounds)]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
@@ -141,15 +141,17 @@ def test_bound_rises_and_posterior_is_there():
 
 def test_single_precision_and_skipping_give_nearly_the_same_fit():
     X = drawn().counts
-    exact = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, inference="vb", max_passes=10, tol=0).fit(X)
+    exact = ng.LDA(
+        5, seed=2, local=ng.LocalOptions(dtype="float64", skip_below=0.0), inference="vb", max_passes=10, tol=0
+    ).fit(X)
     quick = ng.LDA(5, seed=2, inference="vb", max_passes=10, tol=0).fit(X)
     assert quick.elbo_ == pytest.approx(exact.elbo_, rel=1e-4)
 
 
 def test_continued_equals_uninterrupted():
     X = drawn().counts
-    whole = ng.LDA(5, inference="vb", max_passes=8, tol=0, batch_size=50).fit(X)
-    half = ng.LDA(5, inference="vb", max_passes=4, tol=0, batch_size=50).fit(X).continue_fit(X)
+    whole = ng.LDA(5, inference="vb", max_passes=8, tol=0, local=ng.LocalOptions(batch_size=50)).fit(X)
+    half = ng.LDA(5, inference="vb", max_passes=4, tol=0, local=ng.LocalOptions(batch_size=50)).fit(X).continue_fit(X)
     np.testing.assert_array_equal(whole.components_, half.components_)
     np.testing.assert_array_equal(whole.trace_["elbo"], half.trace_["elbo"])
 
@@ -254,9 +256,12 @@ def test_works_as_a_step_of_a_pipeline_and_leaves_input_alone():
         ({"doc_prior": -1.0}, ValueError, "doc_prior"),
         ({"doc_prior": [0.1, 0.2]}, ValueError, "one for each of 5 topics"),
         ({"topic_prior": 0.0}, ValueError, "topic_prior"),
-        ({"local": "mcmc"}, ValueError, '"vb" or "map"'),
-        ({"dtype": "float16"}, ValueError, "float32"),
-        ({"skip_below": 0.5}, ValueError, "skip_below"),
+        ({"local": "map"}, TypeError, r"local must be LocalOptions\(\.\.\.\).* got 'map'"),
+        ({"topic_prior": "learned"}, ValueError, '"learn"'),
+        ({"n_topics": ("auto", 0)}, ValueError, 'n_topics=\\("auto", most\\)'),
+        ({"n_topics": "all"}, ValueError, '"auto"'),
+        ({"inference": "vb", "method": ng.VB(), "gibbs_sweeps": 5}, ValueError, "gibbs_sweeps=5 has no effect"),
+        ({"inference": "vb", "n_topics": "auto", "gibbs_sweeps": 5}, ValueError, "gibbs_sweeps=5 has no effect"),
         ({"max_passes": 0}, ValueError, "max_passes"),
         ({"method": ng.Children(1)}, TypeError, "groups are sampled"),
         ({"seed": -1}, ValueError, "seed"),

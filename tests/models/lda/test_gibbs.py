@@ -20,6 +20,7 @@ from natgrad.models.lda.problem import LDAProblem
 from natgrad.models.lda.start import sample_topics
 from natgrad.models.lda.topics import aligned
 
+HELD, LEARNED = {"doc_prior": 0.1, "topic_prior": 0.05}, {"doc_prior": "learn", "topic_prior": "learn"}
 # Three documents, seven tokens; an asymmetric α tells the topics apart, so that counts can be compared one by one.
 TINY = np.array([[2, 1, 0], [0, 1, 1], [0, 0, 2]])
 ALPHA, BETA = np.array([0.9, 0.4]), 0.5
@@ -183,7 +184,7 @@ def test_same_seed_same_samples_for_any_number_of_threads(learn):
         "tol": 0,
         "inference": "gibbs",
         "gibbs_sweeps": 12,
-        "learn_priors": learn,
+        **({} if learn else HELD),
     }
     one, two, again = (ng.LDA(8, n_jobs=n, **options).fit(X) for n in (1, 2, 2))
     for other in (two, again):
@@ -196,7 +197,7 @@ def test_same_seed_same_samples_for_any_number_of_threads(learn):
 
 def test_a_finished_model_goes_on_with_more_passes_and_with_a_stream():
     X = drawn().counts
-    model = ng.LDA(5, seed=0, topic_prior=0.1, gibbs_sweeps=10, max_passes=3, learn_priors=True).fit(X)
+    model = ng.LDA(5, seed=0, gibbs_sweeps=10, max_passes=3, doc_prior="learn", topic_prior="learn").fit(X)
     steps = model.n_steps_
     model.continue_fit(X, max_passes=2)
     assert model.n_steps_ > steps
@@ -323,7 +324,12 @@ def test_passes_that_start_from_a_sampler_end_higher_and_have_an_honest_bound() 
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(120, 0.1), 8)
     X = np.array([rng.multinomial(60, share @ topics) for share in rng.dirichlet(np.full(8, 0.5), 150)])
-    settings = {"seed": 0, "max_passes": 15, "tol": 0, "local_tol": 1e-6, "dtype": "float64", "skip_below": 0.0}
+    settings = {
+        "seed": 0,
+        "max_passes": 15,
+        "tol": 0,
+        "local": ng.LocalOptions(tol=1e-6, dtype="float64", skip_below=0.0),
+    }
     plain, sampled = (ng.LDA(8, inference="vb", gibbs_sweeps=sweeps, **settings).fit(X) for sweeps in (0, 60))
     assert sampled.elbo_ > plain.elbo_ + 100.0
     bounds = sampled.trace_["elbo"][np.isfinite(sampled.trace_["elbo"])]
@@ -343,21 +349,25 @@ def test_passes_that_start_from_a_sampler_end_higher_and_have_an_honest_bound() 
     assert sampled.topics_.sum(1) == pytest.approx(np.ones(8))
 
 
-def test_what_has_no_tokens_or_no_first_pass_is_not_sampled() -> None:
+@pytest.mark.parametrize("n", [1, 9, 10, 39, 40, 99, 100, 101])
+def test_sweeps_initialise_vb_whatever_the_number_of_documents(n: int) -> None:
+    X = drawn().counts[:n]
+    one, other = (
+        ng.LDA(3, inference="vb", gibbs_sweeps=sweeps, max_passes=3, tol=0).fit(X).components_ for sweeps in (0, 10)
+    )
+    assert not np.array_equal(one, other)
+
+
+def test_sweeps_that_have_no_effect_are_refused() -> None:
     X = drawn().counts[:120]
-    for counts, options in (
-        (X * 0.5, {}),
-        (X, {"method": ng.VB()}),
-        (X[:90], {}),
-        (X, {"method": ng.SVI({"doc": 40}), "step": ng.inference.RobbinsMonro()}),
+    for counts, options, reason in (
+        (X * 0.5, {}, "whole counts"),
+        (X, {"method": ng.VB()}, r"method=VB\(\)"),
+        (X, {"n_topics": "auto"}, "auto"),
+        (iter([X]), {}, "a stream"),
     ):
-        one, other = (
-            ng.LDA(3, inference="vb", gibbs_sweeps=sweeps, max_passes=3, tol=0, **options).fit(counts)
-            for sweeps in (0, 10)
-        )
-        np.testing.assert_array_equal(one.topics_, other.topics_)
-    one, other = (ng.LDA(3, inference="vb", gibbs_sweeps=sweeps, max_passes=3, tol=0).fit(X) for sweeps in (0, 10))
-    assert not np.array_equal(one.topics_, other.topics_)
+        with pytest.raises(ValueError, match=f"gibbs_sweeps=10 has no effect: .*{reason}"):
+            ng.LDA(**{"n_topics": 3, "inference": "vb", "gibbs_sweeps": 10, **options}).fit(counts)
     for wrong in (-1, 2.5, "many"):
         with pytest.raises((TypeError, ValueError), match="gibbs_sweeps"):
             ng.LDA(3, inference="vb", gibbs_sweeps=wrong).fit(X)
@@ -365,7 +375,10 @@ def test_what_has_no_tokens_or_no_first_pass_is_not_sampled() -> None:
 
 @pytest.mark.parametrize("learn", [False, True])
 def test_a_run_that_was_stopped_before_or_after_the_sweeps_goes_on_with_the_same_bits(learn, tmp_path) -> None:
-    X, settings = drawn().counts[:120], {"gibbs_sweeps": 8, "tol": 0, "learn_priors": learn, "batch_size": 20}
+    X, settings = (
+        drawn().counts[:120],
+        {"gibbs_sweeps": 8, "tol": 0, **(LEARNED if learn else HELD), "local": ng.LocalOptions(batch_size=20)},
+    )
     whole = ng.LDA(3, inference="vb", max_passes=5, **settings).fit(X)
     for number, passes in enumerate((1, 2)):  # the sweeps come after the first
         folder = tmp_path / str(number)

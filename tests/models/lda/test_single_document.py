@@ -27,7 +27,16 @@ def check_single_precision(little, wanted, X):
     assert (np.abs(little - wanted).sum(1) <= 2 * most).all()  # what is moved is taken from one and given to another
 
 
-@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"dtype": "float64"}, {"learn_priors": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"local": ng.LocalOptions(topics="point")},
+        {"local": ng.LocalOptions(dtype="float64")},
+        {"doc_prior": "learn"},
+    ],
+    ids=str,
+)
 def test_every_form_gives_the_row_of_transform(options, monkeypatch):
     model = fitted(**options)
     X = draw_documents(20, 60, 5, 60, seed=4).counts

@@ -36,7 +36,9 @@ def drawn():
 def test_topics_of_a_stream_are_recovered(drawn):
     chunks = np.array_split(drawn.counts, 10)
     models = [
-        ng.LDA(5, topic_prior=0.1, seed=s, inference="vb", max_passes=4, batch_size=100).fit(Again(chunks))
+        ng.LDA(5, topic_prior=0.1, seed=s, inference="vb", max_passes=4, local=ng.LocalOptions(batch_size=100)).fit(
+            Again(chunks)
+        )
         for s in range(6)
     ]
     best = max(models, key=lambda model: model.elbo_)
@@ -50,15 +52,15 @@ def test_topics_of_a_stream_are_recovered(drawn):
 
 def test_an_iterator_is_read_once_and_a_source_again(drawn):
     chunks = [sparse.csr_array(part) for part in np.array_split(drawn.counts[:600], 3)]
-    once = ng.LDA(3, batch_size=100).fit(iter(chunks))
+    once = ng.LDA(3, local=ng.LocalOptions(batch_size=100)).fit(iter(chunks))
     assert once.n_steps_ == 6
     assert "once" in str(once.stop_)
     source = Again(chunks)
-    several = ng.LDA(3, batch_size=100, inference="vb", max_passes=4, tol=0).fit(source)
+    several = ng.LDA(3, local=ng.LocalOptions(batch_size=100), inference="vb", max_passes=4, tol=0).fit(source)
     assert (source.readings, several.n_steps_) == (4, 24)
-    listed = ng.LDA(3, batch_size=100, inference="vb", max_passes=4, tol=0).fit(chunks)
+    listed = ng.LDA(3, local=ng.LocalOptions(batch_size=100), inference="vb", max_passes=4, tol=0).fit(chunks)
     np.testing.assert_array_equal(listed.components_, several.components_)
-    assert ng.LDA(3, batch_size=100, inference="vb", tol=0.5).fit(source).stop_.converged
+    assert ng.LDA(3, local=ng.LocalOptions(batch_size=100), inference="vb", tol=0.5).fit(source).stop_.converged
 
 
 def test_one_pass_is_partial_fit_chunk_by_chunk(drawn):
@@ -90,10 +92,10 @@ def test_every_sparse_format_is_read(kind, form):
 def test_documents_one_by_one(tmp_path):
     (tmp_path / "texts").write_text("\n".join(TEXTS))
     with open(tmp_path / "texts") as lines:
-        model = ng.LDA(2, seed=1, batch_size=4).fit(lines)
+        model = ng.LDA(2, seed=1, local=ng.LocalOptions(batch_size=4)).fit(lines)
     assert sorted(" ".join(sorted(words)) for words in model.top_words(3)) == ["apple pear plum", "bolt nut screw"]
     bags = ([(0, 2), (1, 1)] if d % 2 else [(2, 1), (3, 3)] for d in range(100))
-    assert ng.LDA(2, batch_size=20).fit(bags, vocabulary="abcd").components_.shape == (2, 4)
+    assert ng.LDA(2, local=ng.LocalOptions(batch_size=20)).fit(bags, vocabulary="abcd").components_.shape == (2, 4)
 
 
 def test_the_vocabulary_is_given_or_that_of_the_first_chunk():

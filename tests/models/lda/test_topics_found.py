@@ -34,7 +34,7 @@ def counts(n_documents: int = 60, k: int = 3) -> npt.NDArray[np.int64]:
 
 @pytest.fixture(scope="module")
 def fitted() -> ng.LDA:
-    return ng.LDA("auto", max_topics=6, inference="vb", max_passes=100).fit(counts())
+    return ng.LDA(("auto", 6), inference="vb", max_passes=100).fit(counts())
 
 
 def test_topics_are_found_and_the_bound_never_falls(fitted: ng.LDA) -> None:
@@ -55,10 +55,8 @@ def test_files_streams_and_steps_after(fitted: ng.LDA, tmp_path: Path) -> None:
     assert again.n_topics_ == 3
     assert (again.transform(counts()) == fitted.transform(counts())).all()
     assert again.partial_fit(counts()[:10]).n_topics_ == 3
-    ng.LDA("auto", max_topics=6, inference="vb", max_passes=100, max_steps=4).fit(
-        counts(), checkpoint=tmp_path / "run", every=1
-    )
-    resumed = ng.LDA("auto", max_topics=6, inference="vb", max_passes=100).fit(
+    ng.LDA(("auto", 6), inference="vb", max_passes=4).fit(counts(), checkpoint=tmp_path / "run", every=1)
+    resumed = ng.LDA(("auto", 6), inference="vb", max_passes=100).fit(
         counts(), checkpoint=tmp_path / "run", every=1, resume=True
     )
     assert resumed.elbo_ == fitted.elbo_
@@ -68,13 +66,13 @@ def test_files_streams_and_steps_after(fitted: ng.LDA, tmp_path: Path) -> None:
 
 def test_streams_find_topics_in_their_first_chunk() -> None:
     x = counts()
-    model = ng.LDA("auto", max_topics=6).fit(iter([x[:40], x[40:]]))
+    model = ng.LDA(("auto", 6)).fit(iter([x[:40], x[40:]]))
     assert model.n_topics_ == 3 == len(model.doc_prior_)
     assert model.n_documents_seen_ == 60
     assert set(model.trace_.n_active()) == {3}
     blocks = model.topics_.reshape(3, 3, 4).sum(2)
     assert sorted(blocks.argmax(1).tolist()) == [0, 1, 2]
-    begun = ng.LDA("auto", max_topics=6).partial_fit(x[:40])
+    begun = ng.LDA(("auto", 6)).partial_fit(x[:40])
     assert begun.n_topics_ == 3
     assert begun.partial_fit(x[40:]).n_steps_ == 2
     assert begun.n_documents_seen_ == 60
@@ -140,11 +138,9 @@ def test_a_topic_that_no_document_uses_is_still_a_part_of_their_shares(room: int
 
 def test_words_that_are_all_as_frequent_are_a_topic() -> None:
     """The counts of one topic for all words are all equal, which its prior is, too."""
-    model = ng.LDA("auto", max_topics=4, inference="vb", max_passes=30).fit(
-        np.kron(np.eye(3, dtype=int), np.full((10, 4), 6))
-    )
+    model = ng.LDA(("auto", 4), inference="vb", max_passes=30).fit(np.kron(np.eye(3, dtype=int), np.full((10, 4), 6)))
     assert model.n_topics_ == 3
-    assert ng.LDA("auto", max_topics=4, inference="vb", max_passes=30).fit(np.full((8, 5), 3)).n_topics_ == 1
+    assert ng.LDA(("auto", 4), inference="vb", max_passes=30).fit(np.full((8, 5), 3)).n_topics_ == 1
 
 
 def learned(k: int, room: int = 0) -> tuple[LDAProblem, State]:
@@ -172,12 +168,10 @@ def test_empty_topics_follow_a_learned_prior_and_change_nothing() -> None:
 
 def test_both_priors_are_learned_unless_only_one_is_asked_for(fitted: ng.LDA) -> None:
     assert fitted.topic_prior_ <= 0.05
-    asked = ng.LDA("auto", max_topics=6, inference="vb", max_passes=100, learn_priors="doc").fit(counts())
+    asked = ng.LDA(("auto", 6), inference="vb", max_passes=100, topic_prior=0.05).fit(counts())
     assert asked.topic_prior_ == 0.05
     assert asked.n_topics_ == 3
     assert len(set(fitted.doc_prior_.tolist())) == 3
-    sparse = ng.LDA("auto", max_topics=6, inference="vb", max_passes=100, topic_prior=0.9).fit(counts())
-    assert sparse.topic_prior_ < 0.5
 
 
 def test_several_births_at_once() -> None:
@@ -298,7 +292,7 @@ def test_words_that_another_topic_took_are_given_back(lost: int, monkeypatch: py
 
 @pytest.mark.parametrize("seed", some_slow(range(3), [0]))
 def test_keep_ends_no_lower_than_the_fit_alone(seed: int) -> None:
-    options: dict[str, Any] = {"seed": seed, "learn_priors": "doc", "max_passes": 100}
+    options: dict[str, Any] = {"seed": seed, "inference": "vb", "doc_prior": "learn", "max_passes": 100}
     alone, kept = ng.LDA(3, **options).fit(counts()), ng.LDA(3, **options).fit(counts(), moves="keep")
     assert kept.elbo_ >= alone.elbo_ - 1e-4 * abs(alone.elbo_)
     assert kept.n_topics_ == 3
@@ -337,14 +331,14 @@ def test_documents_in_shards_find_the_same(monkeypatch: pytest.MonkeyPatch, fitt
     whole = LDAProblem(as_corpus(counts()), np.full(6, 0.1), 0.05)
     assert len(whole.shards(60)) == 2
     assert len(whole.shards(whole.batch_size)) == 1
-    shards = ng.LDA("auto", max_topics=6, inference="vb", max_passes=100).fit(counts())
+    shards = ng.LDA(("auto", 6), inference="vb", max_passes=100).fit(counts())
     assert any(move.kind == "anew" for move in shards.trace_.moves)
     assert shards.n_topics_ == 3
     assert shards.elbo_ == pytest.approx(fitted.elbo_, rel=1e-5)
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="it takes local='vb'"):
-        ng.LDA("auto", inference="vb", local="map").fit(counts())
+    with pytest.raises(ValueError, match='it takes topics="posterior"'):
+        ng.LDA("auto", inference="vb", local=ng.LocalOptions(topics="point")).fit(counts())
     with pytest.raises(ValueError, match="n_topics must be"):
         ng.LDA("few").fit(counts())  # type: ignore[arg-type]

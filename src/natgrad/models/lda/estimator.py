@@ -19,12 +19,20 @@ from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
+from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.methods import VB, Method
-from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
-from natgrad.models.lda.settings import GIBBS_SWEEPS, LearnPriors, most_passes, runs_gibbs, runs_vb
+from natgrad.models.lda.settings import (
+    GIBBS_SWEEPS,
+    check_gibbs_sweeps,
+    finds_topics,
+    local_options,
+    most_passes,
+    runs_gibbs,
+    runs_vb,
+)  # fmt: skip
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.registry import EVERY_MODEL
@@ -56,26 +64,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
 
     Parameters
     ----------
-    n_topics : int or "auto"
-        How many topics; with "auto" it is found: topics are born, merged and deleted as the exact bound says, from one up to
-        ``max_topics`` (`finding K <finding-k.md>`_). Priors are then learned, an α for each topic, and β up to ``topic_prior``
-        unless ``learn_priors="doc"``.
-    max_topics : int
-        The most that "auto" may find.
-    doc_prior : None, float or array [K]
-        α, the concentration of a document's shares of the topics; None is 0.1, or what is learned from there.
-    topic_prior : None or float
-        β, the concentration of a topic's words; None is 0.05, or what is learned from there.
-    learn_priors : "auto", bool, "doc" or "topic"
-        Learn α, one for each topic ("doc"), β ("topic"), or both (True), starting from the values given. "auto": those that are
-        not given if the inference is "gibbs", none if it is "vb". VB learns them by Newton steps, which are taken only if they
-        raise the objective. α and β stay between 0.001 and 1000.
-    method, step : as in ``Network.fit``
-        By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
-    local : "vb" or "map"
-        What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
-        log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
-        log p(w, topics), and held-out words are predicted better.
+    n_topics : int, "auto" or ("auto", most), default=50
+        How many topics. With "auto" the number is found, up to ``most`` (100): topics are born, merged and deleted as the exact
+        bound says (`finding K <finding-k.md>`_). α and β are then learned: an α for each topic from ``doc_prior`` on, and β, up
+        to 0.05, unless it is given.
+    doc_prior : None, "learn", float or array [K]
+        α, the concentration of a document's shares of the topics. A number is kept. "learn": one for each topic is learned, from
+        0.1 on. None is "learn" with ``inference="gibbs"`` and 0.1 with "vb".
+    topic_prior : None, "learn" or float
+        β, the concentration of a topic's words, in the same way; None is "learn" or 0.05. What is learned stays between 0.001 and
+        1000: by counts of the samples, or in VB by Newton steps, which are taken only if they raise the objective.
     inference : "gibbs" or "vb", default="gibbs"
         "gibbs": a pass of VB, then collapsed Gibbs sampling, of which the second half is averaged. Topics are the posterior mean,
         `posterior_` has the moments of the samples, and `elbo_` is the lower bound of log p(w) for q(φ) = Dir(mean counts + β).
@@ -83,24 +81,18 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         cluster, ``n_topics="auto"``, ``moves``) is fitted by VB, with a warning.
     gibbs_sweeps : int, default=300 for "gibbs", 100 for "vb"
         Sweeps over all tokens. With "vb" they initialise the memoised passes after the first of them, and 0 is none.
-    batch_size : int, optional
-        Documents in a batch, if the method does not say.
-    local_tol : float
-        A document is done when its γ changes by less in the mean over topics.
-    local_steps : int
-        Most rounds for a document.
-    skip_below : float
-        Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
-        the last word. 0: every round is over all topics, which is slower.
-    dtype : "float32" or "float64"
-        Of the inner loops; sums over documents are always double.
-    max_passes, max_steps, max_seconds : limits
-        Most passes over the corpus, most steps, most time. By default 200 passes, 50 with ``moves="keep"``, and one before Gibbs
-        sampling, which ends when ``max_seconds`` are over.
+    method : None, VB or SVI
+        Schedule of the VB passes. By default memoised VB in batches, whose bound never falls once all documents were seen;
+        `VB()` sweeps over all documents at once, `SVI({"doc": size})` takes sampled steps.
+    local : LocalOptions, optional
+        Tolerance, precision and batches of the documents' (E) step, and which topic estimate it uses.
+    max_passes, max_seconds : limits
+        Most passes over the corpus, most time. By default 200 passes, 50 with ``moves="keep"``, and one before Gibbs sampling,
+        which ends when ``max_seconds`` are over.
     tol : float
-        Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes. 0.001 nats a
-        word are 0.1 % of the perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto",
-        ``moves``) it is a tenth of it, for a topic may be worth less.
+        Nats a word left to gain below which the VB passes have converged; 0 runs all passes. 0.001 nats a word are 0.1 % of the
+        perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto", ``moves``) it is a tenth
+        of it, for a topic may be worth less.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
@@ -144,24 +136,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
 
     def __init__(
         self,
-        n_topics: int | Literal["auto"] = 50,
+        n_topics: int | Literal["auto"] | tuple[Literal["auto"], int] = 50,
         *,
-        max_topics: int = 100,
         doc_prior: Any = None,
-        topic_prior: float | None = None,
-        learn_priors: LearnPriors = "auto",
-        method: Method | None = None,
-        step: Step | None = None,
-        local: Literal["vb", "map"] = "vb",
+        topic_prior: float | Literal["learn"] | None = None,
         inference: Literal["gibbs", "vb"] = "gibbs",
         gibbs_sweeps: int | None = None,
-        batch_size: int | None = None,
-        local_tol: float = 1e-3,
-        local_steps: int = 100,
-        skip_below: float = 1e-4,
-        dtype: str = "float32",
+        method: Method | None = None,
+        local: LocalOptions | None = None,
         max_passes: int | None = None,
-        max_steps: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-3,
         seed: int = 0,
@@ -170,22 +153,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         verbose: bool | None = None,
     ) -> None:
         self.n_topics = n_topics
-        self.max_topics = max_topics
         self.doc_prior = doc_prior
         self.topic_prior = topic_prior
-        self.learn_priors = learn_priors
-        self.method = method
-        self.step = step
-        self.local = local
         self.inference = inference
         self.gibbs_sweeps = gibbs_sweeps
-        self.batch_size = batch_size
-        self.local_tol = local_tol
-        self.local_steps = local_steps
-        self.skip_below = skip_below
-        self.dtype = dtype
+        self.method = method
+        self.local = local
         self.max_passes = max_passes
-        self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.tol = tol
         self.seed = seed
@@ -212,12 +186,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             where that raises the exact bound. Of streams, in their first chunk.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; a stream is given from its beginning to go on
         """
-        stream = as_stream(X, self.batch_size)
+        stream = as_stream(X, local_options(self).batch_size)
         if stream is not None:
+            check_gibbs_sweeps(self, "a stream has none")
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
         corpus = located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X))
         sampled = runs_gibbs(self, corpus, moves)
+        if finds_topics(self):
+            check_gibbs_sweeps(self, 'n_topics="auto" has none')
+        elif isinstance(self.method, VB):
+            check_gibbs_sweeps(self, "method=VB() has none")
+        elif np.any(corpus.counts % 1.0):
+            check_gibbs_sweeps(self, "only whole counts can be sampled")
         problem = self._problem(corpus, sampled=sampled)
         start, passes = lambda: problem.start(int(self.seed)), most_passes(self, moves, sampled)
         self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled)
@@ -260,13 +241,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         if hasattr(self, "log_likelihood_"):
             runs_vb(self, "partial_fit takes a VB step from the topics of the Gibbs samples")
         corpus = arriving(X, vocabulary, *self._words())
-        if not hasattr(self, "_state") and self.n_topics == "auto":  # the number is found in the first documents
+        if not hasattr(self, "_state") and finds_topics(self):  # the number is found in the first documents
             return cast("Self", self._begun_with(self.fit(corpus)))
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
         problem = self._problem(corpus, float(max(seen, n_documents or 0)), number_known=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
         problems, before = [problem], self.n_tokens_seen_ if hasattr(self, "_state") else 0.0
-        look = self._look(before, corpus.n_tokens, problems.append) if self.n_topics == "auto" else None
+        look = self._look(before, corpus.n_tokens, problems.append) if finds_topics(self) else None
         with self._threads():
             result = self._step_once(problem, state, look)
         self._publish(problems[-1], result.state)
@@ -291,7 +272,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         sampled: bool = False,
     ) -> None:
         method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
-        step = checked_step(self.step, method, problem)
+        step = checked_step(None, method, problem)
         phase = Phase(problem, method, step, ("phi",), moves=moving)
         sampler = None
         if sampled:
@@ -376,9 +357,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         return self.trace_.strategy if hasattr(self, "log_likelihood_") else ""
 
     def _response_problem(self, X: Any) -> LDAProblem:
-        if self._fitted.local.topics == "map":
+        if self._fitted.local.topics == "point":
             raise TypeError(
-                "linear response is that of topics under q, and these are a point: fit with inference='vb' (and local='vb'); "
+                "linear response is that of topics under q, and these are a point: fit with inference='vb', and with "
+                "topics='posterior' in local=; "
                 "after samples posterior_ has their deviations"
             )
         return self._fitted.of(self._held_out(X), self._state, exact=True)

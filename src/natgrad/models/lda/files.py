@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natgrad.data.corpus import Corpus
-from natgrad.inference.schema import check, either, like, state_of
+from natgrad.inference.local_options import LocalOptions
+from natgrad.inference.schema import check, either, like, record, state_of
 from natgrad.inference.steppers.group_memory import n_remembered
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
@@ -26,23 +27,19 @@ __all__ = ["LDAFiles"]
 OF_A_RUN = ("trace_", "stop_", "log_likelihood_", "draws_moments_")
 # Concentrations that single precision can hold along with counts.
 PRIOR = "in [1e-30, 1e6]"
+LOCAL = record(
+    LocalOptions, tol="nonnegative", max_rounds="natural", skip_below="nonnegative", batch_size="none | natural",
+    dtype="'float32' | 'float64'", topics="'posterior' | 'point'",
+)  # fmt: skip
 SETTINGS: dict[str, Any] = {
-    **RUN,
-    "n_topics": "'auto' | size topic",
-    "max_topics": "natural",
-    "doc_prior": f"none | real {PRIOR} | real list [topic] {PRIOR}",
-    "topic_prior": f"none | real {PRIOR}",
-    "learn_priors": "flag | 'auto' | 'doc' | 'topic'",
-    "local": "'vb' | 'map'",
+    **{name: rule for name, rule in RUN.items() if name != "step"},
+    "n_topics": either("'auto' | size topic", ("'auto'", "natural")),
+    "doc_prior": f"none | 'learn' | real {PRIOR} | real list [topic] {PRIOR}",
+    "topic_prior": f"none | 'learn' | real {PRIOR}",
+    "local": either("none", LOCAL),
     "inference": "'gibbs' | 'vb'",
     "gibbs_sweeps": "none | whole in [0, 1e6]",
-    "batch_size": "none | natural",
-    "local_tol": "positive",
-    "local_steps": "natural",
-    "skip_below": "nonnegative",
-    "dtype": "'float32' | 'float64'",
     "max_passes": "none | natural",
-    "max_steps": "none | natural",
     "max_seconds": "none | positive",
 }
 FITTED: dict[str, Any] = {
@@ -51,7 +48,7 @@ FITTED: dict[str, Any] = {
     "topic_prior": f"real {PRIOR}",
     "learn?": ["'doc' | 'topic'"],
     "local": {
-        "topics": "'vb' | 'map'",
+        "topics": "'posterior' | 'point'",
         "tol": "positive",
         "limit": "natural",
         "skip": "nonnegative",
@@ -72,7 +69,7 @@ def state_table(topics: str, learn: Collection[str]) -> Any:
     """The table of a state, with what memoised documents say: counts, and of a learned α Σ E[log θ] and how many they are."""
     said = {"phi": like(TOPICS), **({"theta": ("real [topic]", "real [1]")} if "doc" in learn else {})}
     memory = groups_of(said, ("positive [_, topic]",))
-    moments = _log_mean if topics == "map" else None
+    moments = _log_mean if topics == "point" else None
     return state_of({"phi": TOPICS}, memory=memory, hyper=either(LEARNED, {}), moments=moments)
 
 

@@ -89,7 +89,7 @@ class GibbsSweeps:
         """Topics at the mean of the samples, a point, with the priors that were learned."""
         sampler = self._sampler
         assert sampler is not None
-        point = self.problem.with_topics("map")
+        point = self.problem.with_topics("point")
         mean = sampler.sums.T / self.averaged
         hyper = {"doc_prior": sampler.alpha, "topic_prior": sampler.beta}
         return point, point.at(mean + sampler.beta, state.t)._replace(hyper=hyper)
@@ -97,7 +97,7 @@ class GibbsSweeps:
     def bound(self, state: State) -> float:
         """A lower bound of log p(w), for q(φ) = Dir(mean counts + β) and documents that are solved for it."""
         _, there = self.point(state)
-        under_q = self.problem.with_topics("vb")
+        under_q = self.problem.with_topics("posterior")
         return under_q.bound(under_q.at(there.lam["phi"][0] + 1.0, state.t)._replace(hyper=there.hyper))
 
     @property

@@ -48,13 +48,13 @@ _plain_documents: Any = plain.solve_documents
 class Local(NamedTuple):
     """How documents are solved.
 
-    ``topics`` is what stands for φ: "vb", its geometric mean under q, or "map", its mean. A document is done when γ changes by
-    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words sit out between two
-    rounds over all topics.
+    ``topics`` is the estimate of φ: "posterior", its geometric mean under q, or "point", its mean. A document is done when γ
+    changes by ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words are skipped
+    until a last round over all topics.
     ``dtype`` is that of the inner loops.
     """
 
-    topics: Literal["vb", "map"] = "vb"
+    topics: Literal["posterior", "point"] = "posterior"
     tol: float = 1e-3
     limit: int = 100
     skip: float = 0.0

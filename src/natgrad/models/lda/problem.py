@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -97,7 +97,6 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     group_plate = "doc"
     probes = (reset_better_documents, reset_documents)
-    revive = initialise_by_gibbs
     tangent, told_along = document_tangent, told_along
 
     def __init__(
@@ -115,6 +114,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         start_sweeps: int = 0,
     ) -> None:
         self.learn, self.truncated, self.start_sweeps = learn, truncated, start_sweeps
+        self.revive = None if truncated else partial(initialise_by_gibbs, self)
         if truncated:  # documents one by one would be read with the empty topics, too
             self.probes = (reset_documents,)  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
@@ -166,7 +166,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         other.doc_prior, other.topic_prior = state.hyper["doc_prior"], state.hyper["topic_prior"]
         return other
 
-    def with_topics(self, topics: Literal["vb", "map"]) -> LDAProblem:
+    def with_topics(self, topics: Literal["posterior", "point"]) -> LDAProblem:
         """The same documents with another thing that stands for a topic."""
         other = copy(self)
         other.local, other._weights_of = self.local._replace(topics=topics), None
@@ -187,7 +187,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             alpha = alpha.copy()
             alpha[here] = (1.0 - rho) * alpha[here] + rho * best
         if "topic" in self.learn:
-            elog, shift = np.asarray(state.mu["phi"][0])[self._told(messages)], float(self.local.topics == "map")
+            elog, shift = np.asarray(state.mu["phi"][0])[self._told(messages)], float(self.local.topics == "point")
             best_beta = best_symmetric(beta, float(elog.sum()), len(elog), self.corpus.n_words, shift)
             beta = (1.0 - rho) * beta + rho * min(best_beta, self.most_beta)
         after = state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
@@ -210,7 +210,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         """E[log φ]; of topics that are a point, log E[φ]."""
         concentration = by_word(lam[0]) + 1.0
         totals = concentration.sum(0)
-        if self.local.topics == "map":
+        if self.local.topics == "point":
             return (np.log(concentration / totals).T,)
         out = np.empty_like(concentration)
         with threads_for(concentration.size):
@@ -225,7 +225,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             sums, n_filled = messages["theta"]
             here = self._shared(messages)
             shares = log_prior(self.doc_prior[here], sums[here], float(n_filled[0]))
-        if self.local.topics == "map":
+        if self.local.topics == "point":
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
             return float(((counts + beta) * elog).sum() + constant) + shares
         concentration = natural + 1.0

@@ -39,7 +39,6 @@ class TopicQueries:
     if TYPE_CHECKING:
         seed: int
         doc_prior: Any
-        learn_priors: Any
         components_: Floats
         topics_: Floats
         vocabulary_: npt.NDArray[Any]
@@ -56,7 +55,7 @@ class TopicQueries:
         """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations.
 
         Of topics under q these are those of q, whose shares are too few and whose deviations are too small. Of topics that are
-        a point (samples, or ``local="map"``) θ is integrated out (CVB0), which predicts the other words of a document better,
+        a point (samples, or topics="point") θ is integrated out (CVB0), which predicts the other words of a document better,
         and after samples the deviations are those of Gibbs samples given the topics, about the shares that are returned.
         """
         corpus = self._held_out(X)
@@ -87,7 +86,7 @@ class TopicQueries:
     @property
     def _exchangeable(self) -> bool:
         """Whether topics in another order are the same model: a learned prior goes along with them."""
-        return self.learn_priors in (True, "doc") or self.doc_prior is None or bool(np.ptp(self.doc_prior) == 0.0)
+        return self.doc_prior is None or isinstance(self.doc_prior, str) or bool(np.ptp(self.doc_prior) == 0.0)
 
     def score(self, X: Any, y: None = None) -> float:
         """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
@@ -145,7 +144,7 @@ class TopicQueries:
     @property
     def _is_point(self) -> bool:
         """Whether topics are a point, so that given them documents have a posterior that no q stands for."""
-        return self._fitted.local.topics == "map"
+        return self._fitted.local.topics == "point"
 
     def _collapsed(self, corpus: Corpus) -> Floats:
         """Concentrations [D, K] of documents' shares, given topics that are a point."""

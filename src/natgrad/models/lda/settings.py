@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.local_options import LocalOptions
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -15,14 +16,17 @@ if TYPE_CHECKING:
     from natgrad.models.lda.problem import LDAProblem
 
 __all__ = [
-    "DOC_PRIOR",
-    "LearnPriors",
+    "check_gibbs_sweeps",
     "check_settings",
     "checked_priors",
+    "finds_topics",
+    "local_options",
     "most_passes",
+    "prior_value",
     "problem_of",
     "runs_gibbs",
     "runs_vb",
+    "topic_number",
 ]
 
 MAX_PASSES = 200
@@ -35,18 +39,10 @@ GIBBS_SWEEPS = 300
 # How the description of a sampled fit begins.
 SAMPLED = "collapsed Gibbs sampling from a VB start"
 INITIAL_SWEEPS = 100
-# α and β if ``doc_prior`` and ``topic_prior`` are None.
-DOC_PRIOR = 0.1
-TOPIC_PRIOR = 0.05
-
-LearnPriors = bool | Literal["auto", "doc", "topic"]
-LEARNED: dict[Any, frozenset[str]] = {
-    False: frozenset(),
-    "auto": frozenset(),
-    True: frozenset({"doc", "topic"}),
-    "doc": frozenset({"doc"}),
-    "topic": frozenset({"topic"}),
-}
+# α and β, or where learning starts.
+PRIORS = {"doc_prior": 0.1, "topic_prior": 0.05}
+# The most topics that n_topics="auto" finds.
+MAX_TOPICS = 100
 
 
 def runs_gibbs(model: Any, corpus: Corpus, moves: str | None = None) -> bool:
@@ -55,8 +51,8 @@ def runs_gibbs(model: Any, corpus: Corpus, moves: str | None = None) -> bool:
     if model.inference == "vb":
         return False
     fractions = np.flatnonzero(corpus.counts != np.rint(corpus.counts))
-    if model.n_topics == "auto" or moves is not None:
-        name = 'n_topics="auto"' if model.n_topics == "auto" else f"moves={moves!r}"
+    if finds_topics(model) or moves is not None:
+        name = 'n_topics="auto"' if finds_topics(model) else f"moves={moves!r}"
         return runs_vb(model, f"{name} compares topics by the ELBO")
     if model.executor is not None:
         return runs_vb(model, "the workers of executor= do not sample")
@@ -74,62 +70,87 @@ def runs_vb(model: Any, reason: str) -> bool:
     return False
 
 
+def local_options(model: Any) -> LocalOptions:
+    """The options of the local step, by default those of `LocalOptions`."""
+    if model.local is None:
+        return LocalOptions()
+    if not isinstance(model.local, LocalOptions):
+        raise TypeError(f"local must be LocalOptions(...), as in local=ng.LocalOptions(tol=1e-6), got {model.local!r}")
+    return model.local
+
+
+def topic_number(model: Any) -> tuple[int, bool]:
+    """K, or the most topics that may be found, and whether the number is found."""
+    given = model.n_topics
+    if isinstance(given, str) and given == "auto":
+        return MAX_TOPICS, True
+    if isinstance(given, (tuple, list)) and len(given) == 2 and given[0] == "auto":
+        return whole_number(given[1], 'most of n_topics=("auto", most)'), True
+    if isinstance(given, (str, tuple, list)):
+        raise ValueError(f'n_topics must be a whole number ≥ 1, "auto" or ("auto", most), got {given!r}')
+    return whole_number(given, "n_topics"), False
+
+
+def finds_topics(model: Any) -> bool:
+    """Whether the number of topics is found."""
+    return topic_number(model)[1]
+
+
+def prior_value(given: Any, name: str) -> float:
+    """The concentration that is given, or where learning starts."""
+    if given is None or (isinstance(given, str) and given == "learn"):
+        return PRIORS[name]
+    if isinstance(given, str):
+        raise ValueError(f'{name} must be > 0, "learn" or None, got {given!r}')
+    value = real_number(given, name)
+    if not value > 0:
+        raise ValueError(f"{name} must be > 0, got {given!r}")
+    return float(value)
+
+
 def checked_priors(model: Any, sampled: bool = False) -> tuple[npt.NDArray[np.float64], float, frozenset[str]]:
-    """α [K], β, and which priors are learned; ``sampled``: in a fit that ends with samples."""
+    """α [K], β, and which of "doc" and "topic" are learned; ``sampled``: in a fit that ends with samples."""
     model._check_choices()
-    if model.n_topics == "auto":
-        return _priors_of_auto(model)
-    if isinstance(model.n_topics, str):
-        raise ValueError(f'n_topics must be a whole number ≥ 1, or "auto", got {model.n_topics!r}')
-    n_topics = whole_number(model.n_topics, "n_topics")
-    beta = TOPIC_PRIOR if model.topic_prior is None else real_number(model.topic_prior, "topic_prior (β)")
-    if not beta > 0:
-        raise ValueError(f"topic_prior (β) must be > 0, got {model.topic_prior!r}")
-    alpha = np.asarray(DOC_PRIOR if model.doc_prior is None else model.doc_prior, dtype=np.float64)
+    n_topics, found = topic_number(model)
+    learn = {
+        name.removesuffix("_prior")
+        for name in PRIORS
+        if isinstance(given := getattr(model, name), str) or (given is None and (sampled or found))
+    }
+    beta = prior_value(model.topic_prior, "topic_prior")
+    if found:
+        return np.full(n_topics, prior_value(model.doc_prior, "doc_prior")), beta, frozenset({"doc", *learn})
+    if model.doc_prior is None or isinstance(model.doc_prior, str):
+        alpha = np.asarray(prior_value(model.doc_prior, "doc_prior"))
+    else:
+        alpha = np.asarray(model.doc_prior, dtype=np.float64)
     if alpha.shape not in ((), (n_topics,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
         raise ValueError(
             f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {model.doc_prior!r}"
         )
-    learn = LEARNED[model.learn_priors]
-    if model.learn_priors == "auto" and sampled:
-        learn = frozenset(name for name in ("doc", "topic") if getattr(model, f"{name}_prior") is None)
-    return np.broadcast_to(alpha, (n_topics,)).copy(), float(beta), learn
-
-
-def _priors_of_auto(model: Any) -> tuple[npt.NDArray[np.float64], float, frozenset[str]]:
-    """α of as many topics as there may be, and β; both priors are learned, but for β where only "doc" is asked for."""
-    n_topics = whole_number(model.max_topics, "max_topics")
-    for name, allowed in (("learn_priors", ("auto", False, True, "doc")), ("local", ("vb",))):
-        if getattr(model, name) not in allowed:
-            raise ValueError(
-                f'n_topics="auto" learns its priors, by exact bounds of log p(w): it takes {name}='
-                f"{' or '.join(map(repr, allowed))}, got {getattr(model, name)!r}"
-            )
-    values = {"doc_prior": DOC_PRIOR, "topic_prior": TOPIC_PRIOR}
-    for name in values:
-        if getattr(model, name) is not None:
-            values[name] = float(real_number(getattr(model, name), name))
-        if not values[name] > 0:
-            raise ValueError(f'{name} must be a number > 0 with n_topics="auto", got {getattr(model, name)!r}')
-    learn = LEARNED["doc" if model.learn_priors == "doc" else True]
-    return np.full(n_topics, values["doc_prior"]), values["topic_prior"], learn
+    return np.broadcast_to(alpha, (n_topics,)).copy(), beta, frozenset(learn)
 
 
 def check_settings(model: Any) -> None:
     """What is neither a prior nor a method."""
     if model.gibbs_sweeps is not None:
         whole_number(model.gibbs_sweeps, "gibbs_sweeps", least=0 if model.inference == "vb" else 1)
-    if not real_number(model.local_tol, "local_tol") >= 0:
-        raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
-    if not 0 <= real_number(model.skip_below, "skip_below") <= 0.1:
-        raise ValueError(
-            f"skip_below must lie in [0, 0.1], got {model.skip_below!r}: it is a small part of a document's words"
-        )
-    whole_number(model.local_steps, "local_steps")
     whole_number(model.seed, "seed", least=0)
-    for name, value in (("batch_size", model.batch_size), ("n_jobs", model.n_jobs)):
-        if value is not None:
-            whole_number(value, name)
+    if model.n_jobs is not None:
+        whole_number(model.n_jobs, "n_jobs")
+    if finds_topics(model) and local_options(model).topics == "point":
+        raise ValueError(
+            'n_topics="auto" compares exact bounds of log p(w): it takes topics="posterior" in local=, got "point"'
+        )
+
+
+def check_gibbs_sweeps(model: Any, reason: str) -> None:
+    """Refuse sweeps that are asked for and have no effect, for this reason."""
+    if model.inference == "vb" and model.gibbs_sweeps:
+        raise ValueError(
+            f'gibbs_sweeps={model.gibbs_sweeps} has no effect: with inference="vb" sweeps initialise memoised passes, '
+            f"and {reason}; leave it out"
+        )
 
 
 def most_passes(model: Any, moves: str | None = None, sampled: bool = False) -> int:
@@ -153,15 +174,18 @@ def problem_of(
 
     alpha, beta, learn = checked_priors(model, sampled)
     check_settings(model)
-    local = Local(model.local, model.local_tol, model.local_steps, float(model.skip_below), np.dtype(model.dtype).type)
-    finds = model.n_topics == "auto" and not number_known
-    if number_known and model.n_topics == "auto":
+    options, (_, finds) = local_options(model), topic_number(model)
+    local = Local(
+        options.topics, options.tol, options.max_rounds, float(options.skip_below), np.dtype(options.dtype).type
+    )
+    if number_known and finds:
         alpha, beta = np.asarray(model.doc_prior_, np.float64), model.topic_prior_
-    elif number_known and model.learn_priors == "auto":
-        alpha = np.array(model.doc_prior_) if model.doc_prior is None and len(model.doc_prior_) == len(alpha) else alpha
-        beta = model.topic_prior_ if model.topic_prior is None else beta
+    elif number_known:  # what was learned goes on from there
+        if (model.doc_prior is None or isinstance(model.doc_prior, str)) and len(model.doc_prior_) == len(alpha):
+            alpha = np.array(model.doc_prior_)
+        beta = model.topic_prior_ if model.topic_prior is None or isinstance(model.topic_prior, str) else beta
     initial_sweeps = INITIAL_SWEEPS if model.gibbs_sweeps is None or sampled else model.gibbs_sweeps
     return LDAProblem(
-        corpus, alpha, beta, local, batch_size=model.batch_size, population=population, learn=learn,
-        truncated=finds, start_sweeps=initial_sweeps,
+        corpus, alpha, beta, local, batch_size=options.batch_size, population=population, learn=learn,
+        truncated=finds and not number_known, start_sweeps=initial_sweeps,
     )  # fmt: skip

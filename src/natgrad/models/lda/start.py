@@ -121,8 +121,6 @@ def initialise_by_gibbs(problem: LDAProblem, state: State, seed: int, late: Call
 
     The next pass solves every document from equal shares, so that its bound is as honest as from any other start.
     """
-    if problem.truncated:
-        return state
     here = problem.with_hyper(state)
     concentration = state.lam["phi"][0] + 1.0
     anew = reseed_lost_topics(concentration, problem.topic_prior, problem.corpus, generator(seed, Stream.START, 1))

@@ -24,7 +24,16 @@ from natgrad.inference.methods import VB
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import run_table
-from natgrad.models.lda.settings import DOC_PRIOR, most_passes, problem_of, runs_gibbs, runs_vb
+from natgrad.models.lda.settings import (
+    finds_topics,
+    local_options,
+    most_passes,
+    prior_value,
+    problem_of,
+    runs_gibbs,
+    runs_vb,
+    topic_number,
+)
 from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
@@ -63,10 +72,10 @@ class LDAStream:
     def _room(self: Any, problem: LDAProblem, state: State) -> tuple[LDAProblem, dict[str, Any]] | None:
         """With the priors as they are; α of topics that come is learned from their documents, β is that of the past."""
         here = problem.with_hyper(state)
-        room = int(self.max_topics) - here.n_topics
+        room = topic_number(self)[0] - here.n_topics
         if room <= 0:
             return None
-        alpha = np.append(here.doc_prior, np.full(room, DOC_PRIOR if self.doc_prior is None else float(self.doc_prior)))
+        alpha = np.append(here.doc_prior, np.full(room, prior_value(self.doc_prior, "doc_prior")))
         learn = problem.learn - {"topic"}
         wide = type(here)(here.corpus, alpha, here.topic_prior, here.local, learn=learn, truncated=True)
         return wide, {"doc_prior": alpha, "topic_prior": here.topic_prior}
@@ -212,12 +221,12 @@ class _Documents:
             except (TypeError, ValueError) as error:
                 raise type(error)(f"chunk {number} of the stream: {error}") from error
             self.names, self.n_words, self.chunks = corpus.vocabulary, corpus.n_words, number
-            if self.found is None and (self.model.n_topics == "auto" or self.moves is not None):
+            if self.found is None and (finds_topics(self.model) or self.moves is not None):
                 self.found = self.model._found_in(self.moves, corpus)
             cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
             n_batches = max(1, min(cheap, MOST_BATCHES))
-            if self.model.batch_size is not None:
-                n_batches = -(-len(corpus) // self.model.batch_size)
+            if (size := local_options(self.model).batch_size) is not None:
+                n_batches = -(-len(corpus) // size)
             order = random.generator(int(self.model.seed), random.Stream.STREAM_ORDER, self.steps).permutation(
                 len(corpus)
             )
@@ -238,7 +247,7 @@ class _Documents:
         def arrivals(before: float) -> Any:
             return self.model._look(before, corpus.n_tokens, self._grow)
 
-        finds = self.model.n_topics == "auto" and self.chunks > 0  # those of the first chunk were found
+        finds = finds_topics(self.model) and self.chunks > 0  # those of the first chunk were found
         enter = lambda state: grown(self.problem, state)  # noqa: E731
         return Chunk(problem, len(corpus), corpus.n_tokens, enter, arrivals if finds else None)
 

@@ -139,7 +139,7 @@ def tell_empty_topics(components: Floats, beta: float) -> None:
     if len(empty):
         logger.warning(
             "%d of %d topics hold no words (the first: topic %d): the objective is higher without them; take fewer topics, "
-            'local="map" or inference="gibbs"',
+            'topics="point" in local=, or inference="gibbs"',
             len(empty),
             len(components),
             empty[0],

@@ -13,6 +13,7 @@ import numpy as np
 from natgrad import covariance, families
 from natgrad.data.ratings import Ratings
 from natgrad.inference import auto, methods, step_sizes
+from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
 from natgrad.inference.steppers import accelerated, checked, group_memory, message_memory
@@ -87,7 +88,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {
         families.Sticks, families.ConcentrationBound, families.LogGamma, families.LogisticBound, families.GammaShape,
         families.HalfNormalPrecision, families.GaussianGamma, families.StickBound, families.MatrixNormalWishart,
     ),
-    "method": (methods.VB, methods.Children, methods.GlobalBatch),
+    "method": (methods.VB, methods.Children, methods.GlobalBatch, LocalOptions),
     "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),
 }  # fmt: skip
 for _group, _classes in _PLAIN.items():
