@@ -148,10 +148,6 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
             return f"VB, {steps}"
         return trace.inference + (f", then {steps}" if steps else "")
 
-    def _sampling(self) -> str:
-        """The sampler whose draws the posterior is, and its number of sweeps; empty where the posterior is q."""
-        return ""
-
     def __repr__(self, *args: Any) -> str:
         shown: str = super().__repr__(*args)
         try:

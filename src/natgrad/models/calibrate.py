@@ -50,7 +50,7 @@ def calibrate_model(
             rng = generator(whole_number(seed, "seed", least=0), Stream.SIMULATION, number)
             truth, X, z = model._simulated(size, rng)
             other: Any = copy.copy(model)
-            other.__dict__.update(model._with_same_priors(), seed=number, verbose=False)
+            other.__dict__.update(model._with_same_priors(), inference="vb", n_sweeps=None, seed=number, verbose=False)
             try:
                 other.fit(X)
                 own_ranks = _ranks(other, X, truth, z, level, n_ranks, rng, {"seed": number, **draws_options})

@@ -39,7 +39,14 @@ def missed_by(model: Any, problem: GroupProblem, X: Any, data: Mapping[str, Any]
     best: tuple[float, State] | None = None
     for number in range(STARTS):
         other: Any = copy.copy(model)
-        settings = {"seed": seed + 1 + number, "n_init": 1, "max_passes": PASSES, "verbose": False}
+        settings = {
+            "inference": "vb",
+            "n_sweeps": None,
+            "seed": seed + 1 + number,
+            "n_init": 1,
+            "max_passes": PASSES,
+            "verbose": False,
+        }
         other.__dict__.update(model._with_same_priors(), **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)

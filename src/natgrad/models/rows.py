@@ -30,6 +30,7 @@ from natgrad.models.base import Estimator
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.files.tables import RUN, group_state
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
+from natgrad.posterior.saved_draws import drawn_rule, saved_draws
 from natgrad.validation import is_masked, require
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ FITTED: dict[str, Any] = {
     "feature_names?": "names [column]",
     "elbo": "float",
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
+    "draws?": drawn_rule,
 }
 
 
@@ -181,6 +183,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         """
         stream = None if isinstance(X, (str, Path)) else as_stream(X)
         with self._threads():
+            self._check_sampling(stream is not None)
             if stream is None:
                 self._fit_rows(X, sample_weight, keep, moves)
             else:
@@ -197,6 +200,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         n_rows : float, optional
             How many rows the stream stands for; by default those seen so far.
         """
+        self._needs_vb("partial_fit", "update(X) adds the rows and samples again")
         fresh = not hasattr(self, "_state")
         if fresh and self._finds_number:  # the number is found in the first rows
             return cast("Self", self._begun_with(self.fit(X, sample_weight=sample_weight)))
@@ -253,6 +257,8 @@ class RowEstimator(_Fitted, Estimator, ABC):
         last = result.trace.last.elbo if len(result.trace) else np.nan
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         self.n_rows_seen_, self._data = problem.total_weight, HeldRows((x, weight))
+        if self.inference == "gibbs":
+            self._sample(self._draws_problem(x, weight))
 
     def _fit_chunks(self, stream: Stream, sample_weight: Any, options: FitOptions, moves: str | None) -> None:
         if sample_weight is not None:
@@ -311,6 +317,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
     def _publish(self, model: Any, state: State) -> None:
         self._state, self._model_ = state._replace(memory={}), model
+        self.__dict__.pop("draws_", None)
         empty = self._problem(model, np.empty((0, self.n_features_in_)), None)
         self.posterior_ = Posterior(factors_of(empty.blocks, state))
         self.n_steps_: int = state.t
@@ -363,6 +370,8 @@ class RowEstimator(_Fitted, Estimator, ABC):
             "elbo": self.elbo_,
             "run": {name: getattr(self, name) for name in OF_A_RUN if hasattr(self, name)},
         }
+        if "draws_" in vars(self):
+            fields["draws"] = self.draws_.content()
         names = getattr(self, "feature_names_in_", None)
         return fields if names is None else {**fields, "feature_names": names}
 
@@ -374,6 +383,8 @@ class RowEstimator(_Fitted, Estimator, ABC):
         for name, value in saved["run"].items():
             setattr(self, name, value)
         self._publish(self._model_class(**saved["model"]), saved["state"])
+        if "draws" in saved:
+            self._use_draws(saved_draws(saved["draws"]))
 
 
 def _checked_weight(weight: Any, n_rows: int) -> Floats | None:

@@ -12,11 +12,12 @@ import numpy as np
 from natgrad.errors import NotConverged
 from natgrad.posterior.draws import derived
 from natgrad.posterior.fit_options import CheckpointOptions
+from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import GroupProblem, State
     from natgrad.posterior.calibration import Calibration
-    from natgrad.posterior.draws import DrawnFactor, Draws
+    from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
     from natgrad.posterior.export import Posterior
     from natgrad.posterior.response.operator import Linearised
     from natgrad.posterior.response.result import LinearResponse
@@ -24,13 +25,26 @@ if TYPE_CHECKING:
 __all__ = ["UncertaintyMixin", "as_means", "drawn_from_priors", "with_locations"]
 
 
+# Sweeps of each chain of ``inference="gibbs"`` if ``n_sweeps`` is None; the second half of them counts.
+GIBBS_SWEEPS, GIBBS_CHAINS = 500, 4
+
+
 class UncertaintyMixin:
-    """``linear_response(X)`` and ``draws(X)`` of a model whose problem has groups."""
+    """``linear_response(X)`` and ``draws(X)`` of a model whose problem has groups, and ``inference="gibbs"``."""
 
     posterior_: Posterior
+    draws_: Draws
+    elbo_: float
     _state: State
+    # The settings of a model that can sample; LDA and factorisations sample otherwise.
+    inference: Any = "vb"
+    n_sweeps: int | None = None
+    executor: Any
 
     if TYPE_CHECKING:
+        seed: int
+        verbose: bool | None
+        _model_: Any
 
         def _check_fitted(self) -> None: ...
 
@@ -69,6 +83,10 @@ class UncertaintyMixin:
         from natgrad.posterior.response.settling import LEFT
 
         self._check_fitted()
+        if "draws_" in vars(self):
+            raise TypeError(
+                'linear response is that of q, and this fit has inference="gibbs": posterior_ has the deviations of its draws'
+            )
         at, gained, left = self._linearised(X, **data)
         factors = {name: self.posterior_[name] for name in at.blocks}
         if gained > LEFT:
@@ -155,17 +173,34 @@ class UncertaintyMixin:
         True
         """
         from natgrad.models.rivals import missed_by
-        from natgrad.posterior.drawing import draw_groups, schedule_of
-        from natgrad.posterior.draws import Draws
-        from natgrad.threads import at_most
+        from natgrad.posterior.drawing import schedule_of
 
         self._check_fitted()
         keep = {name: data.pop(name) for name in CheckpointOptions.__annotations__ if name in data}
         problem = self._draws_problem(X, **data)
-
         if starts not in (None, "q"):
             raise ValueError(f'starts must be "q" or None, got {starts!r}: chains of ready models begin at their fit')
-        sweeps = schedule_of(n, chains, warmup, thin, seed)[0].sweeps
+        schedule, settings = schedule_of(n, chains, warmup, thin, seed)
+        notes = missed_by(self, problem, X, data, schedule.sweeps, seed) if starts is None else []
+        draws = self._gibbs_draws(
+            problem, settings, names, notes, max_seconds=max_seconds, callbacks=callbacks, verbose=verbose,
+            keep=cast(CheckpointOptions, keep),
+        )  # fmt: skip
+        draws.warn_if_poor()
+        return draws
+
+    def _gibbs_draws(
+        self,
+        problem: GroupProblem,
+        how: DrawsSettings,
+        names: Sequence[str] | None,
+        notes: Sequence[str],
+        **options: Any,
+    ) -> Draws:
+        """Draws of a problem by Gibbs sampling from q, as users know the parameters."""
+        from natgrad.posterior.drawing import draw_groups
+        from natgrad.posterior.draws import Draws
+        from natgrad.threads import at_most
 
         def made(factors: dict[str, DrawnFactor], settings: Any, moves: Any) -> Draws:
             shown = self._drawn_as(problem, factors)
@@ -173,13 +208,69 @@ class UncertaintyMixin:
             return Draws(shown, settings, *moves, axes=axes, labels=labels, notes=notes)
 
         with at_most(getattr(self, "n_jobs", None)):
-            notes = missed_by(self, problem, X, data, sweeps, seed) if starts is None else []
-            draws = draw_groups(
-                problem, self._state, n, chains, warmup, thin, seed, names, made, max_seconds=max_seconds,
-                callbacks=callbacks, verbose=verbose, keep=cast(CheckpointOptions, keep),
-            )  # fmt: skip
+            return draw_groups(
+                problem, self._state, how.n, how.chains, how.warmup, how.thin, how.seed, names, made, **options
+            )
+
+    # -- inference="gibbs" --
+
+    def _check_sampling(self, stream: bool = False) -> None:
+        """Refuse settings that belong to the other inference, and data that cannot be sampled, before a number changes."""
+        if self.inference != "gibbs":
+            if self.n_sweeps is not None:
+                raise ValueError(
+                    f'n_sweeps={self.n_sweeps!r} belongs to inference="gibbs", got inference={self.inference!r}'
+                )
+            return
+        if self.n_sweeps is not None:
+            whole_number(self.n_sweeps, "n_sweeps", 2)
+        if self.executor is not None:
+            raise ValueError(
+                f'executor={self.executor!r}: inference="gibbs" samples in this process; leave executor= out'
+            )
+        if stream:
+            raise ValueError(
+                'inference="gibbs" samples data that are held, and a stream is read and let go: use inference="vb"'
+            )
+
+    def _needs_vb(self, what: str, instead: str) -> None:
+        """Refuse what would go back to q, before a number changes."""
+        if self.inference == "gibbs" or "draws_" in vars(self):
+            raise ValueError(
+                f'{what} is for inference="vb", and this model has inference="gibbs": {instead}, or fit with "vb"'
+            )
+
+    def _sample(self, problem: GroupProblem) -> None:
+        """Sample from q on; have the draws as the posterior, and the mean of q where theirs is."""
+        from natgrad.posterior.drawing import schedule_of
+
+        sweeps = GIBBS_SWEEPS if self.n_sweeps is None else self.n_sweeps
+        how = schedule_of(sweeps - sweeps // 2, GIBBS_CHAINS, sweeps // 2, 1, whole_number(self.seed, "seed", 0))[1]
+        draws = self._gibbs_draws(problem, how, None, (), verbose=self.verbose)
+        for name in problem.sampler.local_blocks:  # type: ignore[union-attr]
+            del draws.factors[name]
+        lam = {
+            name: block.family.centred(
+                draws[name].mean() - (0.0 if block.origin is None else block.origin), self._state.lam[name]
+            )
+            for name, block in problem.blocks.items()
+        }
+        mu = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
+        cast(Any, self)._publish(self._model_, self._state._replace(lam=lam, mu=mu))
+        self.elbo_ = np.nan
+        self._use_draws(draws)
         draws.warn_if_poor()
-        return draws
+
+    def _use_draws(self, draws: Draws) -> None:
+        draws._axes, draws._labels = self.posterior_._axes, self.posterior_._labels
+        self.draws_ = self.posterior_ = draws  # type: ignore[assignment]
+
+    def _sampling(self) -> str:
+        """The sampler whose draws the posterior is, and its number of sweeps; empty where the posterior is q."""
+        if "draws_" not in vars(self):
+            return ""
+        how = self.draws_.settings
+        return f"Gibbs from a VB start, {how.warmup + how.n} sweeps of {how.chains} chains (mean of the last {how.n})"
 
     def calibrate(
         self,

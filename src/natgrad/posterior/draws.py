@@ -310,11 +310,14 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         overwrite : bool
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
-        content = {
+        write_model(path, "Draws", self.content(), overwrite=overwrite)
+
+    def content(self) -> dict[str, Any]:
+        """What a file holds of the draws."""
+        return {
             "factors": self.factors, "settings": self.settings, "relabelled": self.relabelled, "exchanged": self.exchanged,
             "notes": self.notes,
         }  # fmt: skip
-        write_model(path, "Draws", content, overwrite=overwrite)
 
     def warn_if_poor(self, stacklevel: int = 3) -> None:
         """A `PoorMixing` warning if the chains do not agree, or miss something."""

@@ -10,7 +10,7 @@ from natgrad.families import Family
 from natgrad.inference.schema import check, record, refuse
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 
-__all__ = ["saved_draws"]
+__all__ = ["drawn_rule", "saved_draws"]
 
 SETTINGS = record(
     DrawsSettings, n="natural", chains="natural", warmup="whole", thin="natural", seed="whole", version="text"
@@ -42,6 +42,13 @@ def saved_draws(content: Any) -> Draws:
         if factor.kept is not None and np.shape(factor.kept)[:2] != (chains, -(-settings.n // factor.stride)):
             refuse(where, f"has {list(np.shape(factor.kept)[:2])} draws")
     return Draws(content["factors"], settings, content["relabelled"], content["exchanged"], notes=content["notes"])
+
+
+def drawn_rule(value: Any, sizes: Any, where: str) -> None:
+    """The rule of a table: draws that are a part of a fit."""
+    if type(value) is not dict:
+        refuse(where, "is no draws")
+    saved_draws(value)
 
 
 def _family(value: Any, sizes: Any, where: str) -> None:

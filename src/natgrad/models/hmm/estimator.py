@@ -75,6 +75,11 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     method, step : optional
         By default exact sweeps, of many sequences in memoised batches. `VB()`; `SVI({"sequence": size})`, sampled batches;
         `hmm.Subchains() <natgrad.models.hmm.Subchains>`, sampled subchains of long sequences, whose bound is an estimate.
+    inference : "vb" or "gibbs"
+        "gibbs" goes on from the fit of "vb" by Gibbs sampling of paths and parameters: `posterior_` and intervals are those of
+        the draws, `draws_`, predictions are at their mean, and there is no bound.
+    n_sweeps : int, optional
+        Sweeps of each of four chains of "gibbs", by default 500; the second half counts.
     n_init : int
         Starts that are improved on a slice of the data; the best one goes on.
     max_passes : float, optional
@@ -113,6 +118,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     transition_prior: Any = 1.0
     sticky: float = 0.0
     topology: Literal["ergodic", "left-to-right"] = "ergodic"
+    inference: Literal["vb", "gibbs"] = "vb"
+    n_sweeps: int | None = None
     method: Method | Subchains | None = None
     step: Step | None = None
     n_init: int = 8
@@ -168,6 +175,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             that raises the exact bound. Of iterators, in their first part.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
+        self._check_choices()
+        self._check_sampling(is_stream(X))
         if is_stream(X):
             if not all(given is None for given in (y, lengths, labels)):
                 raise ValueError("an iterator takes no lengths or labels: its parts are sequences")
@@ -188,9 +197,13 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         state: State | None = None,
         moves: Any = None,
     ) -> None:
+        from natgrad.models.hmm.problem import SequenceProblem
+
         data = self._sequences(held.columns, held.lengths, held.labels, model.emission)
         self._optimise(data, model, options, state, moves)
         self.n_times_seen_, self._data = data.n_times, held
+        if self.inference == "gibbs":
+            self._sample(SequenceProblem(data, self._model_, n_jobs=self.n_jobs))
 
     def _more(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> HeldSequences:
         return self._kept(*self._columns(X, y, lengths), labels)
@@ -216,6 +229,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         """
         from natgrad.models.hmm.problem import SequenceProblem
 
+        self._needs_vb("partial_fit", "update(X) adds the sequences and samples again")
         fresh = not hasattr(self, "_state")
         if fresh and self._finds_number:  # the number is found in the first times
             return cast("HiddenMarkov", self._begun_with(self.fit(X, y, lengths, labels=labels)))
@@ -363,6 +377,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             model, state = found_states(model, state)
         self.n_states_: int = model.n_states
         self._state, self._model_ = state._replace(memory={}), model
+        self.__dict__.pop("draws_", None)
         axes = {"initial": ("state",), "transition": ("next_state",)}
         self.posterior_ = Posterior(factors_of(blocks_of(model), state), axes=axes)
         self.startprob_: Floats = self.posterior_["initial"].mean()

@@ -17,6 +17,7 @@ from natgrad.models.hmm.criteria import HMMCriteria
 from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.tracks import Tracks
 from natgrad.posterior.files.tables import METHOD, RUN, groups_of
+from natgrad.posterior.saved_draws import drawn_rule, saved_draws
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -42,6 +43,8 @@ SETTINGS: dict[str, Any] = {
     "transition_prior": "nonnegative | nonnegative list [state, state]",
     "sticky": "nonnegative",
     "topology": "'ergodic' | 'left-to-right'",
+    "inference": "'vb' | 'gibbs'",
+    "n_sweeps": "none | natural",
     "n_init": "natural",
     "max_passes": "none | positive",
     "max_steps": "none | natural",
@@ -55,6 +58,7 @@ FITTED: dict[str, Any] = {
     "feature_names?": "names [_]",
     "elbo": "float",
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
+    "draws?": drawn_rule,
 }
 INPUTS = "none | whole | text"
 GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
@@ -322,6 +326,7 @@ class HMMFiles(HMMCriteria, Estimator):
             **({"categories": named} if named is not None and len(named) else {}),
             **({"inputs": self.inputs_} if model.transition.ndim == 3 else {}),
             **({"feature_names": self.feature_names_in_} if hasattr(self, "feature_names_in_") else {}),
+            **({"draws": self.draws_.content()} if "draws_" in vars(self) else {}),
             "state": self._state,
             "initial": model.initial,
             "transition": model.transition,
@@ -347,6 +352,8 @@ class HMMFiles(HMMCriteria, Estimator):
         emission = kind(**saved["arguments"])
         chain = self._chain(len(saved["initial"]))
         self._publish(HMMModel(saved["initial"], saved["transition"], emission, chain), saved["state"])
+        if "draws" in saved:
+            self._use_draws(saved_draws(saved["draws"]))
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]
         self.elbo_ = saved["elbo"]
         for name in OF_A_RUN:

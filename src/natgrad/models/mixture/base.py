@@ -10,12 +10,15 @@ come from here.
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.problem import State
+from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.models.gaussian_prior import finite_numbers
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.rows import SETTINGS as ROW_SETTINGS
@@ -26,7 +29,6 @@ from natgrad.validation import require, whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
-    from natgrad.inference.problem import State
     from natgrad.inference.starts import Starts
     from natgrad.models.mixture.components import MixtureComponents
     from natgrad.models.mixture.problem import MixtureProblem
@@ -34,11 +36,15 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "Mixture"]
 
 Floats = npt.NDArray[np.float64]
+# Draws over which predictions are averaged.
+DRAWS_AVERAGED = 100
 SETTINGS: dict[str, Any] = {
     **ROW_SETTINGS,
     "n_components": "'auto' | size component",
     "max_components": "natural",
     "weight_prior": "none | positive | positive list [component]",
+    "inference": "'vb' | 'gibbs'",
+    "n_sweeps": "none | natural",
 }
 
 
@@ -55,14 +61,31 @@ class Mixture(DensityMixin, RowEstimator, ABC):
     _: KW_ONLY
     max_components: int = 30
     weight_prior: Any = None
+    inference: Literal["vb", "gibbs"] = "vb"
+    n_sweeps: int | None = None
 
     # -- memberships and densities --
 
     def predict_proba(self, X: Any) -> Floats:
-        """q(z), the probability of each component for each row [N, K]."""
+        """q(z), the probability of each component for each row [N, K]; of draws their mean."""
         from natgrad.models.mixture.problem import memberships
 
-        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[1].T))
+        each = self._by_point(X, lambda x, sent: memberships(x, sent)[1].T)
+        return np.asarray(sum(each) / len(each))
+
+    def _by_point(self, X: Any, function: Callable[[Any, Any], Any], **how: Any) -> list[Any]:
+        """What a function says of rows given q; or at each of some draws."""
+        if "draws_" not in vars(self):
+            return [self._by_row(X, function, **how)]
+        with self._threads():
+            problem = self._problem(self._model_, self._rows(X, None, False, fitting=False)[0], None, truncated=False)
+            states, kept = [], {name: self.draws_[name].kept for name in problem.blocks}
+            values = {name: draws.reshape(-1, *draws.shape[2:]) for name, draws in kept.items() if draws is not None}
+            n_draws = len(values["weights"])
+            for draw in np.linspace(0, n_draws - 1, min(n_draws, DRAWS_AVERAGED)).astype(int):
+                mu = {n: point_stats(problem.blocks[n].family, own[draw], None) for n, own in values.items()}
+                states.append(State({}, mu, 0))
+            return [problem.by_row(function, problem.sent(state)) for state in states]
 
     @property
     def _exchangeable(self) -> bool:
@@ -74,10 +97,11 @@ class Mixture(DensityMixin, RowEstimator, ABC):
         return np.asarray(self.predict_proba(X).argmax(1))
 
     def score_samples(self, X: Any) -> Floats:
-        """The log density of each row at the mean of q."""
+        """The log density of each row at the mean of q; of draws the logarithm of their mean density."""
         from natgrad.models.mixture.problem import memberships
 
-        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[2], at_mean=True))
+        each = self._by_point(X, lambda x, sent: memberships(x, sent)[2], at_mean=True)
+        return np.asarray(np.logaddexp.reduce(each) - np.log(len(each)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log density of a row; higher is better."""

@@ -78,6 +78,11 @@ class GaussianMixture(Mixture):
     scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
         R. By default the variance of each column divided by K^(2/D), a guess of what one component covers; of "spherical" the
         mean of these. For "auto" K is max_components here.
+    inference : "vb" or "gibbs"
+        "gibbs" goes on from the fit of "vb" by Gibbs sampling on all rows: `posterior_`, predictions and intervals are those of
+        the draws, `draws_`, and there is no bound.
+    n_sweeps : int, optional
+        Sweeps of each of four chains of "gibbs", by default 500; the second half counts.
     Further settings are those of every model of rows, see `RowEstimator`.
 
     Attributes
