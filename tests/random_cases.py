@@ -130,7 +130,7 @@ WANTED = {
     "observed gathered": 20, "observed gated": 15, "observed at an integer": 5, "a gathered gate": 20, "a gated gate": 5,
     "two gates": 8,
     "an index that says its plate": 60, "an index found by its length": 60, "an index on two plates": 8,
-    "sum": 30, "difference": 30, "product": 40, "product of two random things": 15, "dot of vectors": 10, "dot along a plate": 20,
+    "sum": 30, "difference": 30, "product": 40, "product of two random things": 15, "product of two elements of one node": 3, "dot of vectors": 10, "dot along a plate": 20,
     "something beside a side of a dot": 8, "diag": 8, "known map": 10, "random transition": 2,
     **{f"hidden {k} gated by hidden Categorical": 5 for k in ("real", "positive")},
     **{f"hidden {k} gated by observed Categorical": 2 for k in ("real", "positive", "simplex")},

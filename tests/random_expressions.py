@@ -171,7 +171,7 @@ class Expressions:
         return Sum(read, other) if self.chance(0.5) else Product(other, read)
 
     def difference(self, reader: tuple[str, ...]) -> Any:
-        """Two different elements of one node: a[i] − a[j]."""
+        """Two different elements of one node: a[i] − a[j], or a[i] a[j]."""
         scalars = [n for n in self.nodes.values() if n.kind == "real" and n.name not in self.used]
         fitting = [n for n in scalars if len(n.plates) == 1 and self.shape(n.plates)[0] > 1]
         lines = [p for p in reader if [self.plates[q].size for q in reader].count(self.plates[p].size) == 1]
@@ -183,7 +183,8 @@ class Expressions:
         first = self.rng.integers(0, size, length)
         second = (first + self.rng.integers(1, size, length)) % size
         said = node.plates[0] == line or self.chance(0.4)
-        return Minus(Read(node.name, (Take(first, (line,), said),)), Read(node.name, (Take(second, (line,), said),)))
+        form = Product if (first + second).sum() % 2 else Minus  # no draw of its own: seeds keep their networks
+        return form(Read(node.name, (Take(first, (line,), said),)), Read(node.name, (Take(second, (line,), said),)))
 
     def _vector(self, reader: tuple[str, ...], depth: int) -> Any:
         way = self.rng.random() if depth < 2 else 1.0

@@ -73,6 +73,8 @@ def _of_part(declaration: Declaration, reader: NodeSpec, part: Any) -> Iterator[
         yield words[type(part)]
     if isinstance(part, Product) and not isinstance(part.left, Const) and not isinstance(part.right, Const):
         yield "product of two random things"
+        if isinstance(part.left, Read) and isinstance(part.right, Read) and part.left.node == part.right.node:
+            yield "product of two elements of one node"
     if isinstance(part, Const) and part.plates:
         yield "numbers on plates"
     if isinstance(part, Dot):
