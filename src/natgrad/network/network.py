@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from natgrad._version import __version__
 from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
+from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, default_step, run
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
@@ -35,7 +35,7 @@ from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.moving import asked_moves, moves_of
-from natgrad.network.start.order import checked_order
+from natgrad.network.start.order import checked_order, default_order
 from natgrad.network.start.restarts import find_start, rivals_of
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
@@ -310,6 +310,11 @@ class Network(SimulationMixin):
         if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
+        if (every := checked_every(bound_every)) is not None and method in (None, VB()):
+            raise TypeError(
+                f"bound_every={bound_every!r} is for methods that sample, Children(C), GlobalBatch(size) and SVI(batch): exact "
+                "sweeps have the bound after each of them. Leave it out, or give method="
+            )
         init = joined_init(init, self._plan) if self._plan.members else init
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
@@ -322,14 +327,15 @@ class Network(SimulationMixin):
         warn_of_ties(self._plan)
         warn_of_offsets(self._plan)
         watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
-        every, trace = checked_every(bound_every), Trace()
+        trace = Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
         moving = moves_of(problem, asked_moves(self._plan, moves, method, n_init), settings.order)
         kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)
         # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
-        free = all(said is None for said in (init, n_init, method, step, order, moves)) and not self._plan.asked_to_grow
+        usual = (default_step(None, problem), default_order(self._plan)) == (settings.step, settings.order)
+        free = usual and all(said is None for said in (init, n_init, method, moves)) and not self._plan.asked_to_grow
         others = rivals_of(problem, settings.seed, chosen.seconds) if free else None
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others,

@@ -46,6 +46,7 @@ __all__ = ["Fit", "Settings", "warn_at_end"]
 
 # The part of the true standard deviation that a logit has under q, below which a fit says so.
 MUCH_NARROWER = 0.5
+BACKEND_NAMES = {"numpy": "NumPy", "jax": "JAX"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     elbo : float, the exact evidence lower bound
     trace : Trace, one entry a step: ``fit.trace["elbo"]``, ``["messages_read"]``, ``["rho"]``, ``["seconds"]``
     stop : Stop, why the run ended; ``fit.stop.converged``, ``str(fit.stop)``
+    inference : str, which inference was run and for how long
     settings : method, step, order, seed and version
     """
 
@@ -145,6 +147,11 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         """The same fit, which knows its declaration and the ids of its data."""
         self.binding, self._labels = binding, binding.domain.labels(binding.template)
         return self
+
+    @property
+    def inference(self) -> str:
+        """Which inference was run, after a comma its schedule, and the backend: "VB, memoised, 37 passes in JAX"."""
+        return f"{self.trace.inference} in {BACKEND_NAMES[self.problem.backend.name]}"
 
     @property
     def elbo(self) -> float:
@@ -359,7 +366,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         return {**self.__dict__, "_response": None, "state": on_host(self.state)}
 
     def __repr__(self) -> str:
-        return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
+        return f"<Fit of {', '.join(self)}: {self.inference}, elbo {self.elbo:.6g}; {self.stop}>"
 
 
 def warn_at_end(problem: NetworkProblem, result: Result) -> None:

@@ -54,6 +54,11 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
     def _labels(self) -> Mapping[str, Any]:  # type: ignore[override]
         return {} if self.binding is None else self.binding.domain.labels(self.binding.template)
 
+    @property
+    def inference(self) -> str:
+        """Which inference was run, and after a comma its schedule."""
+        return self.trace.inference
+
     def __getitem__(self, name: str) -> Factor:
         if (member := self.members.get(name)) is not None:
             joint = self.factors[member.joint]
@@ -97,7 +102,7 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
         return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
 
     def __repr__(self) -> str:
-        return f"<SavedFit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
+        return f"<SavedFit of {', '.join(self)}: {self.inference}, elbo {self.elbo:.6g}; {self.stop}>"
 
 
 def _factorised_as(network: Any, factors: Mapping[str, Factor]) -> Any:
