@@ -54,6 +54,7 @@ class Case:
     def resolved(self) -> dict[str, Any]:
         """What None stands for, where another argument does not say."""
         found = RESOLVED.get(self.kind.__name__, {}) if self.settings.get("inference") != "gibbs" else {}
+        found = found | (RESOLVED["auto topics"] if self.settings.get("n_topics") == "auto" else {})
         return {name: value for name, value in found.items() if name not in self.made_with}
 
     @property
@@ -91,7 +92,8 @@ class Case:
 
 # What None, or a word, stands for: written out, it gives the same bits.
 RESOLVED: dict[str, dict[str, Any]] = {
-    "LDA": {"topic_prior": 0.05, "doc_prior": 0.1, "learn_priors": False, "gibbs_sweeps": 100},
+    "LDA": {"topic_prior": 0.05, "doc_prior": 0.1, "gibbs_sweeps": 100, "local": ng.LocalOptions()},
+    "auto topics": {"topic_prior": "learn", "doc_prior": "learn", "gibbs_sweeps": 0},
     "GaussianMixture": {"covariance": "full"},
     "GaussianHMM": {"covariance": "full", "topology": "ergodic"},
 }
@@ -99,7 +101,7 @@ OTHERS: dict[str, list[Any]] = {
     "covariance": ["diag"], "topology": ["left-to-right"], "noise_per": ["user"], "weight_prior": [3.0], "mean_prior": [1.0],
     "dof_prior": [9.0], "rate_prior": [(2.0, 3.0)], "track_prior": [(2.0, 3.0)], "doc_prior": [0.7], "topic_prior": [0.7],
     "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2], "n_negatives": [3.0],
-    "noise_precision": [0.3], "prior_precision": [0.3], "local": ["map"], "noise_variance": [0.3], "order": [["b", "a"]],
+    "noise_precision": [0.3], "prior_precision": [0.3], "local": [ng.LocalOptions(topics="point"), ng.LocalOptions(dtype="float64")], "noise_variance": [0.3], "order": [["b", "a"]],
     "response": ["bernoulli"], "batch_size": [7], "method": [ng.SVI({"nowhere": 2})],
 }  # fmt: skip
 # Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.
@@ -111,8 +113,6 @@ UNHEARD: dict[str, tuple[str, ...]] = {
     "HMM": CHAIN_IDLE,
     "PoissonHMM": CHAIN_IDLE,
     "GaussianMixture": ("max_components",),
-    "LDA": ("local_steps",),
-    "auto": ("gibbs_sweeps", "batch_size"),
     "MatrixFactorization": ("noise_dof",),
     "gaussian": ("n_negatives",),
     "bernoulli": (

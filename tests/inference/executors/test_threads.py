@@ -84,7 +84,7 @@ def same(first, second):
 LDA = {
     "memoised": {},
     "all at once": {"method": ng.VB()},
-    "sampled": {"method": ng.SVI({"doc": 60}), "step": ng.RobbinsMonro()},
+    "sampled": {"method": ng.SVI({"doc": 60})},
     "learned": {"doc_prior": "learn", "topic_prior": "learn", "local": ng.LocalOptions(topics="point", batch_size=60)},
 }
 
