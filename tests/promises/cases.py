@@ -101,7 +101,8 @@ OTHERS: dict[str, list[Any]] = {
     "covariance": ["diag"], "topology": ["left-to-right"], "noise_per": ["user"], "weight_prior": [3.0], "mean_prior": [1.0],
     "dof_prior": [9.0], "rate_prior": [(2.0, 3.0)], "track_prior": [(2.0, 3.0)], "doc_prior": [0.7], "topic_prior": [0.7],
     "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2], "n_negatives": [3.0],
-    "noise_precision": [0.3], "prior_precision": [0.3], "local": [ng.LocalOptions(topics="point"), ng.LocalOptions(dtype="float64")], "noise_variance": [0.3], "order": [["b", "a"]],
+    "noise_precision": [0.3], "prior_precision": [0.3], "noise_variance": [0.3], "order": [["b", "a"]],
+    "local": [ng.LocalOptions(topics="point"), ng.LocalOptions(dtype="float64")],
     "response": ["bernoulli"], "batch_size": [7], "method": [ng.SVI({"nowhere": 2})],
 }  # fmt: skip
 # Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.

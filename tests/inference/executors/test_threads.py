@@ -118,7 +118,8 @@ def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
 
 
 def test_sharded_topics_are_those_of_one_piece(monkeypatch):
-    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0, "dtype": "float64"}
+    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0}
+    settings["local"] = ng.LocalOptions(dtype="float64")
     whole = ng.LDA(**settings).fit(counts())
     monkeypatch.setattr(lda_problem, "PART", 300)
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
