@@ -17,11 +17,12 @@ pytest_plugins = ["small_models"]
 ROOT = Path(__file__).resolve().parents[1]
 SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
 
-# Networks of the same form compile to the same program: a fifth of the time if it is kept, from test to test, for all workers
-# and from run to run.
-os.environ.setdefault("NATGRAD_CACHE_DIR", str(ROOT / ".pytest_cache" / "natgrad"))
-# Every run traces what it tests, and counts the statements that it does so by, whatever an earlier one has kept.
-os.environ.setdefault("NATGRAD_CACHE_SOURCE", "off")
+# JAX keeps what it compiled from run to run, a folder for each worker: its files do not appear as a whole.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR",
+    str(ROOT / ".pytest_cache" / "jax" / os.environ.get("PYTEST_XDIST_WORKER", "main")),
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard.
 # What is computed is the same to rounding; `make slow` runs what users run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")

@@ -1,10 +1,6 @@
-"""What JAX compiled is shared by networks of one structure and kept across processes; without a place nothing is lost."""
+"""Compiled programs are shared by networks of one structure."""
 
 import gc
-import os
-import re
-import subprocess
-import sys
 import weakref
 
 import jax
@@ -12,185 +8,48 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad import _programs
-from natgrad._jax import in_64_bits
-from natgrad.network.execute.source import plan_hash
+from natgrad import _jax
+from natgrad._jax import compiled, in_64_bits
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A cache of its own, on disk and in memory."""
-    monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("NATGRAD_CACHE_SOURCE", "on")
-    begin_anew(monkeypatch)
-    yield tmp_path / "cache" / "programs"
-    _programs.cache_folder.cache_clear()
+def programs(monkeypatch):
+    """The programs in memory, none at first."""
+    monkeypatch.setattr(_jax, "_PROGRAMS", type(_jax._PROGRAMS)())
+    return _jax._PROGRAMS
 
 
-@pytest.fixture
-def compilations(monkeypatch):
-    """How often JAX was asked to compile."""
-    count, compile_ = [], jax.stages.Lowered.compile
-    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self, *a: count.append(1) or compile_(self, *a))
-    return count
-
-
-def begin_anew(monkeypatch):
-    """As a new process would."""
-    _programs.cache_folder.cache_clear()
-    monkeypatch.setattr(_programs, "PROGRAMS", _programs.Programs())
-
-
-def network(size=6, seed=0, name="mu"):
+def fitted(size=6, seed=0, backend="jax"):
     data = np.random.default_rng(seed).normal(size=size)
     n = ng.Plate("n", size)
-    mu, tau = ng.Normal(name, 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
-    return ng.Network(ng.Normal("y", mu, tau, plate=n, observed=data))
+    mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+    network = ng.Network(ng.Normal("y", mu, tau, plate=n, observed=data))
+    return network.fit(ng.VB(), max_steps=3, tol=0, backend=backend, verbose=False)
 
 
-def fitted(*arguments):
-    return network(*arguments).fit(ng.VB(), max_steps=3, tol=0, backend="jax", verbose=False)
-
-
-def test_the_same_declaration_is_compiled_once(folder, compilations):
+def test_one_structure_is_compiled_once(programs):
     first = fitted()
-    assert compilations
-    compilations.clear()
-    again, other = fitted(), fitted(6, 1)  # other data, too
-    assert again.elbo == first.elbo
-    assert other.elbo != first.elbo
-    assert not compilations
+    known = set(programs)
+    assert known
+    again, other = fitted(), fitted(seed=1)
+    assert set(programs) == known
+    np.testing.assert_array_equal(again.trace["elbo"], first.trace["elbo"])
+    np.testing.assert_allclose(other.trace["elbo"], fitted(seed=1, backend="numpy").trace["elbo"], rtol=1e-12)
     fitted(7)
-    assert compilations  # another shape is another program
+    assert set(programs) > known  # another shape is another program
 
 
-def test_names_of_nodes_do_not_matter_on_disk(folder, compilations, monkeypatch):
-    first = fitted()
-    begin_anew(monkeypatch)
-    compilations.clear()
-    renamed = fitted(6, 0, "location")
-    np.testing.assert_array_equal(renamed["location"].mean(), first["mu"].mean())
-    assert not compilations
-
-
-def test_another_process_compiles_nothing_and_has_the_same_bits(folder, compilations, monkeypatch):
-    first = fitted()
-    begin_anew(monkeypatch)
-    compilations.clear()
-    second = fitted()
-    assert not compilations
-    np.testing.assert_array_equal(second.trace["elbo"], first.trace["elbo"])
-
-
-@pytest.fixture
-def traced(monkeypatch):
-    """How often a network was traced."""
-    count, lower = [], jax.stages.Traced.lower
-    monkeypatch.setattr(jax.stages.Traced, "lower", lambda self, *a, **k: count.append(1) or lower(self, *a, **k))
-    return count
-
-
-def test_another_process_does_not_even_trace_what_it_had(folder, traced, monkeypatch):
-    first = fitted()
-    assert traced
-    traced.clear()
-    assert fitted().elbo == first.elbo  # the same declaration once more
-    begin_anew(monkeypatch)
-    second = fitted()
-    assert not traced
-    np.testing.assert_array_equal(second.trace["elbo"], first.trace["elbo"])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda patched: {"seed": 1},  # one number of the data
-        lambda patched: patched.setattr(_programs, "_code", lambda: "an edited file"),
-        lambda patched: patched.setattr("natgrad.network.execute.choice.MOST_AHEAD", 8),
-    ],
-    ids=["data", "code", "constant"],
-)
-def test_whatever_is_another_is_traced(folder, traced, monkeypatch, change):
-    fitted()
-    begin_anew(monkeypatch)
-    traced.clear()
-    arguments = change(monkeypatch) or {}
-    found = network(**arguments).fit(ng.VB(), max_steps=3, tol=0, backend="jax", verbose=False)
-    assert traced
-    expected = network(**arguments).fit(ng.VB(), max_steps=3, tol=0, backend="numpy", verbose=False)
-    np.testing.assert_allclose(found.trace["elbo"], expected.trace["elbo"], rtol=1e-12)
-
-
-def test_nothing_that_changes_from_process_to_process_is_in_the_name_of_a_program():
-    assert not re.search(r" at 0x[0-9a-f]+", _programs._settings())
-
-
-def test_settings_of_jax_are_part_of_what_is_traced(folder, traced):
-    fitted()
-    traced.clear()
-    with jax.default_matmul_precision("float32"):
-        fitted()
-    assert traced
-
-
-def test_classes_of_others_are_traced(folder, traced, monkeypatch):
-    class Own(ng.Gamma):
-        """A class whose code is in no file of natgrad."""
-
-    def declared(kind):
-        n = ng.Plate("n", 3)
-        return ng.Network(ng.Poisson("y", kind("rate", 1.0, 1.0, plate=n), plate=n, observed=[1, 2, 3]))
-
-    assert plan_hash(declared(ng.Gamma)._plan) is not None
-    assert plan_hash(declared(Own)._plan) is None
-
-
-def test_the_hash_of_a_plan_is_that_of_its_numbers_and_names():
-    hashes = [
-        plan_hash(network(*arguments)._plan) for arguments in [(), (6, 0, "mu"), (6, 1), (7,), (6, 0, "location")]
-    ]
-    assert hashes[0] == hashes[1]
-    assert len(set(hashes)) == 4
-
-
-@pytest.mark.slow
-def test_a_program_that_calls_lapack_runs_without_being_lowered(folder):
-    """In processes of their own: nothing else has told JAX where LAPACK is, nor imported the package that has it."""
-    code = """
-import sys
-import jax
-import numpy as np
-import natgrad as ng
-lower, count = jax.stages.Traced.lower, []
-jax.stages.Traced.lower = lambda self, *a, **k: count.append(1) or lower(self, *a, **k)
-rng = np.random.default_rng(0)
-X, n = rng.normal(size=(30, 3)), ng.Plate("n", 30)
-for _ in range(2):
-    w = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
-    fit = ng.Network(ng.Normal("y", ng.dot(w, X), ng.Gamma("tau", 1.0, 1.0), plate=n, observed=X.sum(1))).fit(
-        ng.VB(), max_steps=4, tol=0, backend="jax", verbose=False)
-    print(repr(fit.elbo), len(count))
-"""
-    seeds = [os.environ | {"PYTHONHASHSEED": seed} for seed in ("1", "2")]
-    runs = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True) for env in seeds]
-    assert not any(run.returncode for run in runs), runs[-1].stderr
-    (first, traced), (again, still), *rest = (line.split() for run in runs for line in run.stdout.splitlines())
-    assert first == again
-    assert 0 < int(traced) == int(still)  # the same declaration once more
-    assert rest == [[first, "0"]] * 2
-
-
-def test_the_bound_of_a_fit_compiles_nothing(folder, compilations):
+def test_the_bound_of_a_fit_compiles_nothing(programs):
     fit = fitted()
-    compilations.clear()
+    known = set(programs)
     assert fit.elbo == fit.trace["elbo"][-1]
-    assert not compilations
+    assert set(programs) == known
     assert sum(fit.elbo_by_node().values()) == pytest.approx(fit.elbo, rel=1e-13)  # evaluated directly
-    assert compilations
+    assert set(programs) > known
 
 
 @pytest.mark.parametrize("given", [float, lambda number: np.full(4, number)], ids=["numbers", "arrays"])
-def test_numbers_of_priors_compile_nothing(folder, compilations, given):
+def test_numbers_of_priors_compile_nothing(programs, given):
     def with_prior(mean, precision, backend="jax"):
         n = ng.Plate("n", 4)
         mu = ng.Normal("mu", given(mean), given(precision), plate=n)
@@ -198,100 +57,31 @@ def test_numbers_of_priors_compile_nothing(folder, compilations, given):
         return ng.Network(y).fit(backend=backend, verbose=False)
 
     first = with_prior(1.0, 1.3)
-    compilations.clear()
+    known = set(programs)
     second = with_prior(2.0, 1.3)
     np.testing.assert_allclose(second["mu"].mean() - first["mu"].mean(), 0.5)
     third = with_prior(-0.5, 2.0)  # −½ of the density times 2 is a number that other densities have
-    assert not compilations
+    assert set(programs) == known
     np.testing.assert_allclose(third.elbo, with_prior(-0.5, 2.0, "numpy").elbo, rtol=1e-12)
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x" * 500)])
-def test_a_damaged_file_is_compiled_anew(folder, compilations, monkeypatch, damage):
-    first = fitted()
-    for path in folder.iterdir():
-        damage(path)
-    begin_anew(monkeypatch)
-    compilations.clear()
-    assert fitted().elbo == first.elbo
-    assert compilations
-
-
-def test_a_program_that_does_not_run_is_compiled_after_all(folder, compilations, monkeypatch):
-    first = fitted()
-
-    def broken(*arguments):
-        def program(*arguments):
-            raise jax.errors.JaxRuntimeError("NOT_FOUND: Function fusion not found")
-
-        return program
-
-    begin_anew(monkeypatch)
-    compilations.clear()
-    monkeypatch.setattr("jax.experimental.serialize_executable.deserialize_and_load", broken)
-    assert fitted().elbo == first.elbo
-    assert compilations
-
-
-def test_a_cache_of_the_users_own_is_left_to_jax(folder, monkeypatch):
-    # What JAX loads from its cache cannot be written down again.
-    monkeypatch.setattr(_programs, "_jax_keeps", lambda: True)
-    assert np.isfinite(fitted().elbo)
-    assert not list(folder.iterdir())
-
-
-def test_off_means_off(folder, monkeypatch):
-    monkeypatch.setenv("NATGRAD_CACHE", "off")
-    _programs.cache_folder.cache_clear()
-    assert np.isfinite(fitted().elbo)
-    assert not folder.exists()
-
-
-def test_a_folder_that_cannot_be_made_or_is_not_ours_alone_is_not_used(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "file"))
-    begin_anew(monkeypatch)
-    assert _programs.cache_folder() is None
-    assert np.isfinite(fitted(9).elbo)
-    shared = tmp_path / "shared" / "programs"
-    shared.mkdir(parents=True)
-    shared.chmod(0o777)
-    monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "shared"))
-    begin_anew(monkeypatch)
-    assert (_programs.cache_folder() is None) == hasattr(os, "getuid")
-    _programs.cache_folder.cache_clear()
-
-
-def test_where_the_folder_is(monkeypatch, tmp_path):
-    for name in ("NATGRAD_CACHE_DIR", "NATGRAD_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    _programs.cache_folder.cache_clear()
-    assert _programs.cache_folder() == tmp_path / "natgrad" / "programs"
-    _programs.cache_folder.cache_clear()
-
-
-def test_the_oldest_files_go_first(folder, monkeypatch):
-    folder.mkdir(parents=True)
-    for age, name in enumerate("abc"):
-        (folder / name).write_bytes(bytes(600_000))
-        os.utime(folder / name, (1000 + age, 1000 + age))
-    monkeypatch.setenv("NATGRAD_CACHE_SIZE", "1")
-    _programs._shrink(folder)
-    assert [path.name for path in folder.iterdir()] == ["c"]
-
-
-def test_memory_is_bounded_and_networks_are_freed(folder, monkeypatch):
-    monkeypatch.setattr(_programs, "KEPT", 4)
+def test_memory_is_bounded_and_networks_are_freed(programs, monkeypatch):
+    monkeypatch.setattr(_jax, "MAX_PROGRAMS", 4)
     dropped = [weakref.ref(fitted(size).problem) for size in (11, 12, 13)]
     gc.collect()
     assert all(reference() is None for reference in dropped)
-    assert len(_programs.PROGRAMS._kept) <= 4
+    assert len(programs) <= 4
 
 
-def test_shapes_types_and_static_arguments(folder):
-    function = _programs.compiled(lambda n, x, y: x * n + y, static=(0,))
-    plain = _programs.compiled(lambda x: x + 1)
+def test_functions_with_the_same_shapes_and_other_constants_are_other_programs(programs):
+    with in_64_bits():
+        found = [float(compiled(lambda x, c=c: x * c)(np.float64(3.0))) for c in (1.0, 2.0, np.nextafter(2.0, 3.0))]
+    assert found == [3.0, 6.0, float(np.nextafter(2.0, 3.0) * 3.0)]
+
+
+def test_shapes_types_and_static_arguments(programs):
+    function = compiled(lambda n, x, y: x * n + y, static=(0,))
+    plain = compiled(lambda x: x + 1)
     with in_64_bits():
         assert function(2, np.arange(3.0), 1.0).tolist() == [1.0, 3.0, 5.0]
         assert function(3, np.arange(3.0), 1.0).tolist() == [1.0, 4.0, 7.0]
@@ -302,7 +92,7 @@ def test_shapes_types_and_static_arguments(folder):
             assert found.dtype == np.asarray(argument).dtype
 
 
-def test_the_configuration_of_the_process_stays_as_it_is(folder):
+def test_the_configuration_of_the_process_stays_as_it_is(programs):
     before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", "jax_enable_x64")}
     fitted()
     assert {name: getattr(jax.config, name) for name in before} == before

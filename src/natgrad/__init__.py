@@ -4,7 +4,6 @@ Declare a conditionally conjugate network; every message, the natural gradient a
 steps need no step size from you, and a run that diverges is stopped with its last good state.
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,13 @@ if TYPE_CHECKING:
     from natgrad import covariance, data, errors, families, inference, topics
     from natgrad import recommenders as recommenders
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
-    from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
     from natgrad.models.gp.classifier import SparseGPClassifier
     from natgrad.models.gp.regressor import SparseGPRegressor
     from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.mixture.estimator import GaussianMixture
+    from natgrad.models.registry import load
     from natgrad.network import language
     from natgrad.network.language.binary import Bernoulli, Binomial
     from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal, Wishart
@@ -94,7 +93,7 @@ _NAMESPACES = {
 }
 _HOMES = {
     "compare": "natgrad.posterior.compare",
-    "load": "natgrad.models.base",
+    "load": "natgrad.models.registry",
     "Network": "natgrad.network.network",
     **dict.fromkeys(("SVI", "VB", "Auto", "Children", "HeldOut"), "natgrad.inference"),
 }
@@ -146,24 +145,9 @@ def __getattr__(name: str) -> Any:
         from natgrad.models.registry import MODELS
 
         module = MODELS.get(name) or _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
-        if module.startswith("natgrad.network"):
-            _import_networks()
         value = getattr(import_module(module), name)
     globals()[name] = value
     return value
-
-
-def _import_networks() -> None:
-    # Each pause is counted as a collection, and too many of them bring a full one: in the first fit.
-    if "natgrad.network.network" in sys.modules:
-        return
-    from natgrad._imports import paused_collector
-
-    with paused_collector():
-        language = import_module("natgrad.network.language")
-        import_module("natgrad.network.network")
-    # All of its names at once: whoever asks for one will ask for more, in a line that waits for it.
-    globals().update({name: getattr(language, name) for name in language.__all__ if name in __all__})
 
 
 def __dir__() -> list[str]:

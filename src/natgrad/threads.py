@@ -194,9 +194,8 @@ def in_order(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 @cache
 def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
     """Those whose number belongs to the process, and those whose number belongs to a thread; anew with `scipy.linalg`."""
+    import scipy.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
     from threadpoolctl import ThreadpoolController
-
-    import natgrad.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
 
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     # The first time looks for the functions, which is not for a fit to wait for.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numbers
 import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "OnlyWhere",
     "as_index",
     "as_numbers",
     "as_observed",
@@ -236,3 +237,36 @@ def _from_objects(value: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _named(value: Any) -> str:
     return repr(value) if value is None or isinstance(value, (str, bytes)) else type(value).__name__
+
+
+class OnlyWhere:
+    """Decorate a method that an estimator has with some settings only; without them it is missing, and the error says why.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     scale = None
+    ...
+    ...     @OnlyWhere(lambda model: model.scale is not None, "needs scale=")
+    ...     def levels(self):
+    ...         return [self.scale]
+    >>> Model().levels
+    Traceback (most recent call last):
+        ...
+    AttributeError: levels needs scale=
+    """
+
+    def __init__(self, condition: Callable[[Any], bool], reason: str) -> None:
+        self.condition, self.reason = condition, reason
+
+    def __call__(self, method: Callable[..., Any]) -> Any:
+        self.method = method
+        return self
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self.method
+        if not self.condition(instance):
+            name = self.method.__name__
+            raise AttributeError(f"{name} {self.reason}", name=name, obj=instance)
+        return self.method.__get__(instance, owner)

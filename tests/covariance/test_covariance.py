@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from natgrad._programs import compiled
+from natgrad._jax import compiled
 from natgrad.covariance import (
     RBF,
     Categories,

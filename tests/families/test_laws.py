@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad import families as nf
-from natgrad._programs import compiled
+from natgrad._jax import compiled
 from natgrad.families.fisher import covariances
 
 Rng = np.random.Generator

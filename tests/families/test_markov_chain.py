@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad import families as nf
-from natgrad._programs import compiled
+from natgrad._jax import compiled
 from natgrad.families import _close_messages as close
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from natgrad import families
-from natgrad._programs import compiled
+from natgrad._jax import compiled
 from natgrad.families import spd_inverse_logdet, spd_logdet
 from natgrad.families._ops import matvec
 

@@ -96,31 +96,13 @@ def test_without_scikit_learn_it_is_our_own():
         "import sys, warnings, numpy as np, natgrad as ng\n"
         "with warnings.catch_warnings(record=True) as seen:\n"
         "    warnings.simplefilter('always')\n"
-        "    ng.LDA(2, inference='vb', max_passes=1, tol=1e-12).fit(np.ones((4, 3)))\n"
+        "    mu, tau = ng.Normal('mu', 0.0, 0.1), ng.Gamma('tau', 1.0, 1.0)\n"
+        "    y = ng.Normal('y', mu, tau, plate=ng.Plate('n', 9), observed=np.arange(9.0))\n"
+        "    ng.Network(y).fit(max_steps=1, tol=1e-12)\n"
         "print(seen[0].category.__name__, 'sklearn' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["NotConverged", "False"]
-
-
-OLD_NAME = """
-for model in (ng.LDA(2), ng.MatrixFactorization(2), ng.SparseGPRegressor()):
-    assert not hasattr(model, "continue_")
-    try: model.continue_()
-    except AttributeError as error: print(error)
-"""
-
-
-def test_the_old_name_says_the_new_one(capsys):
-    without = [sys.executable, "-c", f"import natgrad as ng\n{OLD_NAME}import sys; assert 'sklearn' not in sys.modules"]
-    said = subprocess.run(without, capture_output=True, text=True, check=True).stdout
-    import sklearn.base  # noqa: F401 - the same words where it is loaded
-
-    exec(OLD_NAME, {"ng": ng})
-    assert said == capsys.readouterr().out
-    assert said.count("has no attribute 'continue_' since version 0.2: it is called 'continue_fit'") == 3
-    with pytest.raises(AttributeError, match="it is called 'continue_fit'"):
-        _ = network().fit().continue_
 
 
 def test_a_fit_that_diverges_is_a_warning_with_advice(rng):

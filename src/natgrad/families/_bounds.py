@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
+import scipy.special as sp
 from numpy.typing import NDArray
 
-from natgrad import special as sp
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
@@ -193,12 +193,12 @@ class LogGamma(_Tangent):
             value >= -2.22, np.exp(np.maximum(value, -2.22)) + 0.5, -1.0 / (np.minimum(value, -2.22) + 0.5772156649)
         )
         for _ in range(8):
-            shape = shape - (sp.digamma(shape) - value) / sp.trigamma(shape)
+            shape = shape - (sp.digamma(shape) - value) / sp.polygamma(1, shape)
         return (shape,)
 
     def var(self, lam: Stats) -> NDArray[Any]:
         """ψ′(shape)."""
-        return np.asarray(sp.trigamma(numpy_stats(lam)[0]))
+        return np.asarray(sp.polygamma(1, numpy_stats(lam)[0]))
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""

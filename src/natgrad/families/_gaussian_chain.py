@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
+import scipy.special as sp
 from numpy.typing import NDArray
 
-from natgrad import special as sp
 from natgrad.families import _ops as ops
 from natgrad.families._chain_ends import EndMessages, added_at, condensed_path, gaussian_messages
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails

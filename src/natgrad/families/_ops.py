@@ -10,8 +10,8 @@ import sys
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.families._gamma_functions import digamma_positive, gammaln_positive
 
 __all__ = [

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
+import scipy.special as sp
 from numpy.typing import NDArray
 
-from natgrad import special as sp
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats

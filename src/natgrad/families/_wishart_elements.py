@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.special as sp
 from numpy.typing import NDArray
 
-from natgrad import special as sp
 from natgrad.families import _ops as ops
 from natgrad.families._ops import Array
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special as sp
 from numpy.typing import NDArray
 
-from natgrad import special as sp
 from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
 from natgrad.families._binary import Binary
@@ -139,7 +139,7 @@ def _multivariate_normal(lam: Stats) -> Times:
 
 def _gamma(lam: Stats) -> Times:
     shape, rate = lam[1] + 1.0, -lam[0]
-    curved = sp.trigamma(shape)
+    curved = sp.polygamma(1, shape)
 
     def times(change: Stats) -> Stats:
         return (change[1] + shape * change[0] / rate) / rate, curved * change[1] + change[0] / rate
@@ -151,7 +151,7 @@ def _wishart(lam: Stats) -> Times:
     size = lam[0].shape[-1]
     dof = 2.0 * lam[1] + size + 1
     inverse = ops.spd_inverse_logdet(-2.0 * lam[0])[0]
-    curved = sp.trigamma(0.5 * (dof[..., None] - np.arange(size))).sum(-1)
+    curved = sp.polygamma(1, 0.5 * (dof[..., None] - np.arange(size))).sum(-1)
 
     def times(change: Stats) -> Stats:
         moved = inverse @ ops.symmetrise(change[0])  # half of −R⁻¹ dR
@@ -263,7 +263,7 @@ _CLOSED: dict[str, Callable[[Stats], Times]] = {
 def _dirichlet(lam: Stats) -> Covariances:
     alpha = lam[0] + 1.0
     total = alpha.sum(-1, keepdims=True)
-    mean, curved, of_total = alpha / total, sp.trigamma(alpha), sp.trigamma(total)
+    mean, curved, of_total = alpha / total, sp.polygamma(1, alpha), sp.polygamma(1, total)
 
     def centred(weights: Array) -> Array:
         return weights - (mean * weights).sum(-1, keepdims=True)
@@ -279,8 +279,8 @@ def _dirichlet(lam: Stats) -> Covariances:
 def _beta(lam: Stats) -> Covariances:
     a, b = lam[0] + 1.0, lam[1] + 1.0
     total = a + b
-    mean, of_total = a / total, sp.trigamma(total)
-    first, second = sp.trigamma(a), sp.trigamma(b)
+    mean, of_total = a / total, sp.polygamma(1, total)
+    first, second = sp.polygamma(1, a), sp.polygamma(1, b)
 
     def times(change: Stats) -> Stats:
         shared = of_total * (change[0] + change[1])

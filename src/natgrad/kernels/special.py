@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.kernels._njit import lane_kernel, of_rows, parallel_kernel, serial_kernel
 
 __all__ = ["bits_like", "elog_columns", "exp_digamma", "lgamma", "lgamma_columns", "series_for"]

@@ -1,4 +1,4 @@
-"""`Estimator` and `load`: a fitted estimator in, one file out, and back; nothing is executed when it is loaded.
+"""`Estimator`: what every ready model has, and its file.
 
 An estimator that wants ``save`` and ``natgrad.load``
 
@@ -30,14 +30,14 @@ of older versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.file
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
-from natgrad.errors import ModelFileError
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
@@ -45,11 +45,10 @@ from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
 from natgrad.inference.streams import Chunk, Kept, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.arriving import ArrivingMixin
-from natgrad.models.registry import EVERY_MODEL, MODELS, NETWORK_MODELS, NETWORK_RECORDS, RECORDS, model_class
-from natgrad.models.scikit import BaseEstimator, not_fitted
+from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
-from natgrad.posterior.files.container import encoded, read_model, write_model
+from natgrad.posterior.files.container import encoded, write_model
 from natgrad.posterior.files.records import register
 from natgrad.posterior.fit_options import (
     FitOptions,
@@ -58,7 +57,6 @@ from natgrad.posterior.fit_options import (
     run_settings,
     split_options,
 )
-from natgrad.posterior.saved_draws import saved_draws
 from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
 from natgrad.validation import real_number, whole_number
@@ -67,7 +65,7 @@ if TYPE_CHECKING:
     from natgrad.posterior.export import Posterior
     from natgrad.posterior.summary import Summary
 
-__all__ = ["Estimator", "load", "register", "with_new_names"]
+__all__ = ["Estimator", "register", "with_new_names"]
 
 
 # Defaults of settings that were two and are one: a file with these says nothing.
@@ -318,7 +316,7 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):
-            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
 
     def __getstate__(self) -> Any:
         """For pickles and other processes: the model, without the data of its fit."""
@@ -329,56 +327,6 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         raise NotImplementedError
-
-
-def load(path: str | os.PathLike[str]) -> Any:
-    """A model as it was when it was saved: an estimator, the `SavedFit` of a network, or posterior `Draws`.
-
-    No code of the file is executed. A file that is damaged, foreign or written by a newer natgrad is a `ModelFileError`.
-
-    Parameters
-    ----------
-    path : a file that ``save`` wrote
-
-    Examples
-    --------
-    >>> import tempfile, natgrad as ng
-    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
-    >>> model = ng.LDA(n_topics=2, seed=1).fit(texts)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.save(f"{folder}/topics.natgrad")
-    ...     again = ng.load(f"{folder}/topics.natgrad")
-    >>> bool((again.transform(texts) == model.transform(texts)).all())
-    True
-    """
-    stored = read_model(path, _know_records)
-    try:
-        if stored.kind == "Fit":
-            # Networks are no models and models no networks: neither knows the other.
-            return importlib.import_module("natgrad.network.results.files").saved_fit(stored.value)
-        if stored.kind == "Draws":
-            return saved_draws(stored.value)
-        if stored.kind not in MODELS and stored.kind not in NETWORK_MODELS:
-            raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
-        cls = model_class(stored.kind)
-        cls._rename_former(stored.value)
-        cls._check_file(stored.value)
-        estimator = cls(**stored.value["settings"])
-        estimator._restore(stored.value["fitted"])
-        if (columns := stored.value.get("columns")) is not None:
-            estimator.columns_ = columns
-        vars(estimator).setdefault("_data", None)  # what it was fitted to is not in the file
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
-        raise ModelFileError(
-            f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
-        ) from None
-    return estimator
-
-
-def _know_records(kind: str) -> None:
-    """Import the modules whose records a file of this kind may hold."""
-    for module in NETWORK_RECORDS if kind == "Fit" else RECORDS:
-        importlib.import_module(module)
 
 
 def _check_columns(columns: Any) -> None:

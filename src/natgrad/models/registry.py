@@ -1,17 +1,22 @@
-"""List the ready models by public name and module, and the abilities that they may have.
+"""List the ready models, their modules and the abilities that they may have, and load models from files.
 
-`natgrad.<name>`, model files, the command line and the report page find a model here. What a model can do stands in its class:
+`natgrad.<name>`, model files, the command line and the report page find a model here;
+its module, which imports scikit-learn, is imported when it is needed. What a model can do stands in its class:
 ``abilities``, a frozenset of names of `ABILITIES` and `COMMANDS`, and ``kind``, one of `KINDS`. Tests, the command line, the
 report and docs/abilities.md read these two.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
+from natgrad.errors import ModelFileError
+
 __all__ = [
-    "ABILITIES", "COMMANDS", "EVERY_MODEL", "KINDS", "MODELS", "NETWORK_MODELS", "NETWORK_RECORDS", "RECORDS", "model_class",
+    "ABILITIES", "COMMANDS", "EVERY_MODEL", "KINDS", "MODELS", "NETWORK_MODELS", "NETWORK_RECORDS", "RECORDS", "load",
+    "model_class",
 ]  # fmt: skip
 
 # What a model can do with at least one of its options, and how docs/abilities.md calls it.
@@ -76,3 +81,56 @@ NETWORK_MODELS = {
 def model_class(name: str) -> Any:
     """The class of a ready model; its module is imported when it is asked for."""
     return getattr(import_module({**MODELS, **NETWORK_MODELS}[name]), name)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """A model as it was when it was saved: an estimator, the `SavedFit` of a network, or posterior `Draws`.
+
+    No code of the file is executed. A file that is damaged, foreign or written by a newer natgrad is a `ModelFileError`.
+
+    Parameters
+    ----------
+    path : a file that ``save`` wrote
+
+    Examples
+    --------
+    >>> import tempfile, natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = ng.LDA(n_topics=2, seed=1).fit(texts)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/topics.natgrad")
+    ...     again = ng.load(f"{folder}/topics.natgrad")
+    >>> bool((again.transform(texts) == model.transform(texts)).all())
+    True
+    """
+    from natgrad.posterior.files.container import read_model
+    from natgrad.posterior.saved_draws import saved_draws
+
+    stored = read_model(path, _know_records)
+    try:
+        if stored.kind == "Fit":
+            # Networks are no models and models no networks: neither knows the other.
+            return import_module("natgrad.network.results.files").saved_fit(stored.value)
+        if stored.kind == "Draws":
+            return saved_draws(stored.value)
+        if stored.kind not in MODELS and stored.kind not in NETWORK_MODELS:
+            raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
+        cls = model_class(stored.kind)
+        cls._rename_former(stored.value)
+        cls._check_file(stored.value)
+        estimator = cls(**stored.value["settings"])
+        estimator._restore(stored.value["fitted"])
+        if (columns := stored.value.get("columns")) is not None:
+            estimator.columns_ = columns
+        vars(estimator).setdefault("_data", None)  # what it was fitted to is not in the file
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
+        raise ModelFileError(
+            f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
+        ) from None
+    return estimator
+
+
+def _know_records(kind: str) -> None:
+    """Import the modules whose records a file of this kind may hold."""
+    for module in NETWORK_RECORDS if kind == "Fit" else RECORDS:
+        import_module(module)

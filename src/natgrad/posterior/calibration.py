@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
-
-from natgrad.special import ndtr
+from scipy.special import ndtr
 
 __all__ = ["LEVELS", "Calibration", "normal_ranks", "spaced_draws"]
 

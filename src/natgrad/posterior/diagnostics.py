@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from natgrad import special
+from scipy import special
 
 __all__ = ["FEWEST", "LARGEST_R_HAT", "Diagnosis", "ess", "r_hat", "worst"]
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.errors import PoorMixing
 from natgrad.families import Family, Normal
 from natgrad.posterior import diagnostics

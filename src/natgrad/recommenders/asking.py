@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from natgrad.models.factorization.published import Factors
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, as_seconds, columns_in, label_codes
 from natgrad.recommenders.declared import Moments, predicted
 from natgrad.recommenders.reasons import reasons_of
-from natgrad.special import ndtri
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:

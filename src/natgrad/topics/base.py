@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.inference.methods import Method
@@ -28,7 +29,6 @@ from natgrad.models.base import Estimator
 from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.models.lda.start import thinning_factor
 from natgrad.models.registry import EVERY_MODEL
-from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
-from natgrad.models.scikit import OnlyWhere
 from natgrad.network.language import (
     Bernoulli,
     Categorical,
@@ -37,7 +36,7 @@ from natgrad.topics.base import as_tokens, read_documents
 from natgrad.topics.first import First, as_shares
 from natgrad.topics.known import as_classes, is_missing
 from natgrad.topics.queries import FixedTopics
-from natgrad.validation import require
+from natgrad.validation import OnlyWhere, require
 
 __all__ = ["SupervisedLDA"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.kernels.lda.documents import FEW, FURTHEST, LEFT, TIGHT, TOPICS
 
 __all__ = ["document_tangents", "solve_documents", "topic_counts", "work_of"]

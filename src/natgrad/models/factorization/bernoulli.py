@@ -17,8 +17,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method

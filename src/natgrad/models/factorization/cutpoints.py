@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from natgrad import special
+from scipy import special
 
 __all__ = ["Cuts", "better_cuts", "first_cuts", "level_numbers", "level_probabilities", "levels_as_ratings", "pulls"]
 

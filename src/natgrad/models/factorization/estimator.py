@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import NotFittedError
 
 from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
@@ -34,7 +35,6 @@ from natgrad.models.factorization.published import Factors, PublishedFactors, Su
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.tables import check_columns
-from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import OldName, says_new_names
 from natgrad.threads import at_most, one_blas_thread
@@ -404,4 +404,4 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
 
     def _check_fitted(self) -> None:
         if "posterior_" not in vars(self) and "_newcomers" not in vars(self):
-            raise not_fitted("this MatrixFactorization is not fitted yet: call fit(ratings) first")
+            raise NotFittedError("this MatrixFactorization is not fitted yet: call fit(ratings) first")

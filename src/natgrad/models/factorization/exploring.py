@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.models.factorization.diversity import Alike, directions, likes_alike
 from natgrad.models.factorization.predictors import (
     BernoulliPredictor,
@@ -26,8 +26,7 @@ from natgrad.models.factorization.predictors import (
     StarsPredictor,
 )
 from natgrad.models.factorization.sides import pair_moments
-from natgrad.models.scikit import OnlyWhere
-from natgrad.validation import real_number, whole_number
+from natgrad.validation import OnlyWhere, real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings

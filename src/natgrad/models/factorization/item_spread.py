@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.inference.problem import State
 from natgrad.models.factorization.item_tastes import Tastes
 from natgrad.models.factorization.item_weighted import Weighted

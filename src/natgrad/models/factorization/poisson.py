@@ -15,8 +15,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
 from natgrad.families.natural_step import blend, distance, size_of

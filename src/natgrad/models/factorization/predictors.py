@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.models.factorization.cutpoints import Cuts, level_numbers, level_probabilities
 from natgrad.models.factorization.sides import pair_moments
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from natgrad._jax import on_host
 from natgrad.covariance import Covariance
@@ -25,7 +26,6 @@ from natgrad.models.gp.running import given_up, optimise
 from natgrad.models.gp.settings import Adam, Settings, leaves_of, settings_of
 from natgrad.models.gp.starting import GPStarting, variance_unit
 from natgrad.models.registry import EVERY_MODEL
-from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing

@@ -11,8 +11,10 @@ from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
-from natgrad import special as sp
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
 from natgrad.inference.methods import Method
@@ -22,7 +24,6 @@ from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Bernoulli
 from natgrad.models.gp.reading import numbered
-from natgrad.models.scikit import ClassifierMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number

@@ -17,8 +17,8 @@ from typing import final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.families._ops import logsumexp
 from natgrad.models.gp.likelihood import LOG_2PI, NODES, WEIGHTS, Expected, Likelihood
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.joint import Heteroskedastic
 from natgrad.models.gp.likelihood import Scaled
 from natgrad.models.gp.starting import variance_unit
-from natgrad.models.scikit import check_is_fitted
 
 __all__ = ["LearnedNoise"]
 

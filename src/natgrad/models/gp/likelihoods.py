@@ -9,8 +9,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.models.gp.joint import Heteroskedastic
 from natgrad.models.gp.likelihood import LOG_2PI, Columnwise, Expected, Likelihood, Quadrature, Scaled
 

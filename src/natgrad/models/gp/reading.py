@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated, validated_with_gaps
 from natgrad.models.gp.files import GPFiles
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.predictor import Predictor
-from natgrad.models.scikit import check_is_fitted
 
 __all__ = ["GPReading", "as_times", "check_one", "joined_pairs", "numbered"]
 

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
+from sklearn.base import RegressorMixin
 
-from natgrad import special as sp
 from natgrad.covariance import Covariance
 from natgrad.data.numbers import as_numbers
 from natgrad.data.rows import Rows
@@ -23,7 +24,6 @@ from natgrad.models.gp.learned import LearnedNoise
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Gaussian, is_function, likelihood_named
 from natgrad.models.gp.outputs import Coregionalised
-from natgrad.models.scikit import RegressorMixin
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number

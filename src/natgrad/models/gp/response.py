@@ -15,6 +15,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.families._family import tails
@@ -26,7 +27,6 @@ from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
 from natgrad.posterior.response.marginals import correlated_normals
 from natgrad.random import sample_generator
-from natgrad.special import ndtri
 from natgrad.threads import one_blas_thread
 
 __all__ = ["NOISE", "HyperResponse", "hyper_response", "information_response"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad import _programs
+from natgrad import _jax
 from natgrad._jax import in_64_bits
 from natgrad.covariance import Covariance, direct_of
 
@@ -157,11 +157,11 @@ class Matrices:
         self._kernel = kernel
         self._direct = direct_of(kernel)
         if self._direct is None:
-            self._all = _programs.compiled(self._matrices)
-            self._square = _programs.compiled(kernel.matrix)
-            self._rows = _programs.compiled(lambda t, z, x: (kernel.matrix(t, x, z), kernel.diagonal(t, x)))
-            self._move = _programs.compiled(self._moved, static=(0,))
-            self._pull = _programs.compiled(self._pulled)
+            self._all = _jax.compiled(self._matrices)
+            self._square = _jax.compiled(kernel.matrix)
+            self._rows = _jax.compiled(lambda t, z, x: (kernel.matrix(t, x, z), kernel.diagonal(t, x)))
+            self._move = _jax.compiled(self._moved, static=(0,))
+            self._pull = _jax.compiled(self._pulled)
         self._last: tuple[Any, Any, Any] | None = None
 
     def all(self, settings: Settings, x: Floats) -> tuple[Floats, Floats, Floats]:

@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from natgrad import special as sp
 from natgrad.covariance import Covariance, Matern12, Matern32, Matern52
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import validated
@@ -28,12 +30,11 @@ from natgrad.models.gp.likelihoods import is_function
 from natgrad.models.gp.reading import as_times, check_one, joined_pairs
 from natgrad.models.gp.response import NOISE, HyperResponse, information_response
 from natgrad.models.registry import EVERY_MODEL
-from natgrad.models.scikit import OnlyWhere, RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
-from natgrad.validation import real_number, whole_number
+from natgrad.validation import OnlyWhere, real_number, whole_number
 
 __all__ = ["StateSpaceGP"]
 

@@ -22,9 +22,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 from scipy.linalg import lapack
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from natgrad import special as sp
 from natgrad.covariance import RBF, Covariance, Matern12, Matern32, Matern52, diagonal
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, validated
@@ -40,14 +42,13 @@ from natgrad.models.gp.reading import joined_pairs
 from natgrad.models.gp.response import NOISE, HyperResponse, information_response
 from natgrad.models.gp.settings import Gradient, Settings, compiled
 from natgrad.models.registry import EVERY_MODEL
-from natgrad.models.scikit import OnlyWhere, RegressorMixin, check_is_fitted
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.random import Stream, generator
 from natgrad.renamed import says_new_names
 from natgrad.threads import in_order, one_blas_thread
-from natgrad.validation import real_number, whole_number
+from natgrad.validation import OnlyWhere, real_number, whole_number
 
 __all__ = ["VecchiaGPRegressor", "VecchiaProblem", "conditional", "nearest"]
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.data.sequences import chunks_of
 from natgrad.families import Beta, Dirichlet, Family, Gamma
 from natgrad.kernels.hmm.emissions import TABLE

@@ -11,8 +11,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.models.hmm.autoregression import Autoregressions
 from natgrad.models.hmm.track import LOG, Track

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.families import Dirichlet, Family
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.plain import statistics

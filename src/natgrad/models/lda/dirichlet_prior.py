@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.kernels.special import elog_columns
 from natgrad.threads import threads_for
 
@@ -44,7 +44,7 @@ def best_concentrations(alpha: Floats, sums: Floats, n: float) -> Floats:
 
     def step(x: Floats) -> Floats:
         gradient = n * (sp.digamma(x.sum()) - sp.digamma(x)) + sums
-        diagonal, constant = -n * sp.trigamma(x), n * float(sp.trigamma(x.sum()))
+        diagonal, constant = -n * sp.polygamma(1, x), n * float(sp.polygamma(1, x.sum()))
         common = (gradient / diagonal).sum() / (1.0 / constant + (1.0 / diagonal).sum())
         move: Floats = -(gradient - common) / diagonal
         return move
@@ -67,7 +67,7 @@ def best_symmetric(beta: float, total: float, n: float, size: int, shift: float 
     def step(x: Floats) -> Floats:
         b = x + shift
         gradient = n * size * (sp.digamma(size * b) - sp.digamma(b)) + total
-        curvature = n * size * (size * sp.trigamma(size * b) - sp.trigamma(b))
+        curvature = n * size * (size * sp.polygamma(1, size * b) - sp.polygamma(1, b))
         move: Floats = -gradient / curvature
         return move
 

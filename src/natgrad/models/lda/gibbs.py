@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.data.corpus import Corpus
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.stepper import StepInfo

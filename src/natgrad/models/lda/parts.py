@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.origin import Origin
 from natgrad.inference.executors.threads import ShardSpec

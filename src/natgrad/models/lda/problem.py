@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.executors.threads import BroadcastArgument, Call, ShardSpec, even_cuts

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.errors import NotAtMaximum
 from natgrad.inference.problem import GroupResult, State
 from natgrad.kernels.lda import plain
@@ -38,7 +38,7 @@ def document_tangent(problem: LDAProblem, state: State, solved: GroupResult, str
     """
     view, topics = problem.view_of(None), problem.topics_at(state)
     inferred = infer_view(view, topics, problem.local, solved.rows[0], True, *problem.local_limits)
-    curved, n_topics = sp.trigamma(inferred.gamma), problem.n_topics
+    curved, n_topics = sp.polygamma(1, inferred.gamma), problem.n_topics
     told = by_word(solved.messages["phi"][0])
     shares, ratio, least = np.empty_like(inferred.weight), np.empty_like(inferred.ratio), np.empty(len(curved))
     kept = len(curved) * n_topics**2 <= MOST_KEPT

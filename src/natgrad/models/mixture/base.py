@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import DensityMixin
 
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.gibbs import point_stats
@@ -23,7 +24,6 @@ from natgrad.models.gaussian_prior import finite_numbers
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.rows import SETTINGS as ROW_SETTINGS
 from natgrad.models.rows import RowEstimator
-from natgrad.models.scikit import DensityMixin
 from natgrad.models.uncertainty import as_means, drawn_from_priors
 from natgrad.validation import require, whole_number
 

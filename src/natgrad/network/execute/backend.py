@@ -103,10 +103,8 @@ class Backend(Protocol):
         """``body(carry)`` as long as ``going(carry)``."""
         ...
 
-    def compile(
-        self, function: Callable[..., Any], source: Callable[[], str | None] | None = None
-    ) -> Callable[..., Any]:
-        """The function, ready to be called inside `running`; ``source`` says what it is made of, if that can be told."""
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, ready to be called inside `running`."""
         ...
 
     def put(self, array: Array) -> Array:

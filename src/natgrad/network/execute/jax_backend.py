@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from jax import lax
 
-from natgrad._jax import in_64_bits
-from natgrad._programs import Source, compiled
+from natgrad._jax import compiled, in_64_bits
 from natgrad.families import _spd  # noqa: F401  (what is traced is there before a program is named by it)
 from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
@@ -138,8 +137,8 @@ class JaxBackend:
     def repeat_while(self, going: Callable[[Any], Array], body: Callable[[Any], Any], carry: Any) -> Any:
         return lax.while_loop(going, body, carry)
 
-    def compile(self, function: Callable[..., Any], source: Source | None = None) -> Callable[..., Any]:
-        return compiled(function, source=source)
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return compiled(function)
 
     def put(self, array: Array) -> Array:
         return jax.device_put(array)

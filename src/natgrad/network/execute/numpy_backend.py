@@ -108,7 +108,7 @@ class NumpyBackend:
             carry = body(carry)
         return carry
 
-    def compile(self, function: Callable[..., Any], source: Any = None) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: _arrays(function(*arguments))
 
     def put(self, array: Array) -> Array:

@@ -7,7 +7,7 @@ functions and structure is static, so a second fit of the same network compiles 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,6 @@ from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.repeated import Repeated
-from natgrad.network.execute.source import plan_hash, source_of
 from natgrad.network.execute.state_rotation import rotation_of
 from natgrad.network.execute.updates import (
     blended_block,
@@ -81,7 +80,6 @@ class NetworkProblem(EdgeProblem):
         self._folded = False
         self._child_sets: dict[str, list[ChildSet]] = {}
         self._counts: dict[int, Array] = {}
-        self._hash = cache(partial(plan_hash, plan))  # all that a program of this problem is made of
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies hold the plan; what was compiled is made again where it is needed."""
@@ -365,8 +363,7 @@ class NetworkProblem(EdgeProblem):
             with self.backend.running():
                 self._fold_everything()
                 if key not in self._compiled:
-                    source = lambda: source_of(self._hash, key)  # noqa: E731
-                    self._compiled[key] = self.backend.compile(self._of_known(build()), source)
+                    self._compiled[key] = self.backend.compile(self._of_known(build()))
                 return self._compiled[key](*arguments, self._device)
 
         return call

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, gammaln, ndtr
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
@@ -25,7 +26,6 @@ from natgrad.network.language.node_helpers import (
 from natgrad.network.language.nodes import Slot
 from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
-from natgrad.special import expit, gammaln, ndtr
 from natgrad.validation import require
 
 __all__ = ["Bernoulli", "Binomial"]

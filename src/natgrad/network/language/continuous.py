@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
@@ -49,7 +50,6 @@ from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import SUM_TOLERANCE, check_precision
-from natgrad.special import gammaln
 from natgrad.validation import first, require, where
 
 __all__ = ["Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, gammaln
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
@@ -20,7 +21,6 @@ from natgrad.network.language.node_helpers import Plates, ScalarNode, chosen_lin
 from natgrad.network.language.nodes import Slot
 from natgrad.network.language.rates import RateSum
 from natgrad.network.language.scope import Scope
-from natgrad.special import expit, gammaln
 
 __all__ = ["NegativeBinomial", "Poisson"]
 

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
@@ -55,7 +56,6 @@ from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, checked_mask
-from natgrad.special import gammaln
 from natgrad.validation import as_numbers, first, where
 
 __all__ = ["Categorical", "Multinomial"]

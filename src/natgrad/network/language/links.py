@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_expit
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
@@ -29,7 +30,6 @@ from natgrad.network.language.node_helpers import known
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
-from natgrad.special import log_expit
 
 __all__ = [
     "LINKS",

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaln
 
 from natgrad.families._ops import multigammaln
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Polynomial
 from natgrad.network.language.expressions import CATEGORY, LOG_ZERO, MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Access
 from natgrad.network.language.plates import Index
 from natgrad.network.language.slots import spread
-from natgrad.special import gammaln
 
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_ndtr
 
 from natgrad import families
 from natgrad.families._truncated import sides_of
@@ -30,7 +31,6 @@ from natgrad.network.language.node_helpers import Plates, ScalarNode, known, mus
 from natgrad.network.language.nodes import Slot
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
-from natgrad.special import log_ndtr
 from natgrad.validation import as_numbers, first, where
 
 __all__ = ["Laplace", "LogNormal", "Ordinal", "StudentT", "TruncatedNormal"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+from scipy.special import gammaln
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
@@ -17,7 +18,6 @@ from natgrad.network.language.expressions import POSITIVE
 from natgrad.network.language.node_helpers import Plates, ScalarNode, known, numbers
 from natgrad.network.language.nodes import Slot
 from natgrad.network.language.scope import Scope
-from natgrad.special import gammaln
 
 __all__ = ["GammaShape", "HalfNormal"]
 

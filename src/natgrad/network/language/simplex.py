@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaln, gammaln
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
@@ -20,7 +21,6 @@ from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Consta
 from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.scope import Scope
-from natgrad.special import betaln, gammaln
 
 __all__ = ["Beta", "HalfCauchy", "StickBreaking"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.counts import NegativeBinomial, Poisson

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
+from scipy.special import gammaln, xlogy
 
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
@@ -16,7 +17,6 @@ from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.links import softmax
 from natgrad.network.language.simplex import Beta
 from natgrad.network.results.leaves import LEAF_SAMPLE
-from natgrad.special import gammaln, xlogy
 
 __all__ = ["LOG_DENSITY", "SAMPLE", "WITHOUT_PRECISION", "numbers_of", "simplex_concentration", "trials_of"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
+from scipy.special import log_ndtr, ndtr
 
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
 from natgrad.network.language.simplex import HalfCauchy
-from natgrad.special import log_ndtr, ndtr
 
 __all__ = ["LEAF_LOG_DENSITY", "LEAF_SAMPLE", "odds", "ordinal_probabilities", "truncated_lam"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
-from natgrad import special as sp
 from natgrad.errors import PoorApproximation
 from natgrad.families import Family, TruncatedExponential, TruncatedNormal
 from natgrad.posterior.factor import DISCRETE

@@ -136,7 +136,7 @@ class LinearResponse(ExportMixin):
         """A Gaussian interval of a function of the means, with probability ``mass``; for nodes ask ``lr["mu"].interval()``."""
         if not callable(quantity):
             return self[quantity].interval(mass)
-        from natgrad.special import ndtri
+        from scipy.special import ndtri
 
         half = ndtri(tails(mass)[1]) * self.std(quantity)
         centre = self.mean(quantity)
@@ -318,7 +318,7 @@ def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
     """Standard normal numbers as draws of the node: by the quantile of each, probabilities then made to sum to one."""
     if factor.family.name in ("Normal", "MultivariateNormal"):
         return np.asarray(mean + sd * normal)
-    from natgrad.special import ndtr
+    from scipy.special import ndtr
 
     start = 0.0 if factor.origin is None else factor.origin
     quantile = matched_quantile(factor.family, mean - start, sd, ndtr(normal), factor.lam) + start

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from natgrad import special
 from natgrad.report.charts.svg import Axis, Line, bar_chart, line_chart
 from natgrad.report.format import count
 from natgrad.report.html import Html, join, tag

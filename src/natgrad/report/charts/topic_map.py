@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from natgrad import special
+from scipy import special
 
 __all__ = ["Sizes", "distances", "places", "relevant_words", "sizes_from_counts", "sizes_from_shares"]
 
