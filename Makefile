@@ -16,12 +16,13 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests kernels coverage oldest lint format docs bench slow examples notebooks gallery clean
+.PHONY: help demo test tests test-bare kernels coverage oldest lint format docs bench slow examples notebooks gallery clean
 
 help:
 	@echo "make demo    fit a model and show the result"
 	@echo "make test    lint, types, import layers and the fast tests"
 	@echo "make coverage  the fast tests, and which lines they do not run (slower)"
+	@echo "make test-bare  the fast tests of the engine without pandas, PyArrow, AnnData, Dask: what a plain installation has"
 	@echo "make oldest  the fast tests with the lowest versions that pyproject.toml allows"
 	@echo "make slow    the statistical and large tests"
 	@echo "make lint    style, types and import layers only"
@@ -43,7 +44,7 @@ test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
 # Each worker has a core, and so one thread of the matrix library.
-tests coverage oldest slow: export OPENBLAS_NUM_THREADS ?= 1
+tests test-bare coverage oldest slow: export OPENBLAS_NUM_THREADS ?= 1
 
 tests: kernels
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -58,12 +59,17 @@ coverage: $(VENV)/.dev
 	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
+# A plain installation, as `pip install natgrad` makes it: what needs more is skipped, or says what is missing.
+BARE := families inference kernels mistakes network posterior promises report
+test-bare: $(VENV)-bare/.dev
+	$(VENV)-bare/bin/python -m pytest -n $(WORKERS) --dist worksteal $(addprefix tests/,$(BARE))
+
 # Without the linters, whose own needs are newer. PYTHON=python3.12 make test tries the newest versions with another interpreter.
 oldest: $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 # With kernels that are kept: a process that compiles them may differ from its workers, which load them, in the last digit.
-slow: kernels
+slow: kernels $(VENV)/.release
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
 
 lint: $(VENV)/.dev
@@ -116,6 +122,15 @@ $(VENV)-oldest/.dev: pyproject.toml tools/lowest.py
 	@$(PYTHON) -m venv $(VENV)-oldest
 	@$(VENV)-oldest/bin/python tools/lowest.py > $(VENV)-oldest/lowest.txt
 	@$(VENV)-oldest/bin/python -m pip --quiet --disable-pip-version-check install -r $(VENV)-oldest/lowest.txt --editable .
+	@touch $@
+
+$(VENV)-bare/.dev: pyproject.toml
+	@$(PYTHON) -m venv $(VENV)-bare
+	@$(VENV)-bare/bin/python -m pip --quiet --disable-pip-version-check install --editable . "pytest>=8.3" "pytest-xdist>=3.6.1" "hypothesis>=6.150"
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.dev
+	@$(PIP) install --editable ".[dev,release]"
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

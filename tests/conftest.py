@@ -1,6 +1,5 @@
-"""What every test can ask for: reproducible randomness and the optional folders of data and references."""
+"""What every test can ask for: reproducible randomness and exact results."""
 
-import json
 import os
 from collections.abc import Callable
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from reference import exact
 
 # Small fitted models and a folder of files, for the tests of pages, commands and papers.
 pytest_plugins = ["small_models"]
@@ -55,19 +55,6 @@ def rng(seed: int) -> np.random.Generator:
 
 
 @pytest.fixture(scope="session")
-def reference_dir() -> Path:
-    """The folder of exact results (JSON); the test is skipped where there is none."""
-    return _optional_folder("NATGRAD_REFERENCES", "references")
-
-
-@pytest.fixture(scope="session")
-def reference(reference_dir: Path) -> Callable[[str], dict[str, Any]]:
-    """A function that reads one file of exact results by its name."""
-    return lambda name: json.loads((reference_dir / f"{name}.json").read_text())
-
-
-def _optional_folder(variable: str, name: str) -> Path:
-    folder = Path(os.environ.get(variable) or ROOT.parent / "shared" / name)
-    if not folder.is_dir():
-        pytest.skip(f"no folder of {name}: set {variable} to run this test")
-    return folder
+def reference() -> Callable[[str], dict[str, Any]]:
+    """A function that works out exact results by their name (`tests/reference/exact.py`)."""
+    return exact.reference

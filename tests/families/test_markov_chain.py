@@ -1,9 +1,7 @@
 """Forward–backward against the enumeration of all paths."""
 
 import itertools
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -177,8 +175,8 @@ def test_stats_of_a_path() -> None:
     assert pairs.tolist() == [[1, 1], [1, 0]]
 
 
-def test_reference_hmm(reference_dir: Path) -> None:
-    hmm = json.loads((reference_dir / "exact_conjugate.json").read_text())["hmm_fixed_parameters"]
+def test_reference_hmm(reference) -> None:
+    hmm = reference("exact_conjugate")["hmm_fixed_parameters"]
     potentials = np.log(np.array(hmm["B"]))[:, hmm["obs"]].T
     lam = (potentials, np.log(hmm["pi"]), np.log(hmm["A"]))
     for mu, a in _both_paths(nf.MarkovChain(), lam):

@@ -1,11 +1,12 @@
 """Unusual but valid declarations: they mean what they say, fit sensibly, and leave the user's arrays alone."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import natgrad as ng
 from natgrad.errors import PlateMismatch
+
+pd = pytest.importorskip("pandas")
 
 DROP = 1e-9  # a bound that falls by less is rounding
 RNG = np.random.default_rng(1)
