@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 import natgrad as ng
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 from natgrad.data.ratings import Ratings
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -29,7 +29,7 @@ import factorization_tables as tables
 import numpy as np
 
 import natgrad as ng
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parent.parent / "shared" / "data"))

@@ -13,7 +13,7 @@ import scipy.linalg
 import scipy.sparse
 
 import natgrad as ng
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 from natgrad.models.factorization.metrics import ranking_scores
 
 SHOWN = 20

@@ -245,7 +245,7 @@ def long_task(args):
 
 
 def draw_symbols(n_times, rng):
-    from natgrad.data.datasets.generated.chains import draw_states
+    from natgrad.data.datasets.generated import draw_states
 
     transition = 0.9 * np.eye(8) + 0.1 * rng.dirichlet(np.ones(8), 8)
     emission = np.cumsum(rng.dirichlet(0.3 * np.ones(4), 8), axis=1)

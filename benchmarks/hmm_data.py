@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from natgrad.data.datasets.generated.chains import draw_states
+from natgrad.data.datasets.generated import draw_states
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("NATGRAD_DATA") or ROOT.parent / "shared" / "data")

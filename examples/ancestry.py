@@ -1,7 +1,6 @@
 """Ancestry from genotypes: the shares of three populations in the genomes of 200 admixed individuals.
 
-They come as PLINK files. Each locus gives an individual two words, one for each allele, with counts g and 2 − g. The genomes are
-generated, so the error of the shares that are found is known.
+They come as PLINK files. Each locus gives an individual two words, one for each allele, with counts g and 2 − g.
 """
 
 import argparse
@@ -9,22 +8,21 @@ import tempfile
 
 import bed_reader
 import numpy as np
+from generated.ancestry import make_ancestry
 from matplotlib.figure import Figure
 
 import natgrad as ng
 
 
 def main(figure: str | None = None) -> float:
-    genome = ng.data.make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
+    genome = make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
     with tempfile.TemporaryDirectory() as folder:
         bed_reader.to_bed(f"{folder}/people.bed", genome.genotypes)  # yours is there already
-        people = ng.data.open_source(f"{folder}/people.bed")
-        alleles = people.take(range(people.n_total))
+        alleles = (people := ng.data.open_source(f"{folder}/people.bed")).take(range(people.n_total))
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
-    model = ng.LDA(3, doc_prior=0.3, topic_prior=0.5, inference="vb", method=ng.VB(), tol=1e-6, verbose=False).fit(
-        alleles
-    )
+    model = ng.LDA(3, doc_prior=0.3, topic_prior=0.5, inference="vb", method=ng.VB(), tol=1e-6, verbose=False)
+    model.fit(alleles)
     shares = model.transform(alleles)
 
     # A topic is a distribution over all alleles of all loci; within a locus it is an allele frequency.

@@ -7,13 +7,14 @@ They are generated, so the programmes, the shares and the markers are known.
 import argparse
 
 import numpy as np
+from generated.cells import make_cells
 from matplotlib.figure import Figure
 
 import natgrad as ng
 
 
 def main(figure: str | None = None) -> tuple[float, float]:
-    truth = ng.data.make_cells(n_cells=600, n_genes=500, n_programmes=4, n_markers=20, dispersion=0.2, seed=0)
+    truth = make_cells(n_cells=600, n_genes=500, n_programmes=4, n_markers=20, dispersion=0.2, seed=0)
     try:
         cells = truth.to_anndata()
     except ImportError:

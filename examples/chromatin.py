@@ -6,6 +6,7 @@ The tracks are generated, so the state of each bin, the marks of each state and 
 import argparse
 
 import numpy as np
+from generated.chromatin import make_chromatin
 from matplotlib.figure import Figure
 
 import natgrad as ng
@@ -14,7 +15,7 @@ K = 5
 
 
 def main(figure: str | None = None) -> tuple[float, float]:
-    genome = ng.data.make_chromatin(n_bins=20_000, n_states=K, n_marks=10, n_chromosomes=4, seed=0)
+    genome = make_chromatin(n_bins=20_000, n_states=K, n_marks=10, n_chromosomes=4, seed=0)
     model = ng.BernoulliHMM(n_states=K, seed=0, verbose=False).fit(genome.tracks, genome.lengths)
 
     order = ng.data.match_rows(model.probs_, genome.emissions)

@@ -7,6 +7,7 @@ single flight is nearly all noise.
 import argparse
 
 import numpy as np
+from generated.flights import make_flights
 from matplotlib.figure import Figure
 from sklearn.linear_model import LinearRegression
 
@@ -17,7 +18,7 @@ MONTH, WEEKDAY, DEPARTURE, OTHERS = 0, 2, 6, [1, 3, 4, 5, 7]
 
 
 def main(figure: str | None = None) -> tuple[float, float, float]:
-    flights = ng.data.make_flights(22_000, seed=0)
+    flights = make_flights(22_000, seed=0)
     train, test = slice(0, 20_000), slice(20_000, None)
     kernel = (
         RBF(0.1, [1.0, 1.0], active=[MONTH, DEPARTURE]) + RBF(0.1, 1.0, active=[WEEKDAY]) + Linear(0.1, active=OTHERS)

@@ -6,6 +6,7 @@ A spectrum is counts over energy channels: a document whose words are energies. 
 import argparse
 
 import numpy as np
+from generated.spectra import make_spectra
 from matplotlib.figure import Figure
 
 import natgrad as ng
@@ -14,7 +15,7 @@ RATE = 0.01  # of false alarms
 
 
 def main(figure: str | None = None) -> tuple[float, float, float]:
-    seen = ng.data.make_spectra(600, seed=0)
+    seen = make_spectra(600, seed=0)
     model = ng.LDA(n_topics=5, doc_prior=0.1, inference="vb", max_passes=100, tol=1e-6, seed=0, verbose=False).fit(
         seen.counts
     )
@@ -29,15 +30,15 @@ def main(figure: str | None = None) -> tuple[float, float, float]:
         return 1.0 - model.transform(counts)[:, order[0]]
 
     # The threshold is an order statistic of fresh background: a further one exceeds it with chance RATE at most.
-    quiet = np.sort(evidence(ng.data.make_spectra(1999, with_source=0.0, seed=1).counts))
+    quiet = np.sort(evidence(make_spectra(1999, with_source=0.0, seed=1).counts))
     threshold = quiet[int(np.ceil((len(quiet) + 1) * (1 - RATE))) - 1]
-    false_alarms = np.mean(evidence(ng.data.make_spectra(4000, with_source=0.0, seed=2).counts) > threshold)
+    false_alarms = np.mean(evidence(make_spectra(4000, with_source=0.0, seed=2).counts) > threshold)
     print(f"false alarms: stated {RATE:.1%}, measured {false_alarms:.2%} of 4,000 spectra of background")
 
     strengths = (0.02, 0.05, 0.1, 0.2)
     detected = []
     for strength in strengths:
-        sources = ng.data.make_spectra(400, with_source=1.0, strength=(strength, strength), seed=3)
+        sources = make_spectra(400, with_source=1.0, strength=(strength, strength), seed=3)
         detected.append(float(np.mean(evidence(sources.counts) > threshold)))
         print(f"a source with {strength:.0%} of 1,000 counts: detected {detected[-1]:.0%}")
 

@@ -2,13 +2,14 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from natgrad import data
-from natgrad.data.datasets.docstrings import Docstrings
+from natgrad.data.datasets.bundled import Docstrings
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
@@ -16,6 +17,7 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 
 
 def run(name, figure):
+    sys.path.append(str(ROOT / "examples"))  # as of a program that is started there
     spec = importlib.util.spec_from_file_location(name, EXAMPLES[name])
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import re
 import textwrap
 from pathlib import Path
@@ -55,7 +56,10 @@ def cells_of(program: str) -> list[str]:
             functions.append(_shown(text))
         elif text != "import argparse":
             before.append(text)
-    return ["%matplotlib inline\n" + "\n".join(before), *functions, *body]
+    start = "%matplotlib inline\n"
+    if any(text.startswith("from generated.") for text in before):
+        start += 'import sys\n\nsys.path.append("../../../examples")  # where generated/ is\n'
+    return [start + "\n".join(before), *functions, *body]
 
 
 def _first(node: ast.stmt) -> int:
@@ -120,6 +124,8 @@ def notebook_of(name: str) -> Any:
 def executed(notebook: Any, folder: Path) -> Any:
     """The same with outputs; an error in a cell is raised."""
     from nbclient import NotebookClient
+
+    os.environ["PYTHONPATH"] = str(EXAMPLES)  # the notebook is run elsewhere than where it will be
 
     NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}

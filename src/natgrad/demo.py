@@ -28,7 +28,7 @@ from rich.table import Table
 from sklearn.feature_extraction.text import CountVectorizer
 
 import natgrad as ng
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Method
 from natgrad.network.results.fit import Fit

@@ -4,7 +4,7 @@ import numpy as np
 from click.testing import CliRunner
 
 from natgrad.cli.main import main
-from natgrad.data.datasets.generated.chains import paper_chain
+from natgrad.data.datasets.generated import paper_chain
 from natgrad.reproduce import hmm
 
 TINY = hmm.ChainPlan(n_times=400, n_test=100, lengths=(2,), seeds=(0,), passes=2.0)

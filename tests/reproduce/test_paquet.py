@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import natgrad as ng
 from natgrad.cli import main as command
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 from natgrad.data.io.ratings import read_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.scalar_problem import RatingsProblem

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from natgrad.cli.common import Command, UserError
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 from natgrad.data.io.ratings import read_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.reproduce import paquet, paquet_table

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from natgrad.data.alleles import allele_frequencies, genotypes
-    from natgrad.data.datasets.bundled import TABLES, load_table
-    from natgrad.data.datasets.docstrings import load_docstrings
+    from natgrad.data.datasets.bundled import TABLES, load_docstrings, load_table
     from natgrad.data.datasets.download import DATASETS, download
-    from natgrad.data.datasets.generated.ancestry import make_ancestry
-    from natgrad.data.datasets.generated.cells import make_cells
-    from natgrad.data.datasets.generated.chromatin import make_chromatin
-    from natgrad.data.datasets.generated.flights import make_flights
-    from natgrad.data.datasets.generated.match import match_rows
-    from natgrad.data.datasets.generated.ratings import make_ratings
-    from natgrad.data.datasets.generated.spectra import make_spectra
+    from natgrad.data.datasets.generated import make_ratings, match_rows
     from natgrad.data.io.open import open_source
     from natgrad.data.io.ratings import RatingsSource, read_ratings
     from natgrad.data.ratings import Ratings
@@ -36,12 +29,7 @@ __all__ = [
     "genotypes",
     "load_docstrings",
     "load_table",
-    "make_ancestry",
-    "make_cells",
-    "make_chromatin",
-    "make_flights",
     "make_ratings",
-    "make_spectra",
     "match_rows",
     "open_source",
     "read_ratings",
@@ -52,16 +40,11 @@ __all__ = [
 _LAZY = {
     "TABLES": "natgrad.data.datasets.bundled",
     "load_table": "natgrad.data.datasets.bundled",
-    "load_docstrings": "natgrad.data.datasets.docstrings",
+    "load_docstrings": "natgrad.data.datasets.bundled",
     "DATASETS": "natgrad.data.datasets.download",
     "download": "natgrad.data.datasets.download",
-    "make_ancestry": "natgrad.data.datasets.generated.ancestry",
-    "make_cells": "natgrad.data.datasets.generated.cells",
-    "make_chromatin": "natgrad.data.datasets.generated.chromatin",
-    "make_flights": "natgrad.data.datasets.generated.flights",
-    "match_rows": "natgrad.data.datasets.generated.match",
-    "make_ratings": "natgrad.data.datasets.generated.ratings",
-    "make_spectra": "natgrad.data.datasets.generated.spectra",
+    "match_rows": "natgrad.data.datasets.generated",
+    "make_ratings": "natgrad.data.datasets.generated",
     "allele_frequencies": "natgrad.data.alleles",
     "genotypes": "natgrad.data.alleles",
     "open_source": "natgrad.data.io.open",

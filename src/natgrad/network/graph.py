@@ -1,8 +1,7 @@
-"""The graph of a network: nodes collected from the leaves, or read from a file, and checked together."""
+"""Collect the nodes of a network from its leaves, and check them together."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -12,24 +11,10 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.network.language.columns import RecordedNode
-from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.tables import table
 
-__all__ = ["bif_nodes", "check_plates", "check_roots", "collected", "warn_unreached"]
-
-
-def bif_nodes(path: str | os.PathLike[str]) -> tuple[list[Node], dict[str, tuple[str, ...]]]:
-    """The variables of a .bif file as nodes, parents first, and the names of their states."""
-    from natgrad.data.io.bif import read_bif  # files are read by those who ask for them
-
-    nodes: dict[str, Node] = {}
-    variables = read_bif(path)
-    for name, variable in variables.items():
-        parents = tuple(nodes[parent] for parent in variable.parents)
-        nodes[name] = Categorical(name, table(variable.table)[parents] if parents else variable.table)
-    return list(nodes.values()), {name: variable.states for name, variable in variables.items()}
+__all__ = ["check_plates", "check_roots", "collected", "warn_unreached"]
 
 
 def check_roots(roots: Collection[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,7 +22,7 @@ from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.graph import bif_nodes, check_plates, check_roots, collected, warn_unreached
+from natgrad.network.graph import check_plates, check_roots, collected, warn_unreached
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
@@ -100,18 +99,6 @@ class Network(SimulationMixin):
         elif any(node.categories is None for node in self.nodes.values()):  # without data, categories have queries
             raise ValueError(self._nothing_observed)
 
-    @classmethod
-    def from_bif(cls, path: str | os.PathLike[str]) -> Network:
-        """A discrete network from a file in the interchange format BIF, ready for `query`.
-
-        Every variable is a `Categorical` with the file's name; ``network.states`` has the names of its states, which `query`
-        takes as evidence.
-        """
-        nodes, states = bif_nodes(path)
-        network = cls(*nodes)
-        network.states = states
-        return network
-
     @property
     def _nothing_observed(self) -> str:
         return f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one"
@@ -128,7 +115,7 @@ class Network(SimulationMixin):
         names : names or nodes
             An element of a node on plates is written ``("z", 3)``.
         given : {name: state}, optional
-            Evidence beside the observed nodes: whole numbers, or names of states (`from_bif`).
+            Evidence beside the observed nodes: whole numbers, or names of states, if ``network.states`` has them: {name: names}.
 
         Examples
         --------

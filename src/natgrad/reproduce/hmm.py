@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 import natgrad as ng
-from natgrad.data.datasets.generated.chains import ChainTask, Emissions, Task, paper_chain
+from natgrad.data.datasets.generated import ChainTask, Emissions, Task, paper_chain
 from natgrad.models.hmm import Subchains
 
 __all__ = ["FULL", "QUICK", "ChainPlan", "ChainRun", "chain_table", "draw_chains", "run_chains"]

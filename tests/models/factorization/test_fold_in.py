@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.datasets.generated import paper_ratings
 from natgrad.models.factorization import likelihoods
 from natgrad.models.factorization.likelihoods import folded_state
 from natgrad.models.factorization.poisson import CountsProblem

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.datasets.generated.checks import check_shares, check_sizes
-
 __all__ = ["Flights", "make_flights"]
 
 Floats = npt.NDArray[np.float64]
@@ -59,8 +57,6 @@ def make_flights(n_flights: int = 10_000, *, late: float = 0.15, seed: int = 0) 
     >>> round(flights.noise_std, 2)
     26.57
     """
-    check_sizes({"n_flights": n_flights})
-    check_shares({"late": late})
     rng = np.random.default_rng(seed)
     day_of_year = rng.integers(0, 365, n_flights)
     month, day = day_of_year // 30.5 + 1.0, day_of_year % 30.5 // 1 + 1.0

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from natgrad.data.datasets.generated.checks import check_sizes
-
 __all__ = ["Cells", "make_cells"]
 
 Floats = npt.NDArray[np.float64]
@@ -97,7 +95,6 @@ def make_cells(
     >>> cells.var_names[:2].tolist(), cells.obs_names[:1].tolist()
     (['gene0000', 'gene0001'], ['cell00000'])
     """
-    check_sizes({"n_cells": n_cells, "n_genes": n_genes, "n_programmes": n_programmes, "n_markers": n_markers})
     if n_programmes * n_markers > n_genes:
         raise ValueError(
             f"n_genes must be at least n_programmes · n_markers ({n_programmes * n_markers}), got {n_genes}: no gene marks two"

@@ -15,8 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.datasets.generated.checks import check_shares, check_sizes
-
 __all__ = ["Ancestry", "make_ancestry"]
 
 Floats = npt.NDArray[np.float64]
@@ -72,9 +70,6 @@ def make_ancestry(
     >>> data.ancestry.sum(axis=1).round(12).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    check_sizes({"n_individuals": n_individuals, "n_loci": n_loci, "n_populations": n_populations})
-    check_shares({"fst": fst}, open_ends=True)
-    check_shares({"missing": missing})
     if not concentration > 0:
         raise ValueError(f"concentration must be > 0, got {concentration!r}")
     rng = np.random.default_rng(seed)

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.datasets.generated.checks import check_sizes
-
 __all__ = ["Chromatin", "make_chromatin"]
 
 Floats = npt.NDArray[np.float64]
@@ -70,8 +68,6 @@ def make_chromatin(
     >>> genome.transition.sum(axis=1).round(12).tolist()
     [1.0, 1.0, 1.0]
     """
-    check_sizes({"n_states": n_states, "n_marks": n_marks, "n_chromosomes": n_chromosomes})
-    check_sizes({"n_bins": n_bins}, least=n_chromosomes)
     if not stay > 1:
         raise ValueError(f"stay must be > 1, got {stay!r}: it is a mean number of bins")
     rng = np.random.default_rng(seed)

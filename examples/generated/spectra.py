@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.datasets.generated.checks import check_shares, check_sizes
-
 __all__ = ["ISOTOPES", "Spectra", "make_spectra"]
 
 Floats = npt.NDArray[np.float64]
@@ -94,8 +92,6 @@ def make_spectra(
     >>> bool(abs(spectra.energies[caesium.argmax()] - 661.7) < 12)
     True
     """
-    check_sizes({"n_spectra": n_spectra, "n_channels": n_channels})
-    check_shares({"with_source": with_source, "strength[0]": strength[0], "strength[1]": strength[1]})
     if unknown := [name for name in isotopes if name not in ISOTOPES]:
         raise ValueError(f"isotopes has {unknown[0]!r}; known are {', '.join(ISOTOPES)}")
     if not counts > 0:
