@@ -179,6 +179,7 @@ def test_seconds_of_which_some_have_gone_by_are_those_of_the_whole_fit(rng):
 def test_what_has_not_converged_says_how_much_is_left(rng):
     X = rng.poisson(1.0, (30, 40))
     with pytest.warns(
-        ng.errors.NotConverged, match=r"tol = 1e-12 for each .* \(about [^ ]+ left to gain\): raise max_passes, or tol"
+        ng.errors.NotConverged,
+        match=r"tol = 1e-12 for each .* \(about [^ ]+ nats left to gain\): raise max_passes, or tol",
     ):
         ng.LDA(3, inference="vb", max_passes=12, tol=1e-12, method=ng.VB()).fit(X)

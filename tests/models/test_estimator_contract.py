@@ -104,8 +104,9 @@ ESTIMATORS = {
 }
 
 
-# Rows of a sequence are neighbours: in another order they are another sequence. See the tests of sequences below.
-OF_ROWS_ALONE = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+# Rows of a sequence are neighbours: in another order they are another sequence. See the tests of sequences below. A sequence of
+# numbers is one of a single column.
+OF_ROWS_ALONE = ("check_methods_sample_order_invariance", "check_methods_subset_invariance", "check_fit1d")
 # Topic models score a random half of the tokens, where the checks feed fractions of words; and what is known of documents
 # besides has a name of its own, and is not called y.
 OF_FRACTIONS = ("check_fit_score_takes_y", "check_pipeline_consistency")

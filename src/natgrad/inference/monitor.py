@@ -98,7 +98,9 @@ class Limits:
     @property
     def tol_words(self) -> str:
         """The tolerance as the user gave it."""
-        return f"tol = {self.tol:g}" + ("" if self.share is None else f" for each of {self.share:,.0f} observations")
+        if self.share is None:
+            return f"tol = {self.tol:g}"
+        return f"tol = {self.tol:g} for each of {self.share:,.0f} observations, {self.nats:.1e} nats"
 
 
 class RunMonitor:
@@ -318,9 +320,8 @@ class RunMonitor:
         if self.bound_every == "never":
             return taken
         left = self._left()
-        share = 1.0 if self.limits.share is None else self.limits.share
         seen = left is not None and math.isfinite(left.gain)
-        words = f" (about {left.gain / share:.1e} left to gain)" if left is not None and seen else ""
+        words = f" (about {left.gain:.1e} nats left to gain)" if left is not None and seen else ""
         return f"{taken} before the bound converged to {self.limits.tol_words}{words}: {self.limits.advice}"
 
     def _left(self) -> Left | None:

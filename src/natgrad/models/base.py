@@ -30,9 +30,12 @@ of older versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.file
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -77,6 +80,28 @@ LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
+# Settings as scikit-learn, hmmlearn and others call them.
+ELSEWHERE = {
+    "random_state": ("seed",),
+    "covariance_type": ("covariance",),
+    "n_clusters": ("n_components", "n_states"),
+    "n_mix": ("n_components",),
+    "weight_concentration_prior": ("weight_prior",),
+    "startprob_prior": ("initial_prior",),
+    "transmat_prior": ("transition_prior",),
+    "doc_topic_prior": ("doc_prior",),
+    "topic_word_prior": ("topic_prior",),
+    "num_topics": ("n_topics",),
+    **dict.fromkeys(("n_iter", "max_iter", "epochs", "n_epochs"), ("max_steps", "max_passes")),
+}
+
+
+@functools.cache
+def _settings_of(cls: Any) -> tuple[str, ...]:
+    """The names of the settings of an estimator."""
+    return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")  # type: ignore[misc]
+
+
 class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
@@ -101,6 +126,16 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
     max_seconds: float | None = None
     max_messages: int | None = None
     executor: Any = None
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Refuse a setting that there is not, and name the one that was meant."""
+        known = _settings_of(cls)
+        for name in settings.keys() - set(known) - set(RENAMED):
+            named = next((own for own in ELSEWHERE.get(name, ()) if own in known), None)
+            if meant := [named] if named else difflib.get_close_matches(name, known, 1):
+                raise TypeError(f"{cls.__name__}() has no argument {name!r}: did you mean {meant[0]}=?")
+        made: Self = super().__new__(cls)
+        return made
 
     def _limits(self, share: float | None = None, advice: str = "raise max_passes", **others: Any) -> Limits:
         """The limits of the settings, or those of a call; ``share`` is the number of observations that ``tol`` counts for."""

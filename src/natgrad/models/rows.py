@@ -7,6 +7,7 @@ weights, clusters, checkpoints and model files come from here.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -25,7 +26,7 @@ from natgrad.inference.methods import VB, Method
 from natgrad.inference.schema import check, either
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk, Kept
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Stop, Trace, levels_to_the_caller
 from natgrad.models.base import Estimator
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.files.tables import RUN, group_state
@@ -244,6 +245,11 @@ class RowEstimator(_Fitted, Estimator, ABC):
             method = VB()
         if method is None and self.step is None and len(x) <= FEW_ROWS:
             method = VB()
+        if (number := self._number_in(model)) > len(x) and state is None and not self._finds_number:
+            words = (
+                f'{number} components for {len(x)} rows: those without a row keep their prior; give fewer, or "auto"'
+            )
+            warnings.warn(words, UserWarning, stacklevel=levels_to_the_caller())
         problem = self._problem(model, x, weight, batch_size=-(-len(x) // BATCHES) if len(x) > FEW_ROWS else None)
         number_known = state is not None or not self._finds_number  # an update keeps the number that was found
         moves = None if keep is None and number_known else self._moves(problem, keep)

@@ -118,6 +118,7 @@ def test_a_file_goes_on_as_if_never_saved(kind, tmp_path) -> None:
 
 @every_kind
 @pytest.mark.filterwarnings("ignore:X.* does not vary")
+@pytest.mark.filterwarnings("ignore:.* components for [0-9]+ rows")
 def test_odd_data_have_finite_fits(kind) -> None:
     odd = {
         "one row": X[:1],

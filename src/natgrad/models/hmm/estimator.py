@@ -8,6 +8,7 @@ of L times with steps of the natural gradient (Foti, Xu, Laird and Fox, 2014).
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
@@ -23,7 +24,7 @@ from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk, Kept
-from natgrad.inference.trace import Reason, Stop
+from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.finding import FoundStates
@@ -200,6 +201,10 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         from natgrad.models.hmm.problem import SequenceProblem
 
         data = self._sequences(held.columns, held.lengths, held.labels, model.emission)
+        if model.n_states > data.n_times and state is None and not self._finds_number:
+            times = f"{data.n_times} time{'s' * (data.n_times != 1)}"
+            words = f"{model.n_states} states for {times}: those without one keep their prior; give fewer, or more data"
+            warnings.warn(words, UserWarning, stacklevel=levels_to_the_caller())
         self._optimise(data, model, options, state, moves)
         self.n_times_seen_, self._data = data.n_times, held
         if self.inference == "gibbs":

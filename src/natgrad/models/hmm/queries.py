@@ -101,10 +101,13 @@ class StateQueries:
 
     def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
         """The columns of X, those of the fit unless it is ``fresh``, and the lengths of the sequences."""
+        if hasattr(X, "to_frame") and not self._one_dimensional:  # a Series is a column with a name
+            X = X.to_frame()
         if not self._found_by_name:
             check_names(self, X, fresh)
         X = self._as_arrays(X, fresh)
-        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=self._one_dimensional)
+        alone = self._one_dimensional or (isinstance(X, np.ndarray) and (fresh or self.n_features_in_ == 1))
+        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=alone)
         self.n_features_in_: int = columns.shape[1] if fresh else self.n_features_in_
         if columns.shape[1] != self.n_features_in_:
             raise ValueError(
