@@ -31,7 +31,6 @@ of older versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.file
 from __future__ import annotations
 
 import difflib
-import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -96,12 +95,6 @@ ELSEWHERE = {
 }
 
 
-@functools.cache
-def _settings_of(cls: Any) -> tuple[str, ...]:
-    """The names of the settings of an estimator."""
-    return tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")  # type: ignore[misc]
-
-
 class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
@@ -129,7 +122,7 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Refuse a setting that there is not, and name the one that was meant."""
-        known = _settings_of(cls)
+        known = list(inspect.signature(cls.__init__).parameters)[1:] if settings else []
         for name in settings.keys() - set(known) - set(RENAMED):
             named = next((own for own in ELSEWHERE.get(name, ()) if own in known), None)
             if meant := [named] if named else difflib.get_close_matches(name, known, 1):
