@@ -13,7 +13,6 @@ data_classes: list[Any] = [
 ]
 data_functions: list[Callable[..., Any]] = [
     ng.data.allele_frequencies,
-    ng.data.count_texts,
     ng.data.download,
     ng.data.genotypes,
     ng.data.load_docstrings,
@@ -21,6 +20,7 @@ data_functions: list[Callable[..., Any]] = [
     ng.data.make_ratings,
     ng.data.match_rows,
     ng.data.open_source,
+    ng.data.read_documents,
     ng.data.read_ratings,
     ng.data.train_test_split,
 ]

@@ -11,8 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import natgrad as ng
 from natgrad.data.corpus import Corpus, as_corpus
-from natgrad.data.io.docword import read_docword
-from natgrad.data.io.lda_c import read_ldac
+from natgrad.data.io.bags import read_docword, read_ldac
 
 X = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 3, 0, 1]])
 PAIRS = [[(0, 2), (2, 1)], [], [(3, 1), (1, 3)]]

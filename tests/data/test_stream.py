@@ -80,8 +80,6 @@ def test_what_cannot_be_opened_is_refused(tmp_path):
         open_source(tmp_path / "none.npy")
     with pytest.raises(ValueError, match="no kind of file"):
         open_source(written(tmp_path, "x.doc", "x"))
-    with pytest.raises(TypeError, match="n_features"):
-        open_source(written(tmp_path, "x.svm", ""))
     with pytest.raises(TypeError, match="vocabulary= or n_words="):
         open_source(written(tmp_path, "x.ldac", ""))
     with pytest.raises(ValueError, match=r"shuffle=1: x\.ldac is read from the front"):

@@ -37,8 +37,7 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "format": (click.Choice(KINDS), None, "What the file is, if its name does not say."),
     "vocabulary": (click.Path(path_type=Path), None, "A file with a word on each line, for lda-c, docword and .npz."),
     "pattern": (None, "*.txt", "Which files of a folder are documents.  [default: *.txt]"),
-    "stop-words": (click.Choice(["english", "corpus", "none"]), "english", "Words to leave out; corpus: those spread at random."),
-    "phrases": (click.IntRange(min=1), 1, "Join as many words that occur together far more often than by chance."),
+    "stop-words": (click.Choice(["english", "none"]), "english", "Words to leave out."),
     "min-documents": (click.IntRange(min=1), 2, "Leave out words in fewer documents."),
     "max-share": (click.FloatRange(0, 1), 0.9, "Leave out words in a larger part of the documents."),
     "max-words": (click.IntRange(min=1), 50_000, "Keep the most frequent words."),
@@ -57,7 +56,7 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "encoding": (None, None, "Of text files: latin-1, utf-16-le, …; by default what the file's first bytes say, or UTF-8."),
 }  # fmt: skip
 FEATURES = ("user-features", "item-features")
-COUNTED = ("stop-words", "phrases", "min-documents", "max-share", "max-words")
+COUNTED = ("stop-words", "min-documents", "max-share", "max-words")
 TEXTS = ("column", "format", "vocabulary", "pattern", "encoding")
 RATED = (*ROLES, "encoding")
 SERIES = ("columns", "sequence", "encoding")

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from natgrad.data.datasets.bundled import TABLES, load_docstrings, load_table
     from natgrad.data.datasets.download import DATASETS, download
     from natgrad.data.datasets.generated import make_ratings, match_rows
+    from natgrad.data.io.documents import read_documents
     from natgrad.data.io.open import open_source
     from natgrad.data.io.ratings import RatingsSource, read_ratings
     from natgrad.data.ratings import Ratings
     from natgrad.data.split import train_test_split
-    from natgrad.data.texts import count_texts
 
 __all__ = [
     "DATASETS",
@@ -24,7 +24,6 @@ __all__ = [
     "Ratings",
     "RatingsSource",
     "allele_frequencies",
-    "count_texts",
     "download",
     "genotypes",
     "load_docstrings",
@@ -32,6 +31,7 @@ __all__ = [
     "make_ratings",
     "match_rows",
     "open_source",
+    "read_documents",
     "read_ratings",
     "train_test_split",
 ]
@@ -52,7 +52,7 @@ _LAZY = {
     "RatingsSource": "natgrad.data.io.ratings",
     "read_ratings": "natgrad.data.io.ratings",
     "train_test_split": "natgrad.data.split",
-    "count_texts": "natgrad.data.texts",
+    "read_documents": "natgrad.data.io.documents",
 }
 
 

@@ -19,7 +19,7 @@ import scipy
 from natgrad.data.no_texts import refuse_gaps, refuse_text_columns
 from natgrad.data.numbers import refuse_masked
 from natgrad.data.origin import Origin
-from natgrad.data.words import count_words, words_of
+from natgrad.data.words import analyser_for, words_of
 from natgrad.validation import is_sparse
 
 __all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "refuse_unordered", "with_words"]
@@ -221,27 +221,24 @@ def _from_xarray(data: Any) -> Corpus:
     return _from_dense(data.values, words)
 
 
-def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, analyzer: Any = "word") -> Corpus:
+def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, analyzer: Any = words_of) -> Corpus:
     if vectoriser is None:
-        plain = analyzer == "word" and all(type(text) is str for text in texts)
-        if plain or analyzer is _as_they_are:
-            counted = count_words(texts, vocabulary, words_of if plain else _as_they_are)
-            if (
-                counted is not None
-            ):  # nothing to check, no word twice: without SciPy's tables, which take a while to import
-                words, counts = counted.words.astype(np.int32), counted.counts.astype(np.float64)
-                names = np.array(counted.names, dtype=object)
-                return Corpus(counted.start, words, counts, len(names), names)
-        if vocabulary is None and plain:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        names = None if vocabulary is None else list(vocabulary)
+        if names is not None and analyzer is words_of:
+            analyser_for(names)
+        vectoriser = CountVectorizer(vocabulary=names, analyzer=analyzer)
+    known = getattr(vectoriser, "vocabulary_", None) is not None or getattr(vectoriser, "vocabulary", None) is not None
+    try:
+        counts = vectoriser.transform(texts) if known else vectoriser.fit_transform(texts)
+    except ValueError as error:
+        if analyzer is words_of and vocabulary is None and str(error).startswith("empty vocabulary"):
             raise ValueError(
                 "empty vocabulary: X has no words, which are runs of two or more letters or digits. Of other texts, give lists "
                 "of words"
-            )
-        from sklearn.feature_extraction.text import CountVectorizer  # has words for what is wrong
-
-        vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)
-    known = getattr(vectoriser, "vocabulary_", None) is not None or getattr(vectoriser, "vocabulary", None) is not None
-    counts = vectoriser.transform(texts) if known else vectoriser.fit_transform(texts)
+            ) from None
+        raise
     return _from_sparse(counts, np.asarray(vectoriser.get_feature_names_out(), dtype=object))
 
 

@@ -15,7 +15,7 @@ def no_text(found: Any, where: str) -> str:
     if isinstance(found, (bytes, bytearray)):
         return f"{where} is bytes, {bytes(found[:20])!r}, and no text: decode them, as in text.decode('utf-8')"
     if isinstance(found, Path):
-        return f"{where} is the path {str(found)!r}: ng.data.count_texts(X) reads files, and counts their words"
+        return f"{where} is the path {str(found)!r}, and no text: ng.data.read_documents(path).texts reads files"
     if found is None or (isinstance(found, float) and np.isnan(found)) or repr(found) in ("<NA>", "NaT"):
         return (
             f"{where} is {found!r}, and no text: leave out the document, or give '' for one without words (of a column of "
@@ -53,5 +53,5 @@ def refuse_text_columns(X: Any) -> None:
         if isinstance(first, str) and not first.replace(".", "", 1).isdigit():
             raise TypeError(
                 f"X has the column {name!r} of texts, as in {first[:30]!r}, and columns of a table are counts of a word: give "
-                f"X[{name!r}], or ng.data.count_texts(X[{name!r}])"
+                f"X[{name!r}]"
             )

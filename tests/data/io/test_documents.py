@@ -148,19 +148,3 @@ def test_tables_have_all_columns_or_those_asked_for(tmp_path):
     assert read_table(tmp_path / "a.csv", ["text", "number"])["number"] == ["0", "1", "2", "3"]
     with pytest.raises(ValueError, match="not a table by its name"):
         read_table(tmp_path / "a.doc")
-
-
-def test_phrases_and_stop_words_of_the_corpus(tmp_path):
-    lines = [
-        f"the {text} {text} {text} {text}" for text in ("new york bridge", "town hall", "tower", "river bank", "sea")
-    ] * 12
-    path = tmp_path / "lines.txt"
-    path.write_text("\n".join(lines))
-    found = count_words(read_documents(path), stop_words="corpus", phrases=2, max_share=0.9)
-    assert "new york" in found.vocabulary.tolist()
-    assert "the" not in found.vocabulary.tolist()
-    few = count_words(read_documents(path), phrases=2, max_words=2)
-    assert few.n_words == 2
-    assert not {"the", "new"} & set(few.vocabulary.tolist())  # English stop words, and what is a phrase
-    with pytest.raises(ValueError, match=r"no words are left of 60 documents: raise max_share"):
-        count_words(read_documents(path), phrases=2, max_share=0.01)

@@ -7,10 +7,9 @@ import pytest
 from adversary.inputs import mutated
 
 import natgrad as ng
+from natgrad.data.io.bags import read_docword, read_ldac
 from natgrad.data.io.documents import read_documents
-from natgrad.data.io.docword import read_docword
 from natgrad.data.io.file_errors import as_file_error
-from natgrad.data.io.lda_c import read_ldac
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.numbers import read_numbers
 from natgrad.data.io.ratings import read_ratings

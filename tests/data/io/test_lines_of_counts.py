@@ -1,4 +1,4 @@
-"""SVMlight, lda-c and docword: every row once; a broken file is named with its line and column, and costs no memory."""
+"""lda-c and docword: every row once; a broken file is named with its line and column, and costs no memory."""
 
 import gzip
 
@@ -16,11 +16,6 @@ def written(tmp_path, name: str, text: str):
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return path
-
-
-def svmlight() -> str:
-    rows = [" ".join(f"{v + 1}:{c:g}" for v, c in zip(r.indices, r.data, strict=True)) for r in rows_of(COUNTS)]
-    return "# a comment\n\n" + "\n".join(f"1 {row}" for row in rows) + "\n"
 
 
 def ldac() -> str:
@@ -51,7 +46,7 @@ def joined(source):
 @pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize(
     ("name", "text", "options"),
-    [("x.svm", svmlight, {"n_features": 9}), ("x.ldac", ldac, {"n_words": 9}), ("docword.x.txt", docword, {})],
+    [("x.ldac", ldac, {"n_words": 9}), ("docword.x.txt", docword, {})],
 )
 def test_text_files(name, text, options, ending, tmp_path):
     source = open_source(written(tmp_path, name + ending, text()), size=5, **options)
@@ -66,11 +61,6 @@ def test_text_files(name, text, options, ending, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("x.svm", "1 1:2\n0 2:1 3;4\n", r"line 2, column 7: expected number:value, got '3;4'"),
-        ("x.svm", "1 1:2\none 2:1\n", "line 2, column 1: expected a label"),
-        ("x.svm", "1 1:2 10:1\n", "line 1, column 7: expected a feature up to 9"),
-        ("x.svm", "1 0:2\n", "line 1, column 3: expected a number from 1"),
-        ("x.svm", "1 3:nan\n", "line 1, column 3: expected a finite value"),
         ("x.ldac", "1 0:2\n3 1:1 2:1\n", "line 2, column 1: expected the number of pairs that follow, 2"),
         ("x.ldac", "1 0:2\n2 1:1 9:1\n", "line 2, column 7: expected a word below 9"),
         ("x.ldac", "1 0:-2\n", "line 1, column 3: .*count ≥ 0"),
@@ -84,7 +74,7 @@ def test_text_files(name, text, options, ending, tmp_path):
     ],
 )
 def test_a_mistake_is_named_with_its_line_and_column(name, text, words, tmp_path):
-    options = {"x.svm": {"n_features": 9}, "x.ldac": {"n_words": 9}, "docword.txt": {}}[name]
+    options = {"x.ldac": {"n_words": 9}, "docword.txt": {}}[name]
     with pytest.raises(ValueError, match=words):
         list(open_source(written(tmp_path, name, text), size=2, **options).chunks())
 
@@ -94,9 +84,9 @@ def test_compression_and_bytes_that_are_broken_are_named(tmp_path):
     (tmp_path / "docword.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"docword\.gz: the compressed data are damaged or cut off"):
         list(open_source(tmp_path / "docword.gz").chunks())
-    (tmp_path / "x.svm").write_bytes(b"1 1:\xff\xfe\n")
-    with pytest.raises(ValueError, match=r"x\.svm, line 1: not a text in UTF-8: byte 4 is 0xff"):
-        list(open_source(tmp_path / "x.svm", n_features=3).chunks())
+    (tmp_path / "x.ldac").write_bytes(b"1 1:\xff\xfe\n")
+    with pytest.raises(ValueError, match=r"x\.ldac, line 1: not a text in UTF-8: byte 4 is 0xff"):
+        list(open_source(tmp_path / "x.ldac", n_words=3).chunks())
     for name, content in (("x.parquet", b"PAR1nothing"), ("x.arrow", b"ARROW1")):
         (tmp_path / name).write_bytes(content)
         pytest.importorskip("pyarrow")
@@ -104,10 +94,10 @@ def test_compression_and_bytes_that_are_broken_are_named(tmp_path):
             open_source(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["x.svm", "x.ldac", "docword.txt"])
+@pytest.mark.parametrize("name", ["x.ldac", "docword.txt"])
 def test_mutated_text_is_read_or_refused_in_words(name, tmp_path, rng):
-    text = {"x.svm": svmlight, "x.ldac": ldac, "docword.txt": docword}[name]().encode()
-    options = {"x.svm": {"n_features": 9}, "x.ldac": {"n_words": 9}, "docword.txt": {}}[name]
+    text = {"x.ldac": ldac, "docword.txt": docword}[name]().encode()
+    options = {"x.ldac": {"n_words": 9}, "docword.txt": {}}[name]
     path, refused = tmp_path / name, 0
     for _ in range(300):
         changed = bytearray(text)
@@ -125,3 +115,10 @@ def test_topics_of_a_compressed_file(tmp_path):
     words = [f"w{v}" for v in range(9)]
     source = open_source(written(tmp_path, "docword.gz", docword()), size=5, vocabulary=words)
     assert ng.LDA(2, inference="vb", max_passes=2).fit(source).vocabulary_.tolist() == words
+
+
+@pytest.mark.parametrize(("name", "reader"), [("x.mtx", "scipy.io.mmread"), ("x.svm.gz", "load_svmlight_file")])
+def test_formats_of_other_libraries_are_read_there(name, reader, tmp_path):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=f"{name}.*{reader}"):
+        open_source(tmp_path / name)

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
+from natgrad.data.io.bags import read_ldac
 from natgrad.data.io.documents import read_documents
-from natgrad.data.io.lda_c import read_ldac
 from natgrad.data.io.numbers import read_numbers
 from natgrad.data.io.open import open_source
 from natgrad.data.io.ratings import RatingsSource, read_ratings

@@ -6,14 +6,9 @@ import json
 import numpy as np
 import pyarrow
 import pytest
-import scipy.io
-import scipy.sparse as sparse
 from pyarrow import feather, parquet
-from sklearn.datasets import load_svmlight_file
 
-from natgrad.data.io.docword import read_docword
-from natgrad.data.io.lda_c import read_ldac
-from natgrad.data.io.matrix_market import read_matrix_market
+from natgrad.data.io.bags import read_docword, read_ldac
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.open import open_source
 from natgrad.data.io.ratings import RatingsSource, read_ratings
@@ -77,24 +72,13 @@ def test_documents_without_any_word(tmp_path):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_svmlight_is_what_scikit_learn_reads(size, tmp_path):
-    rows = (" ".join(f"{v + 1}:{row[v]}" for v in np.flatnonzero(row)) for row in COUNTS)
-    path = put(tmp_path / "f.svm", "".join(f"{n % 2} qid:{n} {row} # note\n" for n, row in enumerate(rows)))
-    chunks = list(open_source(path, size=size, n_features=9).chunks())
-    np.testing.assert_array_equal(sparse.vstack(chunks).toarray(), load_svmlight_file(path, n_features=9)[0].toarray())
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", ["npy", "mtx", "parquet", "arrow", "folder"])
+@pytest.mark.parametrize("kind", ["npy", "parquet", "arrow", "folder"])
 def test_numbers(kind, size, tmp_path):
     path, columns = tmp_path / f"f.{kind}", pyarrow.table({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1]})
     whole = NUMBERS
     if kind == "npy":
         np.save(path, NUMBERS)
         whole = load_array(path)
-    elif kind == "mtx":
-        scipy.io.mmwrite(path, np.nan_to_num(NUMBERS))
-        whole = read_matrix_market(path)
     elif kind == "arrow":
         feather.write_feather(columns, path, chunksize=5)
     elif kind == "folder":

@@ -15,9 +15,8 @@ import numpy as np
 import scipy
 
 from natgrad.data.corpus import Corpus, as_corpus
-from natgrad.data.io.docword import read_docword
+from natgrad.data.io.bags import read_docword, read_ldac
 from natgrad.data.io.file_errors import raises_file_error
-from natgrad.data.io.lda_c import read_ldac
 from natgrad.data.io.tables import column_names, kind_of_table, read_table
 from natgrad.data.io.text import open_text
 from natgrad.data.words import words_of
@@ -91,27 +90,22 @@ def count_words(
     min_documents: int = 2,
     max_share: float = 0.9,
     max_words: int | None = 50_000,
-    phrases: int = 1,
 ) -> Corpus:
     """The documents as counts; those that are counted already stay as they are.
 
     Parameters
     ----------
     documents : Documents
-    stop_words : "english", "corpus" (words that are spread at random, as `natgrad.data.count_texts` finds them) or None
+    stop_words : "english" or None
     min_documents : int
         Words in fewer documents are left out.
     max_share : float
         Words in more than this part of the documents are left out.
     max_words : int, optional
         The most frequent ones are kept.
-    phrases : int
-        Words that a phrase may have; 1 joins none.
     """
     if documents.corpus is not None:
         return documents.corpus
-    if phrases > 1 or stop_words == "corpus":
-        return _with_phrases(documents, stop_words, min_documents, max_share, max_words, phrases)
     from sklearn.feature_extraction.text import CountVectorizer
 
     counter = CountVectorizer(
@@ -125,37 +119,6 @@ def count_words(
             f"no words are left of {len(documents)} documents ({error}): lower min_documents (now {min_documents}), raise "
             f"max_share (now {max_share:g}), or keep stop words"
         ) from None
-
-
-def _with_phrases(
-    documents: Documents,
-    stop_words: str | None,
-    min_documents: int,
-    max_share: float,
-    max_words: int | None,
-    phrases: int,
-) -> Corpus:
-    """Counts of `count_texts`, with the limits of the command line."""
-    from natgrad.data.texts import count_texts
-
-    left_out: Any = stop_words
-    if stop_words == "english":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-        left_out = sorted(ENGLISH_STOP_WORDS)
-    try:
-        corpus = count_texts(documents.texts or [], phrases=phrases, stop_words=left_out, least_documents=min_documents)
-    except ValueError as error:
-        raise ValueError(f"{error} (least_documents is min_documents here)") from None
-    counts = corpus.to_sparse().tocsc()
-    spread, total = np.diff(counts.indptr), np.asarray(counts.sum(0)).ravel()
-    kept = np.flatnonzero(spread <= max_share * len(corpus))
-    if max_words is not None:
-        kept = np.sort(kept[np.argsort(-total[kept], kind="stable")[:max_words]])
-    if not len(kept):
-        raise ValueError(f"no words are left of {len(documents)} documents: raise max_share (now {max_share:g})")
-    assert corpus.vocabulary is not None
-    return as_corpus(counts[:, kept].tocsr(), vocabulary=corpus.vocabulary[kept])
 
 
 def _kind(path: Path, encoding: str | None) -> str:

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.data.io.anndata import H5adSource
-from natgrad.data.io.docword import DocwordSource
-from natgrad.data.io.lda_c import LdacSource
-from natgrad.data.io.matrix_market import read_matrix_market
+from natgrad.data.io.bags import DocwordSource, LdacSource
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.parquet import ARROW, ParquetSource
 from natgrad.data.io.plink import BedSource
-from natgrad.data.io.svmlight import SvmlightSource
 from natgrad.data.stream import ArraySource, IteratorSource, Source
 
 __all__ = ["open_source"]
@@ -22,13 +19,14 @@ __all__ = ["open_source"]
 JUMPING: dict[str, Callable[..., Source]] = {
     **dict.fromkeys((".parquet", ".pq", *ARROW), ParquetSource),
     ".npy": lambda path, **options: ArraySource(load_array(path, "r"), **options),
-    ".mtx": lambda path, **options: ArraySource(read_matrix_market(path), **options),
     ".bed": BedSource,
     ".h5ad": H5adSource,
 }
-TEXT: dict[str, Callable[..., Source]] = {
-    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), SvmlightSource),
-    ".ldac": LdacSource,
+TEXT: dict[str, Callable[..., Source]] = {".ldac": LdacSource}
+# What other libraries read whole, and how.
+ELSEWHERE = {
+    ".mtx": "scipy.io.mmread(path)",
+    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "sklearn.datasets.load_svmlight_file(path)[0]"),
 }
 
 
@@ -38,12 +36,12 @@ def open_source(data: Any, *, size: int | None = None, shuffle: int | None = Non
     Parameters
     ----------
     data : an array, sparse matrix or memory map; an iterator of chunks; or a path: ``.npy``, ``.parquet``, ``.arrow``,
-        ``.feather`` or a folder of these, ``.mtx``, ``.svm`` or ``.svmlight``, ``.ldac``, ``docword…``; text also with ``.gz``;
-        ``.bed`` of PLINK, ``.h5ad`` of AnnData
+        ``.feather`` or a folder of these, ``.ldac``, ``docword…``; text also with ``.gz``; ``.bed`` of PLINK, ``.h5ad`` of
+        AnnData
     size : rows of a chunk, optional
     shuffle : int, optional
         A seed: chunks are then made of blocks in a random order, with their rows mixed; not for text.
-    **options : of the source: ``columns`` of Parquet, ``n_features`` of SVMlight, ``vocabulary`` of lda-c and docword, ``layer``
+    **options : of the source: ``columns`` of Parquet, ``vocabulary`` of lda-c and docword, ``layer``
         of AnnData
 
     Examples
@@ -81,7 +79,9 @@ def _open_file(path: Path, size: int | None, shuffle: int | None, options: dict[
         return DocwordSource(path, size=size, **options)
     if suffix in TEXT:
         return TEXT[suffix](path, size=size, **options)
+    if suffix in ELSEWHERE:
+        raise ValueError(f"{path.name!r}: read it with {ELSEWHERE[suffix]}, and give the matrix")
     raise ValueError(
-        f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .mtx, .svm, .svmlight, .ldac, "
+        f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .ldac, "
         "docword…, .bed, .h5ad"
     )

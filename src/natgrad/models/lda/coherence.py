@@ -18,7 +18,7 @@ import numpy.typing as npt
 import scipy
 
 from natgrad.data.corpus import Corpus
-from natgrad.data.words import analyser_of
+from natgrad.data.words import analyser_for
 
 __all__ = ["How", "c_v", "coherence", "npmi", "of_documents", "of_windows"]
 
@@ -55,7 +55,7 @@ def of_windows(words: Ints, texts: Sequence[str], vocabulary: Any, size: int = W
     chosen = {vocabulary[word]: place for place, word in enumerate(np.unique(words))}
     rows: list[Ints] = [np.empty(0, dtype=np.int64)]
     columns, begin = [rows[0]], 0
-    cut = analyser_of(vocabulary.tolist() if hasattr(vocabulary, "tolist") else vocabulary)
+    cut = analyser_for(vocabulary.tolist() if hasattr(vocabulary, "tolist") else vocabulary)
     for text in texts:
         tokens = list(cut(text))
         n_windows = max(1, len(tokens) - size + 1)

@@ -15,7 +15,7 @@ import scipy
 
 from natgrad.data.corpus import NO_COUNT, Corpus
 from natgrad.data.numbers import refuse_masked
-from natgrad.data.words import analyser_of
+from natgrad.data.words import analyser_for
 from natgrad.validation import is_sparse
 
 if TYPE_CHECKING:
@@ -73,10 +73,11 @@ class OneDocument:
             raise ValueError(
                 "a text can be read only if the words of the fit have names: fit texts, or give vocabulary="
             )
-        if self._numbers is None or self._analyser is None:
+        if self._numbers is None:
             self._numbers = {word: place for place, word in enumerate(self.names.tolist())}
-            self._analyser = analyser_of(self.names.tolist())
-        tokens = self._analyser(text) if isinstance(text, str) else text
+        if isinstance(text, str) and self._analyser is None:
+            self._analyser = analyser_for(self._numbers)
+        tokens = self._analyser(text) if isinstance(text, str) and self._analyser is not None else text
         known = [self._numbers[word] for word in tokens if word in self._numbers]
         words, counts = np.unique(np.array(known, dtype=np.int64), return_counts=True)
         return words.astype(np.int32), counts.astype(np.float64)
