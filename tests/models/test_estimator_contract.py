@@ -166,14 +166,6 @@ def test_whole_sequences_may_come_in_any_order_and_in_part(kind, rng) -> None:
     assert abs(one.score([longest[::2]]) * 24 + one.score([longest[1::2]]) * 23 - one.score([longest]) * 47) > 1.0
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_settings_are_stored_as_they_are_and_cloned(name) -> None:
-    model = ESTIMATORS[name]()
-    assert {key: getattr(model, key) for key in model.get_params(deep=False)} == model.get_params(deep=False)
-    assert clone(model).get_params() == model.get_params()
-    assert vars(type(model)()).keys() == type(model)().get_params(deep=False).keys()
-
-
 WITHOUT_JAX = """
 import sys
 import numpy as np

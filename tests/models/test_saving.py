@@ -39,29 +39,6 @@ def counts(rng) -> np.ndarray:
     return rng.poisson(0.4, size=(120, 30))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"method": ng.VB(), "doc_prior": [0.1, 0.2, 0.3]},
-        {"method": ng.SVI({"doc": 20}), "local": ng.LocalOptions(topics="point", dtype="float64")},
-        {"doc_prior": "learn", "topic_prior": "learn"},
-        {"inference": "gibbs", "gibbs_sweeps": 4},
-    ],
-    ids=["memoised", "vb", "svi", "priors", "gibbs"],
-)
-def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
-    model = ng.LDA(3, **{"inference": "vb", "max_passes": 3, "tol": 0, "seed": 5, **settings}).fit(counts)
-    model.save(tmp_path / "topics")
-    again = ng.load(tmp_path / "topics")
-    same_fit(model, again)
-    assert str(again) == str(model)
-    np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
-    assert model.score(counts) == again.score(counts)
-    same_fit(model.continue_fit(counts), again.continue_fit(counts))
-    same_fit(model.partial_fit(counts[:9]), again.partial_fit(counts[:9]))
-
-
 def test_a_compact_file_answers_alike_and_goes_on_upwards(counts, tmp_path) -> None:
     model = ng.LDA(3, inference="vb", max_passes=3, tol=0, seed=5, local=ng.LocalOptions(batch_size=20)).fit(counts)
     model.save(tmp_path / "whole")
@@ -107,23 +84,6 @@ def test_settings_changed_after_the_fit_do_not_change_the_fit(counts, tmp_path) 
     np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
     np.testing.assert_array_equal(model.posterior_["theta"].lam[0], again.posterior_["theta"].lam[0])
     assert again.seed == 7
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"method": ng.Children(2)}, {"factorized": False}, {"method": ng.GlobalBatch(9)}]
-)
-def test_a_factorisation_goes_on_as_if_never_saved(settings, rng, tmp_path) -> None:
-    users, items = rng.integers(0, 20, 150), rng.integers(0, 12, 150)
-    ratings = ng.Ratings([f"user {n}" for n in users], items, rng.normal(size=150), duplicates="mean")
-    model = ng.MatrixFactorization(2, max_steps=6, tol=0, **settings).fit(ratings)
-    model.save(tmp_path / "factors")
-    again = ng.load(tmp_path / "factors")
-    same_fit(model, again)
-    some = [f"user {n}" for n in users[:5]]
-    for first, second in zip(model.predict(some, items[:5], True), again.predict(some, items[:5], True), strict=True):
-        np.testing.assert_array_equal(first, second)
-    assert again.ratings_.user_ids.tolist() == ratings.user_ids.tolist()
-    same_fit(model.continue_fit(), again.continue_fit())
 
 
 # Compilation takes seconds a network; one of them is enough to see a mistake soon.

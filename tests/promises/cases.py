@@ -444,6 +444,14 @@ def _outputs(name: str) -> Case:
 
 PROCESSES = {
     "SparseGPRegressor": _process(ng.SparseGPRegressor, "y"),
+    "a sum of kernels": _process(
+        ng.SparseGPRegressor,
+        "y",
+        "--kernel",
+        "RBF() + 0.2 * Linear()",
+        kernel=ng.covariance.RBF() + 0.2 * ng.covariance.Linear(),
+        step=ng.Constant(0.3),
+    ),
     "student_t": _likelihood("student_t"),
     "heteroskedastic": _likelihood("heteroskedastic"),
     "poisson counts": _likelihood("poisson", "counts"),

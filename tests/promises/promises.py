@@ -58,6 +58,7 @@ def settings(case: Case, _: Path) -> None:
     model = case.made()
     params = model.get_params()
     assert {name: getattr(model, name) for name in params} == params
+    assert vars(type(model)()).keys() == type(model)().get_params(deep=False).keys()
     changed = type(model)().set_params(**params)
     assert changed.get_params() == params
     assert repr(clone(model).get_params()) == repr(params)  # methods are copied
@@ -197,11 +198,34 @@ def weighted(case: Case, _: Path) -> None:
 
 
 def in_files(case: Case, folder: Path) -> None:
+    """A model that was saved is the model, to the last bit of all that it has, and goes on as if it never had been."""
     model = case.fitted()
     model.save(folder / "m")
     again = ng.load(folder / "m")
-    same(answers(model, case), answers(again, case))
     assert again.stop_ == model.stop_
+    assert str(again) == str(model)
+    assert again.inference_ == model.inference_
+    same_attributes(model, again)
+    same(answers(model, case), answers(again, case))
+    with contextlib.suppress(*REFUSALS):  # of one that does not take rows and let them go
+        in_parts(case, folder)
+        names = {name: value[: len(case.more[0])] for name, value in case.named.items() if name in ("time", "context")}
+        for one in (model, again):
+            one.partial_fit(*case.more, **names)
+        same(answers(model, case), answers(again, case))
+
+
+def same_attributes(model: Any, other: Any) -> None:
+    """Arrays, numbers, words and factors that a fit has set."""
+    assert vars(model).keys() == vars(other).keys()
+    for name, value in vars(model).items():
+        if isinstance(value, np.ndarray) or (name.endswith("_") and isinstance(value, (int, float, str))):
+            np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)
+    for name, factor in model.posterior_.items():
+        np.testing.assert_array_equal(factor.mean(), other.posterior_[name].mean(), err_msg=name)
+        np.testing.assert_array_equal(factor.std(), other.posterior_[name].std(), err_msg=name)
+    for column in ("t", "elbo", "messages_read"):
+        np.testing.assert_array_equal(model.trace_[column], other.trace_[column])
 
 
 def shown(case: Case, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -82,11 +83,18 @@ def on_a_cluster(name: str, _: Path) -> None:
 
 
 def in_files(name: str, folder: Path) -> None:
-    model = fitted(name, step=None, method=ng.VB())
+    """Also what it says of documents, and how it goes on."""
+    model, data = fitted(name, method=ng.VB()), documents(name, [0, 40])[0]
     model.save(folder / "m")
     loaded = ng.load(folder / "m")
-    np.testing.assert_array_equal(loaded.topics_, model.topics_)
     assert loaded.get_params() == model.get_params()
+    read = data[:1] if name == "SupervisedLDA" else data
+    for again in (loaded, pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.topics_, model.topics_)
+        np.testing.assert_array_equal(again.transform(*read), model.transform(*read))
+        assert again.elbo_ == model.elbo_
+    more = documents(name, [0, 10, 30])[1]
+    np.testing.assert_array_equal(loaded.partial_fit(*more).topics_, model.partial_fit(*more).topics_)
 
 
 def checkpointed(name: str, folder: Path) -> None:
@@ -151,7 +159,7 @@ REFUSED = {
 
 
 # The gate tries what the models share once each; with `-m slow` every cell.
-OFTEN = ("`partial_fit`", "`fit` to a stream", "weights as counts", "command line")
+OFTEN = ("`save` and `load`", "`partial_fit`", "`fit` to a stream", "weights as counts", "command line")
 
 
 @pytest.mark.parametrize("name", ROLES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -173,14 +171,6 @@ def test_units_rows_and_names_change_nothing_else():
     named = ng.recommenders.ContextFactorization(2, n_bins=6, **short).fit(pandas.DataFrame(frame), time="when")
     again = named.predict(frame["user"][:20], pairs[:20, 1], time=dates[:20])
     np.testing.assert_allclose(again, plain, atol=0.05)  # users are in another order: u10 comes before u2
-
-
-def test_saved_loaded_and_pickled_it_predicts_the_same(case, tmp_path):
-    _, model, more, pairs, values = case
-    model.save(tmp_path / "model.natgrad")
-    for again in (ng.load(tmp_path / "model.natgrad"), pickle.loads(pickle.dumps(model))):
-        assert again.score(pairs, values, **more) == model.score(pairs, values, **more)
-        assert again.elbo_ == model.elbo_
 
 
 def test_what_is_refused(case):

@@ -64,14 +64,6 @@ def test_no_word_has_an_author_who_did_not_write_its_document(fitted) -> None:
         assert (chance[row, others] == 0).all()
 
 
-def test_saved_and_loaded_it_reads_documents_the_same(fitted, tmp_path) -> None:
-    model, counts, authors, _, _ = fitted
-    model.save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    assert again.score(counts, authors) == model.score(counts, authors)
-    assert again.top_authors(2) == model.top_authors(2)
-
-
 def test_what_is_refused(fitted) -> None:
     model, counts, _, _, _ = fitted
     with pytest.raises(ValueError, match="authors must have a list for each of 120 documents, got 1"):

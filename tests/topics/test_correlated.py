@@ -57,14 +57,6 @@ def test_topics_and_their_correlations_are_found(fitted) -> None:
     assert model.score(new) > -np.log(80)
 
 
-def test_saved_and_loaded_it_reads_documents_the_same(fitted, tmp_path) -> None:
-    model, counts, _, _ = fitted
-    model.save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    assert np.array_equal(again.transform(counts[:5]), model.transform(counts[:5]))
-    assert np.array_equal(again.correlations_, model.correlations_)
-
-
 def test_a_single_topic_has_no_correlations() -> None:
     with pytest.raises(ValueError, match="n_topics must be"):
         ng.topics.CorrelatedTopics(1).fit(["aa bb", "bb cc"])

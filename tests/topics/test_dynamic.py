@@ -68,13 +68,6 @@ def test_the_topics_of_every_time_are_found_better_than_by_topics_that_stay(fitt
     assert model.coherence(counts, 5).shape == (3,)
 
 
-def test_saved_and_loaded_it_reads_documents_the_same(fitted, tmp_path) -> None:
-    model, counts, times, _ = fitted
-    model.save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    assert np.array_equal(again.transform(counts[:5], 2000 + times[:5]), model.transform(counts[:5], 2000 + times[:5]))
-
-
 @pytest.mark.parametrize("empty", [0, 1, 2])
 def test_a_time_without_words_has_topics(empty) -> None:
     counts, times = np.random.default_rng(0).poisson(0.5, (15, 12)), np.repeat([0.5, 1.5, 2.5], 5)

@@ -103,18 +103,6 @@ def test_what_was_told_is_what_a_prior_would_say(name) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8, err_msg=node)
 
 
-def test_a_loaded_model_goes_on_as_the_fitted_one(streamed, tmp_path) -> None:
-    _, role, _, _, both = streamed
-    both.save(tmp_path / "m")
-    again = ng.load(tmp_path / "m")
-    (more,) = parts(role, [10, 30])
-    kept = both.topics_
-    after = again.partial_fit(*more).topics_
-    assert again.n_documents_seen_ == 60
-    assert not np.array_equal(after, kept)
-    assert np.array_equal(ng.load(tmp_path / "m").partial_fit(*more).topics_, after)
-
-
 def test_pages_show_topics_and_what_the_model_has_besides(streamed, tmp_path) -> None:
     _, role, _, _, both = streamed
     key = {"y": "responses", None: "correlations", "times": "times", "authors": "authors"}[role]

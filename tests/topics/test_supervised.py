@@ -89,15 +89,6 @@ def test_a_response_tells_topics_apart_that_words_leave_together() -> None:
     assert np.allclose(model.predict_proba(counts).sum(1), 1.0)
 
 
-def test_saved_and_loaded_it_predicts_the_same(fitted, tmp_path) -> None:
-    model, counts, _, _ = fitted
-    model.save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    assert np.array_equal(again.predict(counts), model.predict(counts))
-    assert again.get_params() == model.get_params()
-    assert again.top_words(3) == model.top_words(3)
-
-
 def test_the_order_of_documents_and_the_unit_of_the_response_change_nothing(fitted) -> None:
     model, counts, y, _ = fitted
     network = declared(counts, 1e6 * y - 3e8, 0.1, 0.05, 0.1)

@@ -197,23 +197,6 @@ def test_kept_grown_folded_and_recommended(model, tmp_path):
         again.fold_in(ng.data.Ratings([901], [1], [2.5]))
 
 
-def test_threads_and_features_and_checkpoints(model, tmp_path):
-    ratings = stars()[0]
-    one = ng.MatrixFactorization(3, likelihood="ordinal", n_jobs=1, verbose=False).fit(ratings)
-    assert one.elbo_ == model.elbo_
-    half = ng.MatrixFactorization(3, likelihood="ordinal", max_steps=6, verbose=False).fit(ratings, checkpoint=tmp_path)
-    assert half.n_steps_ == 6
-    whole = ng.MatrixFactorization(3, likelihood="ordinal", verbose=False).fit(
-        ratings, checkpoint=tmp_path, resume=True
-    )
-    assert whole.elbo_ == model.elbo_
-    known = np.random.default_rng(1).normal(size=(80, 2))
-    described = ng.MatrixFactorization(3, likelihood="ordinal", max_steps=10, verbose=False).fit(
-        ratings, user_features=known
-    )
-    assert np.isfinite(described.elbo_)
-
-
 def test_what_is_no_scale_is_refused(model):
     with pytest.raises(ValueError, match="2 to 50 levels, got 1 different"):
         ng.MatrixFactorization(likelihood="ordinal").fit(ng.data.Ratings([0, 1], [0, 1], [3.0, 3.0]))

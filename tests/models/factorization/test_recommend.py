@@ -192,20 +192,6 @@ def test_likes_alone_are_told_from_popularity():
         assert model.score(held, metric=metric) > 1.15 * blind[metric]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"noise_per": "both"}, {"likelihood": "bernoulli"}, {"likelihood": "poisson"}], ids=str
-)
-def test_saved_and_loaded_it_goes_on_alike(options, tmp_path):
-    table, held = made(n_users=20, n_items=15)
-    values = (table > 3) * 1.0 if options.get("likelihood") else table
-    model = ng.MatrixFactorization(2, max_steps=10, tol=0, verbose=False, **options).fit(np.where(held, np.nan, values))
-    model.save(tmp_path / "model")
-    again = ng.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.recommend(n=3).items, model.recommend(n=3).items)
-    np.testing.assert_array_equal(again.predict([0, 1], [0, 1]), model.predict([0, 1], [0, 1]))
-    assert again.continue_fit(3).elbo_ == model.continue_fit(3).elbo_
-
-
 def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
     first = fitted(max_steps=12)
     with at_most(1):

@@ -1,6 +1,5 @@
 """`SparseGPRegressor` and `SparseGPClassifier` as users meet them: fits, promises, awkward data, mistakes explained."""
 
-import pickle
 from functools import cache
 from unittest import mock
 
@@ -328,38 +327,6 @@ def test_mistakes_of_type_are_explained():
         quick().fit(iter([3]))
     with pytest.raises(ValueError, match="joint draws are for at most"):
         fitted().sample(np.zeros((6000, 1)))
-
-
-def test_a_saved_model_is_the_model(tmp_path):
-    x, y = wave()
-    model = quick(kernel=cov.Matern32(), step=ng.Constant(0.3)).fit(x, y)
-    model.save(tmp_path / "wave.natgrad")
-    again = ng.load(tmp_path / "wave.natgrad")
-    np.testing.assert_array_equal(again.predict(x, return_std=True), model.predict(x, return_std=True))
-    assert repr(again.kernel_) == repr(model.kernel_)
-    assert again.elbo_ == model.elbo_
-    # It goes on where it was: Adam's memory is in the file.
-    np.testing.assert_allclose(
-        again.partial_fit(x[:40], y[:40]).predict(x), model.partial_fit(x[:40], y[:40]).predict(x), rtol=1e-12
-    )
-    still = {name: False for name in ("learn_kernel", "learn_noise", "learn_inducing")}
-    model = quick(kernel=cov.RBF() + 0.2 * cov.Linear(), max_steps=1, **still).fit(x, y)
-    model.save(tmp_path / "sum.natgrad")
-    again = ng.load(tmp_path / "sum.natgrad")
-    np.testing.assert_array_equal(again.predict(x, return_std=True), model.predict(x, return_std=True))
-    labels = np.where(y > 0, "up", "down")
-    classifier = ng.SparseGPClassifier(n_inducing=8, batch_size=32, max_steps=5).fit(x, labels)
-    classifier.save(tmp_path / "classes.natgrad")
-    assert (ng.load(tmp_path / "classes.natgrad").predict(x) == classifier.predict(x)).all()
-
-
-@pytest.mark.slow  # compilation
-def test_a_pickle_keeps_every_bit():
-    """Settings that JAX moved are arrays of JAX, which a pickle would read back with 32 bits."""
-    x, y = wave()
-    model = quick(kernel=cov.RBF() + 0.2 * cov.Linear(), max_steps=3).fit(x, y)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(x, return_std=True), model.predict(x, return_std=True))
 
 
 def test_code_of_the_user_is_not_saved(tmp_path):

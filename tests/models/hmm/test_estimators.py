@@ -401,19 +401,6 @@ def test_mistakes_in_the_call(rng):
         ng.GaussianHMM(2).fit(iter([X]), lengths=[10])
 
 
-@pytest.mark.parametrize("name", SOME)
-def test_saved_and_loaded(name, rng, tmp_path):
-    _, models = all_models(rng)
-    model, X = models[name]
-    model.fit(X[:300]).save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    assert type(again) is type(model)
-    assert again.get_params() == model.get_params()
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(again.partial_fit(X).transmat_, model.partial_fit(X).transmat_)
-    assert again.score(X) == model.score(X)
-
-
 def test_settings_are_those_of_the_call():
     model = ng.GaussianHMM(5, covariance="diag", sticky=3.0, seed=4)
     assert model.get_params()["sticky"] == 3.0

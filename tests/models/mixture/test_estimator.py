@@ -99,20 +99,6 @@ def test_threads_and_shards_change_no_bit(kind, monkeypatch) -> None:
 # -- files --
 
 
-@every_kind
-def test_a_file_goes_on_as_if_never_saved(kind, tmp_path) -> None:
-    model = quick(covariance=kind, max_passes=3, weight_prior=[1.0, 2.0, 3.0], mean_prior=[0.0, 1.0]).fit(X)
-    model.save(tmp_path / "model")
-    again = ng.load(tmp_path / "model")
-    for one in (model, again):
-        assert one.n_features_in_ == 2
-        one.partial_fit(X[:50])
-    same_bits(model, again)
-    np.testing.assert_array_equal(model.score_samples(X), again.score_samples(X))
-    assert str(again) == str(model)
-    assert str(again.stop_) == str(model.stop_)
-
-
 # -- odd data --
 
 
