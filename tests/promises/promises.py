@@ -427,7 +427,7 @@ REFUSALS = (AttributeError, NotConjugate, NotConverged, NotImplementedError, Pla
 
 def run_of(model: Any, case: Case) -> list[Any]:
     """What two fits have in common if they are the same: bits of the bound, and of all answers."""
-    return [model.inference_, model.trace_["elbo"], model.elbo_, *answers(model, case)]
+    return [model.inference_, model.trace_["elbo"], getattr(model, "elbo_", None), *answers(model, case)]
 
 
 def copied(value: Any) -> Any:
