@@ -78,7 +78,47 @@ def test_what_cannot_be_drawn_is_said(fit):
         fit.plot.ppc("mu")
     with pytest.raises(ValueError, match="1 are not enough for 2"):
         fit.plot.posterior(axes=plt.subplots(1, 1)[1])
+
+
+def test_what_fits_is_drawn_and_the_rest_is_named():
+    """Small nodes whole, larger ones in part, each interval that of the summary."""
     n = ng.Plate("n", 61)
-    many = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0, plate=n), 1.0, plate=n, observed=np.zeros(61))).fit()
-    with pytest.raises(ValueError, match="too many for one picture: choose nodes with names="):
-        many.plot.forest()
+    tau, mu = ng.Gamma("tau", 2.0, 1.0), ng.Normal("mu", 0.0, 1.0, plate=n)
+    y = np.random.default_rng(0).normal(size=61)
+    many = ng.Network(ng.Normal("y", mu, tau, plate=n, observed=y)).fit()
+    ax, table = many.plot.forest(), many.summary()
+    drawn = [label.get_text() for label in ax.get_yticklabels()]
+    assert set(drawn) == {"tau", *(f"mu[{i}]" for i in range(59))}
+    assert ax.get_title() == "not drawn: 2 of mu (names= chooses)"
+    ends = np.array([path.vertices[:, 0] for path in ax.collections[0].get_paths()])
+    places = [table.rows.index(row) for row in drawn]
+    assert np.allclose(ends, np.stack([table["lower"], table["upper"]], axis=1)[places], rtol=1e-12)
+    panels = many.plot.posterior().ravel()
+    assert {ax.get_title() for ax in panels} == {"tau", *(f"mu[{i}]" for i in range(23))}
+    assert panels[0].figure.get_supxlabel() == "not drawn: 38 of mu (names= chooses)"
+    assert many.plot.forest(["tau"]).get_title() == ""
+
+
+@pytest.mark.parametrize("name", ["lda", "lda gibbs", "ratings", "process", "line", "states", "mixture"])
+def test_every_model_is_drawn(name):
+    rng = np.random.default_rng(0)
+    counts, X = rng.poisson(1.0, (30, 40)), rng.normal(size=(120, 3))
+    ratings = ng.data.Ratings(np.arange(400) % 40, np.arange(400) // 20, rng.normal(3.0, 1.0, 400))
+    few = {"verbose": False, "tol": 0}
+    model = {
+        "lda": lambda: ng.LDA(4, inference="vb", max_passes=3, **few).fit(counts),
+        "lda gibbs": lambda: ng.LDA(4, verbose=False).fit(counts),
+        "ratings": lambda: ng.MatrixFactorization(3, max_steps=3, **few).fit(ratings),
+        "process": lambda: ng.SparseGPRegressor(n_inducing=100, max_steps=3, **few).fit(X, X[:, 0]),
+        "line": lambda: ng.StateSpaceGP(max_steps=3, **few).fit(X[:, :1], X[:, 0]),
+        "states": lambda: ng.GaussianHMM(4, max_passes=3, **few).fit(X),
+        "mixture": lambda: ng.GaussianMixture(5, max_passes=3, **few).fit(X),
+    }[name]()
+    run, intervals = model.plot()
+    assert run.lines
+    if name != "line":  # whose parameters are point estimates
+        drawn = [label.get_text() for label in intervals.get_yticklabels()]
+        assert 1 < len(drawn) <= 60
+        assert set(drawn) <= set(model.summary().rows)
+        assert ("not drawn: " in intervals.get_title()) == (len(model.summary()) > 60)
+    run.figure.canvas.draw()

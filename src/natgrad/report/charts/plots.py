@@ -1,4 +1,4 @@
-"""A fit or a fitted model in, matplotlib axes out: the run, marginal posteriors, intervals, a check of predictions.
+"""Draw a fit or a fitted model with matplotlib: the run, marginal posteriors, intervals, a check of predictions.
 
 Every function takes ``ax`` or ``axes`` to draw on, by default those of a new figure of pyplot, and returns what it drew on.
 """
@@ -6,6 +6,7 @@ Every function takes ``ax`` or ``axes`` to draw on, by default those of a new fi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,14 @@ class Plots:
         axes : two matplotlib axes, optional
         """
         if axes is None:
-            height = 0.8 + 0.28 * min(len(self._table(names, mass)), ROWS)
+            height = 0.8 + 0.28 * len(self._fitting(names, mass, ROWS)[0])
             axes = _pyplot().subplots(1, 2, figsize=(10, max(3.4, height)), layout="constrained")[1]
         self.trace(ax=axes[0])
-        self.forest(names, mass=mass, ax=axes[1])
+        if self._nodes(names):
+            self.forest(names, mass=mass, ax=axes[1])
+        else:
+            axes[1].set_axis_off()
+            axes[1].text(0.5, 0.5, "no parameters that have intervals", ha="center", va="center")
         return axes
 
     def trace(self, *, against: str = "messages_read", ax: Any = None) -> Any:
@@ -65,6 +70,8 @@ class Plots:
         there = np.isfinite(bound)
         ax = _one(ax)
         ax.plot(x[there], bound[there], ".-" if there.sum() < 60 else "-", ms=4, lw=1.2, color=BLUE)
+        if not there.any():
+            ax.text(0.5, 0.5, "this inference has no bound", ha="center", va="center", transform=ax.transAxes)
         ax.set_xlabel(against.replace("_", " "))
         ax.set_ylabel("evidence lower bound")
         ax.ticklabel_format(axis="y", useOffset=False)
@@ -73,7 +80,8 @@ class Plots:
     def forest(self, names: Sequence[str] | None = None, *, mass: float = 0.9, ax: Any = None) -> Any:
         """Means and intervals of every element, a line for each: thin for ``mass``, thick for half of it.
 
-        The intervals are those of the best level that was computed: q, linear response or draws.
+        The intervals are those of the best level that was computed: q, linear response or draws. Of more than 60 elements, small
+        nodes are drawn whole and larger ones in part; the title says what is left out.
 
         Parameters
         ----------
@@ -82,11 +90,7 @@ class Plots:
             Probability of the thin intervals.
         ax : matplotlib axes, optional
         """
-        wide, narrow = self._table(names, mass), self._table(names, mass / 2)
-        if len(wide) > ROWS:
-            raise ValueError(
-                f"{len(wide)} intervals are too many for one picture: choose nodes with names=, at most {ROWS}"
-            )
+        (wide, left_out), (narrow, _) = (self._fitting(names, part, ROWS) for part in (mass, mass / 2))
         if not len(wide):
             raise ValueError("there is nothing to draw: only categories are hidden")
         ax = _one(ax, (6.4, 0.9 + 0.28 * len(wide)))
@@ -97,12 +101,15 @@ class Plots:
         ax.set_yticks(y, wide.rows)
         ax.set_ylim(-0.7, len(wide) - 0.3)
         ax.set_xlabel(f"mean, {mass / 2:.0%} and {mass:.0%} intervals ({wide.level})")
+        if left_out:
+            ax.set_title(left_out, fontsize="small")
         return ax
 
     def posterior(self, names: Sequence[str] | None = None, *, mass: float = 0.9, axes: Any = None) -> Any:
         """The marginal density of every element, with its mean and its interval.
 
-        Densities of q and of linear response follow from quantiles; those of draws are histograms.
+        Densities of q and of linear response follow from quantiles; those of draws are histograms. Of more than 24 elements,
+        small nodes are drawn whole and larger ones in part; a line below says what is left out.
 
         Parameters
         ----------
@@ -111,12 +118,10 @@ class Plots:
             Probability that is shaded.
         axes : array of matplotlib axes, optional
         """
-        table, best = self._table(names, mass), self._best()
+        (table, left_out), best = self._fitting(names, mass, PANELS), self._best()
         rows = list(table.rows)
-        if len(rows) > PANELS:
-            raise ValueError(
-                f"{len(rows)} densities are too many for one picture: choose nodes with names=, at most {PANELS}"
-            )
+        if not rows:
+            raise ValueError("there is nothing to draw: only categories are hidden")
         if axes is None:
             across = min(4, max(1, len(rows)))
             down = -(-len(rows) // across)
@@ -127,8 +132,10 @@ class Plots:
         if len(panels) < len(rows):
             raise ValueError(f"axes: {len(panels)} are not enough for {len(rows)} densities")
         # The table is made node by node in the order of its rows.
-        for ax, row, (x, density, stepped) in zip(panels, rows, _densities(best, self._nodes(names)), strict=False):
-            place = rows.index(row)
+        parts = self._parts(names, PANELS)[1]
+        for place, (ax, row, (x, density, stepped)) in enumerate(
+            zip(panels, rows, _densities(best, parts), strict=False)
+        ):
             low, high = table["lower"][place], table["upper"][place]
             ax.plot(x, density, color=BLUE, lw=1.4, drawstyle="steps-mid" if stepped else "default")
             ax.fill_between(
@@ -140,6 +147,8 @@ class Plots:
             ax.set_ylim(bottom=0)
         for ax in panels[len(rows) :]:
             ax.set_axis_off()
+        if left_out:
+            panels[0].figure.supxlabel(left_out, fontsize="small")
         return axes
 
     def ppc(self, name: str | None = None, *, n: int = 50, seed: int = 0, ax: Any = None) -> Any:
@@ -182,8 +191,28 @@ class Plots:
             self._subject if hasattr(self._subject, "problem") else getattr(self._subject, "posterior_", self._subject)
         )
 
-    def _table(self, names: Sequence[str] | None, mass: float) -> Any:
-        return self._subject.summary(names, mass=mass)
+    def _parts(self, names: Sequence[str] | None, most: int) -> tuple[dict[str, int], dict[str, int]]:
+        """How many elements each node has, and how many are drawn, ``most`` in all: of small nodes all, of others the first."""
+        nodes, factors = self._nodes(names), self._factors()
+        sizes = {name: int(np.size(factors[name].mean())) for name in nodes}
+        parts = dict.fromkeys(nodes, 0)
+        for name in sorted(nodes, key=sizes.__getitem__):
+            parts[name] = min(sizes[name], most - sum(parts.values()))
+        return sizes, parts
+
+    def _fitting(self, names: Sequence[str] | None, mass: float, most: int) -> tuple[Any, str]:
+        """The part of the summary that fits into a picture, and in words what does not."""
+        sizes, parts = self._parts(names, most)
+        table = self._subject.summary([name for name, n in parts.items() if n], mass=mass)
+        places: list[int] = []
+        begin = 0
+        for name, n in parts.items():  # the table is made node by node
+            places += range(begin, begin + n)
+            begin += sizes[name] if n else 0
+        words = ", ".join(f"{sizes[name] - n:,} of {name}" for name, n in parts.items() if n < sizes[name])
+        columns = {key: column[places] for key, column in table.columns.items()}
+        shown = replace(table, rows=tuple(table.rows[place] for place in places), columns=columns)
+        return shown, f"not drawn: {words} (names= chooses)" if words else ""
 
     def _best(self) -> Any:
         """Whatever has the factors that the summary shows: draws, linear response or q."""
@@ -219,20 +248,22 @@ class Plots:
         return values[there], simulated.reshape(n, -1)[:, there.ravel()]
 
 
-def _densities(fit: Any, names: Sequence[str]) -> Any:
-    """Of each element of each node: points, densities there, and whether they are bars."""
-    for name in names:
+def _densities(fit: Any, parts: Mapping[str, int]) -> Any:
+    """Of the first elements of each node: points, densities there, and whether they are bars."""
+    for name, n in parts.items():
+        if not n:
+            continue
         factor = fit[name]
         if (values := getattr(factor, "values", None)) is not None:
             flat = np.asarray(values, np.float64).reshape(values.shape[0] * values.shape[1], -1)
-            for column in flat.T:
+            for column in flat.T[:n]:
                 density, edges = np.histogram(column, bins="auto", density=True)
                 yield 0.5 * (edges[1:] + edges[:-1]), density, True
             continue
         # An interval of mass |1 − 2p| ends at the quantiles of p and 1 − p.
         ends = [factor.interval(abs(1 - 2 * p))[0 if p < 0.5 else 1] for p in GRID]
         quantiles = np.asarray(ends, np.float64).reshape(len(GRID), -1)
-        for column in quantiles.T:
+        for column in quantiles.T[:n]:
             gaps = np.maximum(np.diff(column), np.finfo(float).tiny)
             yield 0.5 * (column[1:] + column[:-1]), np.diff(GRID) / gaps, False
 
