@@ -19,6 +19,7 @@ from natgrad.report.charts import heatmap as heat
 from natgrad.report.charts.svg import thinned
 from natgrad.report.format import log_ticks, percent_range, tick_labels, ticks
 from natgrad.report.html import Html, json_block, tag
+from natgrad.report.notebook import summary
 from natgrad.report.page import LIMIT, asset, make_page
 from natgrad.report.sections import lda as sections_lda
 from natgrad.report.sections.contribution import Subject
@@ -261,7 +262,7 @@ def test_relevance_in_the_page_is_that_of_the_model(topics, pages):
 def test_bound_steps_and_reason_are_on_the_page(topics, pages):
     text = re.sub(r"<[^>]+>", " ", pages["LDA alone"])
     assert f"{topics.elbo_:.6g}".replace("-", "−") in text.replace(",", "")
-    assert str(topics.stop_)[1:] in text
+    assert str(topics.stop_).removeprefix("converged: ")[1:] in text
     assert topics.trace_.strategy[1:] in text.replace("&#x27;", "'")
     assert ng.__version__ in text
 
@@ -434,3 +435,19 @@ def test_the_number_of_components_is_drawn_with_the_fate_of_its_moves(tmp_path) 
     assert f"From 1 to {model.n_components_}; {accepted} of {len(moves)} moves were accepted" in caption
     births = [move.accepted for move in moves if move.kind == "birth"]
     assert f"birth {sum(births)} of {len(births)}" in caption
+
+
+def test_the_first_card_is_the_inference_that_was_run(topics, factors, fit, states, process, pages):
+    models = {
+        "LDA alone": topics,
+        "MatrixFactorization": factors,
+        "Fit": fit,
+        "GaussianHMM": states,
+        "SparseGPRegressor": process,
+    }
+    for name, model in models.items():
+        ran = model.inference if model is fit else model.inference_
+        page = Checked(pages[name])
+        assert page.all("dt")[0][1] == "inference", name
+        assert page.all("dd")[0][1].startswith(ran[:20]), name
+        assert ran[:20] in summary(model), name

@@ -258,11 +258,12 @@ def _show(
 ) -> None:
     """Say how a fit ended: for people, or as JSON."""
     stop = fitted.stop_
-    ended = in_options(str(stop), click.get_current_context())
+    inference = fitted.inference_
+    ended = in_options(str(stop), click.get_current_context()).removesuffix(f" ({inference})")
     answer = {
         "model": type(fitted).__name__,
         "data": words,
-        "inference": getattr(fitted, "inference_", None),
+        "inference": inference,
         "elbo": None if math.isnan(bound := getattr(fitted, "elbo_", math.nan)) else bound,
         "steps": len(fitted.trace_),
         "seconds": took,
@@ -274,7 +275,7 @@ def _show(
     }
     shown = [words] if words else []
     shown += [
-        *([answer["inference"]] if answer["inference"] else []),
+        inference,
         ("no bound" if answer["elbo"] is None else f"bound {short(bound, 7)}")
         + f" after {len(fitted.trace_)} steps, {seconds(took)}: {ended}",
         *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),

@@ -22,12 +22,13 @@ def summary(model: Any) -> Html:
     """The bound and its history, why the run ended, and for networks the factors."""
     run = run_of(model)
     trace = run.trace if run.trace is not None and len(run.trace) else None
-    facts = [f"bound {short(run.elbo, 7)} nats"]
+    facts = [f"bound {short(run.elbo, 7)} nats"] if np.isfinite(run.elbo) else []
     if trace is not None:
         facts += [f"{count(trace.last.t)} steps", seconds(trace.last.seconds)]
     line = sparkline(trace["elbo"], title="The bound, step by step") if trace is not None else None
     rows = [
         tag("div", tag("b", _name(model)), " · ", " · ".join(facts)),
+        tag("div", run.inference, style=QUIET) if run.inference else None,
         tag("div", str(run.stop), style=QUIET) if run.stop is not None else None,
         tag("div", trace.strategy, style=QUIET) if trace is not None and trace.strategy else None,
         _factors(model),

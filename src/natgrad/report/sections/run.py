@@ -46,7 +46,8 @@ def run_of(model: Any) -> Run:
     bound = float(getattr(model, "elbo", float("nan")) if elbo is None else elbo)
     made = getattr(model, "settings", None)
     settings = _parameters(model) if made is None else _fields(made)
-    return Run(bound, trace, stop, settings, getattr(made, "version", __version__), getattr(model, "inference_", None))
+    inference = getattr(model, "inference_", None) or getattr(model, "inference", None)
+    return Run(bound, trace, stop, settings, getattr(made, "version", __version__), inference)
 
 
 def run_section(subject: Subject, facts: Sequence[Fact]) -> Section:
