@@ -25,7 +25,7 @@ from uncertainty_models import REFERENCES, declare, read_references
 import natgrad as ng
 from natgrad.families.fisher import covariances
 from natgrad.network.results.joint import sampled_nodes
-from natgrad.posterior.response.quantities import as_quantities
+from natgrad.posterior.response.solving import as_quantities
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

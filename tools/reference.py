@@ -27,7 +27,7 @@ RESULTS = {
     "Fit": "natgrad.network.results.fit",
     "SavedFit": "natgrad.network.results.saved",
     "Factor": "natgrad.posterior.factor",
-    "Summary": "natgrad.posterior.summary",
+    "Summary": "natgrad.posterior.export",
     "Plots": "natgrad.report.charts.plots",
     "LinearResponse": "natgrad.posterior.response.result",
     "Draws": "natgrad.posterior.draws",

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.inference.trace import Trace
-from natgrad.posterior.files.container import DIGEST, DIGITS
-from natgrad.posterior.files.values import Encoder
+from natgrad.posterior.files.container import DIGEST, DIGITS, Encoder
 
 __all__ = ["bits_of", "damaged", "forged", "signed"]
 

@@ -8,7 +8,7 @@ from loops import compiled_loops  # noqa: F401 - for all tests here
 
 import natgrad as ng
 from natgrad.errors import NotConverged
-from natgrad.posterior.response.groups import optimum_of_groups
+from natgrad.posterior.response.linearised import optimum_of_groups
 from natgrad.posterior.response.operator import Operator
 
 

@@ -19,8 +19,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import natgrad as ng
 from natgrad.posterior.files import container as files
-from natgrad.posterior.files.container import read_model, write_model
-from natgrad.posterior.files.values import Decoder, Encoder, register
+from natgrad.posterior.files.container import Decoder, Encoder, read_model, register, write_model
 
 SOURCE = Path(files.__file__).parents[2]
 KEYS = st.one_of(st.text(max_size=5), st.integers(), st.tuples(st.integers(0, 9), st.text(max_size=3)))

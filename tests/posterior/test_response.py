@@ -11,10 +11,8 @@ import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.inference.problem import State
 from natgrad.network.results.response import linearised
-from natgrad.posterior.response.eliminated import Eliminated, to_eliminate
 from natgrad.posterior.response.operator import Operator
-from natgrad.posterior.response.settling import LEFT, at_optimum, still_to_go
-from natgrad.posterior.response.solvers import Dense
+from natgrad.posterior.response.solvers import LEFT, Dense, Eliminated, at_optimum, still_to_go, to_eliminate
 
 TIGHT = {"tol": 1e-13, "max_steps": 300}
 
@@ -202,7 +200,7 @@ def test_all_covariances_at_once_are_those_of_one_question_after_the_other(case)
 
 def test_newton_steps_that_are_left_out_would_have_changed_nothing(monkeypatch):
     """Where the next gain is foreseen to be rounding, the state is the optimum."""
-    from natgrad.posterior.response import settling
+    from natgrad.posterior.response import solvers as settling
 
     steps: list[int] = []
     monkeypatch.setattr(Dense, "step", lambda *args, step=Dense.step: steps.append(1) or step(*args))
@@ -294,8 +292,8 @@ def test_influence_foretells_what_leaving_a_row_out_changes():
 
 def test_numbers_that_a_function_does_not_read_are_found_in_groups():
     """The derivative is that of one number after the other, and few of them are tried."""
-    from natgrad.posterior.response import quantities
-    from natgrad.posterior.response.quantities import as_quantities
+    from natgrad.posterior.response import solving as quantities
+    from natgrad.posterior.response.solving import as_quantities
 
     fit = many(100).fit(tol=1e-10)
     factors, calls = {name: fit[name] for name in fit}, []

@@ -23,7 +23,7 @@ An estimator that wants ``save`` and ``natgrad.load``
     true or false, is checked from the same table by ``_check_choices()``, which every fit calls.
 
 The settings (``get_params(deep=False)``) are kept by the mixin. What the tables do not list is neither written nor read. A
-class of your own, a kernel for example, joins by ``register(Kernel)`` of `natgrad.posterior.files.records`, in the module that
+class of your own, a kernel for example, joins by ``register(Kernel)`` of `natgrad.posterior.files.container`, in the module that
 defines it, if it is a NamedTuple or a dataclass. A hook that needs a new field reads it with ``saved.get(name, default)``: files
 of older versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.files.container` only if the layout itself changes.
 """
@@ -50,8 +50,7 @@ from natgrad.models.arriving import ArrivingMixin
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
-from natgrad.posterior.files.container import encoded, write_model
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import encoded, register, write_model
 from natgrad.posterior.fit_options import (
     FitOptions,
     checkpointer_of,
@@ -64,8 +63,7 @@ from natgrad.showing import ShowMixin
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.posterior.export import Posterior
-    from natgrad.posterior.summary import Summary
+    from natgrad.posterior.export import Posterior, Summary
 
 __all__ = ["Estimator", "register", "with_new_names"]
 

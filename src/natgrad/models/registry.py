@@ -103,8 +103,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.transform(texts) == model.transform(texts)).all())
     True
     """
+    from natgrad.posterior.drawing import saved_draws
     from natgrad.posterior.files.container import read_model
-    from natgrad.posterior.saved_draws import saved_draws
 
     stored = read_model(path, _know_records)
     try:

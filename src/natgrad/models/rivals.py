@@ -18,7 +18,7 @@ from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.sampler import best_order
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
-from natgrad.posterior.missed import EACH, FAR, SAME, SWEEPS, is_gap, words_of
+from natgrad.posterior.drawing import EACH, FAR, SAME, SWEEPS, is_gap, words_of
 
 __all__ = ["missed_by"]
 

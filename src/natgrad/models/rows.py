@@ -28,10 +28,10 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller
 from natgrad.models.base import Estimator
+from natgrad.posterior.drawing import drawn_rule, saved_draws
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.files.tables import RUN, group_state
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.posterior.saved_draws import drawn_rule, saved_draws
 from natgrad.validation import is_masked, require
 
 if TYPE_CHECKING:

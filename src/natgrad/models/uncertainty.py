@@ -80,7 +80,7 @@ class UncertaintyMixin:
         True
         """
         from natgrad.posterior.response.result import LinearResponse
-        from natgrad.posterior.response.settling import LEFT
+        from natgrad.posterior.response.solvers import LEFT
 
         self._check_fitted()
         if "draws_" in vars(self):
@@ -105,7 +105,7 @@ class UncertaintyMixin:
 
     def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float, float | None]:
         """The problem near its optimum, the nats that exact steps to it gained, and those that are left, where they are known."""
-        from natgrad.posterior.response.groups import optimum_of_groups
+        from natgrad.posterior.response.linearised import optimum_of_groups
 
         return optimum_of_groups(self._response_problem(self._data_of_fit(X, "linear_response"), **data), self._state)
 

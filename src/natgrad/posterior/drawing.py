@@ -1,4 +1,4 @@
-"""Gibbs sampling as one run of the loop, for networks and ready models: a stepper and its start in; `Draws` out."""
+"""Run chains of draws, say how far they missed modes, and keep them in files."""
 
 from __future__ import annotations
 
@@ -8,19 +8,124 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad._version import __version__
+from natgrad.families import Family
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import GroupProblem, State
-from natgrad.inference.schema import record
+from natgrad.inference.schema import check, record, refuse
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule, moves_of
 from natgrad.inference.trace import Trace
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 from natgrad.posterior.fit_options import CheckpointOptions, checkpointer_of
 from natgrad.validation import whole_number
 
-__all__ = ["MOST_KEPT", "draw_groups", "draws_so_far", "run_chains", "schedule_of", "stride_of"]
+__all__ = [
+    "EACH",
+    "FAR",
+    "MOST_KEPT",
+    "SAME",
+    "SWEEPS",
+    "draw_groups",
+    "drawn_rule",
+    "draws_so_far",
+    "is_gap",
+    "run_chains",
+    "saved_draws",
+    "schedule_of",
+    "stride_of",
+    "words_of",
+]
+
+SETTINGS = record(
+    DrawsSettings, n="natural", chains="natural", warmup="whole", thin="natural", seed="whole", version="text"
+)
+
+
+def saved_draws(content: Any) -> Draws:
+    """The draws that a file holds, checked."""
+    if type(content) is dict and "relabelled" in content:  # files of earlier versions have neither
+        content = {"exchanged": np.zeros_like(content["relabelled"]), "notes": [], **content}
+    counts = {"relabelled": "whole [chain]", "exchanged": "whole [chain]"}
+    check(content, {"factors": dict, "settings": SETTINGS, "notes": ["text"], **counts}, where="the draws")
+    settings, chains = content["settings"], content["settings"].chains
+    if len(content["relabelled"]) != chains:
+        refuse("relabelled", f"is not of {chains} chains")
+    for name, factor in content["factors"].items():
+        where = f"factors[{str(name)[:60]!r}]"
+        check(factor, record(
+            DrawnFactor, name="text", family=_family, plates=["text"], kept=_arrays, first=_arrays, second=_arrays,
+            count="natural", stride="natural", origin=_arrays,
+        ), where=where)  # fmt: skip
+        if factor.name != name or type(factor.plates) is not tuple or factor.count != settings.n:
+            refuse(where, "is not of this node, or of another number of draws")
+        shape = np.shape(factor.first)
+        if not shape or shape[0] not in (1, chains) or len(shape) < 1 + len(factor.plates):
+            refuse(where, f"has averages of shape {list(shape)}")
+        if np.shape(factor.second) not in ((1,), shape):
+            refuse(where, f"has second moments of shape {list(np.shape(factor.second))} beside {list(shape)}")
+        if factor.kept is not None and np.shape(factor.kept)[:2] != (chains, -(-settings.n // factor.stride)):
+            refuse(where, f"has {list(np.shape(factor.kept)[:2])} draws")
+    return Draws(content["factors"], settings, content["relabelled"], content["exchanged"], notes=content["notes"])
+
+
+def drawn_rule(value: Any, sizes: Any, where: str) -> None:
+    """The rule of a table: draws that are a part of a fit."""
+    if type(value) is not dict:
+        refuse(where, "is no draws")
+    saved_draws(value)
+
+
+def _family(value: Any, sizes: Any, where: str) -> None:
+    if not isinstance(value, Family):
+        refuse(where, "is no family")
+
+
+def _arrays(value: Any, sizes: Any, where: str) -> None:
+    """None, or finite numbers; their shapes are those of a network that is not there."""
+    if value is not None:
+        kind = "whole" if np.asarray(value).dtype.kind in "iu" else "real"
+        check(value, f"{kind} {list(np.shape(value))}" if np.ndim(value) else kind, sizes, where)
+
+
+Array = npt.NDArray[Any]
+# Nats below the fit at which another place has no mass to speak of (a twentieth), and what is the same bound to a short fit.
+FAR, SAME = 3.0, 0.05
+# Chains at either place, and their sweeps: a tenth of those of the draws, at most these; as many before they count.
+EACH, SWEEPS = 2, 60
+
+
+def is_gap(here: Array, there: Array) -> bool:
+    """Whether there is a gap between two sets of draws [chain, draw, …], wider than either spreads, in some element.
+
+    Chains that mix slowly have different averages, and a large R̂, but reach into one another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(2, 50, 3))
+    >>> is_gap(x, x + [0.0, 0.0, 9.0]), is_gap(x, x + 2.0)
+    (True, False)
+    """
+    one, two = (draws.reshape(draws.shape[0] * draws.shape[1], -1) for draws in (here, there))
+    gap = np.maximum(one.min(0) - two.max(0), two.min(0) - one.max(0))
+    return bool((gap > np.maximum(one.std(0), two.std(0))).any())
+
+
+def words_of(gain: float, if_higher: str, if_lower: str) -> str:
+    """What to say of a place whose bound is so many nats above, with advice."""
+    what = (
+        f"{gain:.1f} nats higher"
+        if gain > SAME
+        else f"{abs(gain):.1f} nats lower, which is a share of about {1.0 / (1.0 + np.exp(-gain)):.0%} of the two"
+    )
+    return (
+        f"a fit from another start has a bound {what}. Chains from there stay there, and these draws miss it: "
+        f"{if_higher if gain > SAME else if_lower}"
+    )
+
 
 # Numbers of kept draws of one node; of a larger one every second draw is kept, every fourth, …
 MOST_KEPT = 4_000_000

@@ -22,8 +22,7 @@ from natgrad.families import Family, Normal
 from natgrad.posterior import diagnostics
 from natgrad.posterior.diagnostics import Diagnosis
 from natgrad.posterior.export import ExportMixin, _imported, checked_groups
-from natgrad.posterior.files.container import write_model
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import register, write_model
 from natgrad.random import sample_generator
 
 __all__ = ["DrawnFactor", "Draws", "DrawsSettings", "derived"]

@@ -12,7 +12,7 @@ from natgrad.errors import NotConverged
 from natgrad.inference.problem import State
 from natgrad.models.factorization.gibbs import gibbs_problem
 from natgrad.network.results.response import linearised
-from natgrad.posterior.response.edges import linearised_edges, settled
+from natgrad.posterior.response.linearised import linearised_edges, settled
 from natgrad.posterior.response.operator import Operator
 from natgrad.posterior.response.result import LinearResponse
 

@@ -111,7 +111,7 @@ class RatingUncertainty:
         """Of the ratings that the model holds."""
         from natgrad.models.factorization.gibbs import gibbs_problem
         from natgrad.models.factorization.likelihoods import Bare
-        from natgrad.posterior.response.edges import linearised_edges, settled
+        from natgrad.posterior.response.linearised import linearised_edges, settled
 
         if X is not None or data:
             raise TypeError("linear_response() of a factorisation is of the ratings that the model holds: leave X out")

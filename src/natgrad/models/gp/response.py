@@ -25,7 +25,7 @@ from natgrad.models.gp.likelihood import Scaled
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
-from natgrad.posterior.response.marginals import correlated_normals
+from natgrad.posterior.response.result import correlated_normals
 from natgrad.random import sample_generator
 from natgrad.threads import one_blas_thread
 

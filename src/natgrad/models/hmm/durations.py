@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from natgrad.families import Beta, Dirichlet
 from natgrad.models.hmm.track import Part
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import register
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["Chain", "Durations", "Explicit", "NegativeBinomial"]

@@ -16,8 +16,8 @@ from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
 from natgrad.models.hmm.criteria import HMMCriteria
 from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.tracks import Tracks
+from natgrad.posterior.drawing import drawn_rule, saved_draws
 from natgrad.posterior.files.tables import METHOD, RUN, groups_of
-from natgrad.posterior.saved_draws import drawn_rule, saved_draws
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State

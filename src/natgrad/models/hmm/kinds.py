@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.models.gaussian_prior import PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import register
 from natgrad.validation import check_counts, real_number, require, whole_number
 
 __all__ = [

@@ -25,7 +25,7 @@ from natgrad.network.draws.softmax import exact_softmax
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.results.joint import apart
 from natgrad.network.start.restarts import random_starts
-from natgrad.posterior.missed import EACH, FAR, SAME, SWEEPS, is_gap, words_of
+from natgrad.posterior.drawing import EACH, FAR, SAME, SWEEPS, is_gap, words_of
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from natgrad.network.results.sampling import SamplingMixin
 from natgrad.network.results.table_fit import TableMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
-from natgrad.posterior.files.container import write_model
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import register, write_model
 from natgrad.renamed import RENAMED, OldName, refuse_old_names
 from natgrad.showing import ShowMixin
 
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
     from natgrad.posterior.draws import Draws
+    from natgrad.posterior.export import Summary
     from natgrad.posterior.response.result import LinearResponse
-    from natgrad.posterior.summary import Summary
 
 __all__ = ["Fit", "Settings", "warn_at_end"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from natgrad.network.language.plates import Plate
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import register
 
 __all__ = ["FormerMemory"]
 

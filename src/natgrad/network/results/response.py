@@ -51,7 +51,7 @@ def linearised(
 def linearised_chunks(problem: Any, state: State) -> Linearised:
     """A network that was read in chunks near a state: what is hidden in rows is solved anew at each product, in two passes."""
     from natgrad.network.bind.chunked import ChunkedEdges
-    from natgrad.posterior.response.edges import by_differences
+    from natgrad.posterior.response.linearised import by_differences
 
     blocks = problem.blocks
 

@@ -24,8 +24,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.streams import StreamPosition
 from natgrad.inference.trace import Stop, Trace
-from natgrad.posterior.files.container import LONGEST_HEADER, encoded, read_model, write_model
-from natgrad.posterior.files.records import register
+from natgrad.posterior.files.container import LONGEST_HEADER, encoded, read_model, register, write_model
 from natgrad.validation import whole_number
 
 __all__ = ["Checkpoints", "checkpoints_in"]

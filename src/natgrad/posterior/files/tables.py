@@ -1,6 +1,6 @@
 """Tables that the files of all models share: the settings of a run, and what methods remember from step to step.
 
-A method that remembers something else gets a line here, and its record one in `natgrad.posterior.files.records`.
+A method that remembers something else gets a line here, and its record one in `natgrad.posterior.files.container`.
 """
 
 from __future__ import annotations

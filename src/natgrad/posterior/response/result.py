@@ -1,4 +1,4 @@
-"""What linear response returns: standard deviations, intervals and covariances that read like those of a fit."""
+"""`LinearResponse`: standard deviations, covariances, intervals and draws, and how fast sweeps come to the optimum."""
 
 from __future__ import annotations
 
@@ -10,24 +10,122 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special as sp
 
 from natgrad.errors import NotConverged, PoorApproximation
-from natgrad.families import Family
+from natgrad.families import Family, TruncatedExponential, TruncatedNormal
 from natgrad.families._family import tails
 from natgrad.inference.problem import State
 from natgrad.posterior.export import ExportMixin, factors_of
 from natgrad.posterior.factor import DISCRETE, Factor
-from natgrad.posterior.response.marginals import correlated_normals, matched_quantile
-from natgrad.posterior.response.operator import Linearised
-from natgrad.posterior.response.quantities import as_quantities
-from natgrad.posterior.response.rate import contraction
-from natgrad.posterior.response.settling import LEFT, Settled, at_optimum, still_to_go
-from natgrad.posterior.response.solving import Solver
+from natgrad.posterior.response.operator import Linearised, Operator, difference
+from natgrad.posterior.response.solvers import LEFT, Settled, at_optimum, still_to_go
+from natgrad.posterior.response.solving import Solver, as_quantities
 from natgrad.random import sample_generator
 
-__all__ = ["LinearResponse", "ResponseFactor"]
+__all__ = ["LinearResponse", "ResponseFactor", "contraction", "correlated_normals", "matched_quantile"]
+
+# Linear response gives second moments. An interval also needs a shape: a Gamma for what is positive, a Beta for a probability, a
+# Gaussian for the rest.
 
 Floats = npt.NDArray[np.float64]
+
+
+def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any, lam: Any = None) -> Floats:
+    """The quantile of the law of the family's kind with this mean and standard deviation; the probability broadcasts.
+
+    That of a truncated law is q's own, with natural parameter ``lam``, stretched about the mean and within its bounds.
+
+    Examples
+    --------
+    >>> from natgrad.families import Gamma, Normal
+    >>> float(matched_quantile(Normal(), np.float64(1.0), np.float64(2.0), 0.5))
+    1.0
+    >>> round(float(matched_quantile(Gamma(), np.float64(2.0), np.float64(2.0), 0.5)), 4)  # an exponential
+    1.3863
+    """
+    if family.name in DISCRETE:
+        raise TypeError(f"a {family.name} has no interval: use mean(), its probabilities, and std() of these")
+    with np.errstate(all="ignore"):
+        if isinstance(family, TruncatedNormal | TruncatedExponential):
+            usual = {name: np.asarray(part) for name, part in family.usual(lam).items()}
+            own, low, high = (
+                family._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
+                for t in (probability, 0.0, 1.0)
+            )
+            quantile = np.clip(mean + (own - mean) * sd / np.sqrt(family.var(lam)), low, high)
+        elif family.name in ("Dirichlet", "Beta", "Sticks"):
+            total = mean * (1.0 - mean) / sd**2 - 1.0
+            if np.any(total <= 0):
+                warnings.warn(
+                    "the standard deviation of a probability is larger than any law on [0, 1] with its mean can have: linear "
+                    "response does not reach that far, and the interval is NaN there. Use draws",
+                    PoorApproximation,
+                    stacklevel=3,
+                )
+            quantile = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
+        elif family.name in ("Gamma", "Poisson", "GammaShape", "HalfNormalPrecision"):
+            quantile = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+        elif family.name == "Wishart":  # elements on the diagonal are Gammas
+            diagonal = np.eye(mean.shape[-1], dtype=bool)
+            positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+            quantile = np.where(diagonal, positive, mean + sd * sp.ndtri(probability))
+        elif family.name == "NormalGamma":  # a mean beside its precision
+            positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+            quantile = np.where(np.arange(2) == 1, positive, mean + sd * sp.ndtri(probability))
+        else:
+            quantile = mean + sd * sp.ndtri(probability)
+    return np.asarray(quantile, np.float64)
+
+
+def correlated_normals(covariance: Floats, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Standard deviations [P], and draws [n, P] of normal numbers with variance 1 and the correlations of a covariance.
+
+    By the roots of the correlations: standard deviations may lie many powers of ten apart.
+    """
+    sd = np.sqrt(np.diagonal(covariance))
+    safe = np.where(sd > 0, sd, 1.0)
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T) / (safe[:, None] * safe))
+    noise = rng.standard_normal((n, len(sd)))
+    return sd, (noise * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+# How fast sweeps come to the optimum: the spectral radius of a sweep near it, by iterating sweeps on a small disturbance.
+
+# The size of the disturbance, in standard deviations of q: its square is lost to curvature, its inverse to rounding.
+SIZE = 1e-5
+MOST, ENOUGH = 60, 1e-3
+
+
+def contraction(operator: Operator, seed: int = 0) -> float:
+    """The factor by which a sweep shrinks the distance to the optimum, once only its slowest direction is left.
+
+    Distances are in the norm of the Fisher information; sweeps are those of coordinate ascent, without acceleration.
+    """
+    sweep = operator.at.sweep
+    if sweep is None:
+        return float("nan")
+    base = operator.pack(sweep(dict(operator.at.lam)))
+    fixed = operator.pack(sweep(operator.unpack(base)))
+    rng = np.random.default_rng(seed)
+    noise = operator.unpack(rng.standard_normal(operator.size))
+    direction = operator.pack({name: block.family.project(noise[name]) for name, block in operator.at.blocks.items()})
+    rate = 0.0
+    for _ in range(MOST):
+        norm = float(np.sqrt(operator.inner(direction, operator.fisher(direction))))
+        if not norm > 0:
+            return 0.0
+        direction *= SIZE / norm
+        after = difference(operator.pack(sweep(operator.unpack(base + direction))), fixed)
+        new = float(np.sqrt(max(operator.inner(after, operator.fisher(after)), 0.0))) / SIZE
+        if abs(new - rate) <= ENOUGH * max(new, 1e-12):
+            return new
+        direction, rate = after, new
+    return rate
+
+
+# What linear response returns: standard deviations, intervals and covariances that read like those of a fit.
+
 # Elements of a node up to which covariances of all of them are found exactly; above it, standard deviations are probed.
 EXACT = 256
 # Numbers of a joint draw: its covariance is a matrix of that size.

@@ -1,10 +1,8 @@
-"""(I − J V) x = b solved: by conjugate gradients, or with the matrix where it is small and asked for often.
-
-Both say in words what is wrong with the state that they were given: not a maximum of the bound, or flat along some direction.
-"""
+"""Solve (I − J V) x = b by conjugate gradients or with the matrix; eliminate blocks that do not meet; finish at the optimum."""
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,9 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAtMaximum
-from natgrad.posterior.response.operator import FLAT, Operator
+from natgrad.families.fisher import covariances
+from natgrad.posterior.response.operator import FLAT, SMALL, Linearised, Operator
 
-__all__ = ["FLAT", "Dense", "Solution", "conjugate_gradients"]
+__all__ = [
+    "FLAT",
+    "LEFT",
+    "Dense",
+    "Eliminated",
+    "Settled",
+    "Solution",
+    "at_optimum",
+    "conjugate_gradients",
+    "matrix_of",
+    "still_to_go",
+    "to_eliminate",
+    "unresolved_gain",
+]
+
+# (I − J V) x = b solved: by conjugate gradients, or with the matrix where it is small and asked for often.
+#
+# Both say in words what is wrong with the state that they were given: not a maximum of the bound, or flat along some direction.
 
 Floats = npt.NDArray[np.float64]
 # A curvature that is not flat whatever rounding did to it.
@@ -231,3 +247,216 @@ def _root(part: Floats, free: Floats | None, place: slice, n: int) -> Floats:
     root = np.zeros((n, half.shape[1]))
     root[place] = half if free is None else free @ half
     return root
+
+
+# Blocks that do not meet one another taken out of the system: what is left is as large as the others, and small.
+#
+# With E such blocks, paths of a chain or memberships of rows, and g the rest, dλ_E = b_E + J_Eg V_g dλ_g. So g alone has to be
+# solved for, with J' = J_gg + J_gE V_E J_Eg (a Schur complement), as one small matrix.
+
+# Numbers of J_gE: all of them are multiplied by V at once. And those in λ up to which the whole is a small matrix, too.
+MOST, FEW = 1_000_000, 32
+
+
+def to_eliminate(operator: Operator) -> list[str]:
+    """The blocks that may be taken out so that little is left; none if that is not so."""
+    if operator.size <= FEW or operator.matrix is None or operator.weights is not None:
+        return []
+    chosen: list[str] = []
+    sizes = {name: place.stop - place.start for name, place in operator.places.items()}
+    half = getattr(operator.matrix, "half", operator.matrix)
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        mine = operator.places[name]
+        if not any(_meet(half, mine, operator.places[other]) for other in (*chosen, name)):
+            chosen.append(name)
+        if 0 < operator.size - sum(sizes[n] for n in chosen) <= min(SMALL, operator.size) // 2:
+            break
+    left = operator.size - sum(sizes[n] for n in chosen)
+    small = SMALL if operator.size > SMALL else operator.size // 2
+    return chosen if 0 < left <= small and left * (operator.size - left) <= MOST else []
+
+
+def _meet(half: object, one: slice, other: slice) -> bool:
+    return any(abs(half[a, b]).max() > 0.0 for a, b in ((one, other), (other, one)))  # type: ignore[index]
+
+
+class Eliminated:
+    """The system without some blocks; solves as `Dense` does."""
+
+    def __init__(self, operator: Operator, without: list[str]) -> None:
+        self.operator, at = operator, operator.at
+        self.without, self.kept = without, [name for name in operator.places if name not in without]
+        self._out, self._in = (
+            np.concatenate([np.arange(operator.size)[operator.places[name]] for name in names])
+            for names in (without, self.kept)
+        )
+        whole = operator.matrix
+        units = np.zeros((operator.size, len(self._in)))
+        units[self._in, np.arange(len(self._in))] = 1.0
+        rows = np.stack([whole @ unit for unit in units.T]) if not isinstance(whole, np.ndarray) else whole[self._in]
+        changes, reached = operator.changes(rows), np.zeros_like(rows)
+        for name in without:
+            place, change = operator.places[name], operator._units(name, changes)
+            if operator.side_by_side(name):
+                moved = operator.covariances[name].times(change)
+            else:
+                wide = tuple(np.broadcast_to(part, (len(rows), *part.shape)) for part in at.lam[name])
+                moved = covariances(at.blocks[name].family, wide).times(change)
+            reached[:, place] = operator._rows(moved)
+        self._rows, self._changes, self._reached = rows, changes[:, self._out], reached[:, self._out]
+        schur = rows[:, self._in] + rows[:, self._out] @ self._reached.T
+        keep = {name: at.blocks[name] for name in self.kept}
+        self.reduced = Operator(
+            at._replace(
+                blocks=keep,
+                lam={name: at.lam[name] for name in keep},
+                targets={name: at.targets[name] for name in keep},
+                covariances={name: operator.covariances[name] for name in keep},
+                matrix=lambda: schur,
+            )
+        )
+        self.dense = Dense(self.reduced)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no direction is flat, or rises."""
+        self.reduced.flat = self.operator.flat
+        return self.dense.is_clear
+
+    def solve(self, b: Floats) -> Solution:
+        """Find x with (I − J V) x = b."""
+        self.reduced.flat = self.operator.flat
+        return Solution(self._whole(b, self.dense.solve(self._told(b)).x), 0, 0.0)
+
+    def step(self, b: Floats, flat: float, rising: float) -> tuple[Floats, float]:
+        """Newton's step, as of `Dense`."""
+        inside, unresolved = self.dense.step(self._told(b), flat, rising)
+        return self._whole(b, inside), unresolved
+
+    def responses(self, sources: Floats) -> Floats:
+        """The solutions for J c of many c [n, size], of a system that is clear."""
+        b = np.empty_like(sources)
+        b[:, self._in] = self.reduced.changes(sources @ self._rows.T)
+        b[:, self._out] = sources[:, self._in] @ self._changes
+        return self._whole(b, self.dense.solved(self._told(b)))
+
+    def _told(self, b: Floats) -> Floats:
+        """b_g + J_gE V_E b_E."""
+        return np.asarray(b[..., self._in] + b[..., self._out] @ self._reached.T)
+
+    def _whole(self, b: Floats, inside: Floats) -> Floats:
+        """With dλ_E = b_E + J_Eg V_g dλ_g."""
+        x = np.empty_like(b)
+        x[..., self._in] = inside
+        x[..., self._out] = b[..., self._out] + self.dense.fisher(inside) @ self._changes
+        return x
+
+
+# Newton's step from a state with the residual r = λ̂ − λ moves the mean of any quantity g by Cov_LR(g, φ)·r, and
+#
+#     (Cov_LR(g, φ)·r)² ≤ Var_LR(g) · rᵀ Σ r,        rᵀ Σ r = 2 · (the nats that the step gains)
+#
+# so that √(2 · nats left) is the farthest that any mean still has to go, in its own standard deviations. A curvature is known to
+# about as much as the state is beside the optimum, in standard deviations of q: what is nearer to zero is flat for all that is
+# known.
+
+# Nats that are left to gain: above the first the state does not count as an optimum, since a mean may have 0.045 standard
+# deviations to go; below the second it is one to rounding, below the third for conjugate gradients with so many numbers in λ.
+LEFT, SETTLED, NEARLY, LARGE = 1e-3, 1e-20, 1e-13, 2_000
+STEPS, NEWTON_TOL = 4, 1e-2
+# Newton's step leaves about the square of what it gains, where no direction is flat (0.006 to 16 times as much was met); steps
+# with its curvature leave the same part each. What is expected to be left is so many times that.
+FIRST_AHEAD, AHEAD = 100.0, 10.0
+# By how much a curvature may be off, for each standard deviation of q that the state is beside the optimum.
+ROUGH = 10.0
+
+
+class Settled(NamedTuple):
+    """The optimum; the nats that were left; the matrix there, if it was made; the curvature that cannot be told from none."""
+
+    at: Linearised
+    left: float
+    matrix: Dense | Eliminated | None = None
+    flat: float = FLAT
+
+
+def at_optimum(at: Linearised) -> Settled:
+    """The state after Newton's steps; as it was where there is more to gain than `LEFT`.
+
+    A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
+    that way would look like curvature.
+    """
+    operator = Operator(at)
+    near = matrix_of(operator)
+    curvature = operator.matrix if at.matrix is not None else None
+    enough = NEARLY if near is None and operator.size >= LARGE else SETTLED
+    left, last, moved, farthest = math.nan, math.nan, False, 0.0
+    for turn in range(STEPS):
+        if turn > 0:
+            operator = Operator(at)
+            operator.matrix = curvature  # that of the first step: later ones are short
+        step, length, gain, unresolved = _newton(operator, near, farthest)
+        farthest = max(farthest, length)
+        expected = FIRST_AHEAD * gain**2 if turn == 0 else AHEAD * gain**2 / last
+        left, last = gain + unresolved if turn == 0 else left, gain
+        at = at._replace(covariances=operator.covariances)
+        if at.elsewhere is None or gain <= enough or gain + unresolved > LEFT:
+            break
+        new = {
+            name: block.family.project(
+                tuple(g + s for g, s in zip(at.lam[name], operator.part(step, name), strict=True))
+            )
+            for name, block in at.blocks.items()
+        }
+        if not all(np.all(block.family.valid(new[name])) for name, block in at.blocks.items()):
+            break
+        at, moved = at.elsewhere(new), True
+        if near is not None and near.is_clear and expected < SETTLED:
+            return Settled(at, left)
+        length = math.nan
+    if math.isnan(length):  # of a state that no step began at
+        operator = Operator(at)
+        residual = operator.residual()
+        length = operator.inner(residual, operator.fisher(residual)) ** 0.5
+        at = at._replace(covariances=operator.covariances)
+    # A state that is none of an optimum is taken as it is, and said to be so.
+    return Settled(at, left, None if moved else near, FLAT if left > LEFT else FLAT + ROUGH * length)
+
+
+def _newton(operator: Operator, near: Dense | Eliminated | None, beside: float) -> tuple[Floats, float, float, float]:
+    """Newton's step dλ, the length of the residual in standard deviations of q, the nats it gains, and those it may not see.
+
+    ``beside`` is how far from the optimum the curvature was found.
+    """
+    residual = operator.residual()
+    told = operator.fisher(residual)
+    length = operator.inner(residual, told) ** 0.5
+    far = max(length, beside)
+    if near is not None:
+        step, unresolved = near.step(residual, FLAT + far, FLAT + ROUGH * far)
+    else:
+        solved = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=FLAT + far)
+        step, unresolved = solved.x, min(solved.residual, 1.0) * length
+    return step, length, 0.5 * operator.inner(told, step), unresolved_gain(far, unresolved)
+
+
+def unresolved_gain(length: float, unresolved: float) -> float:
+    """Nats along directions that a step leaves out, as their curvature is within the length of the residual: ½ square / length.
+
+    Of a direction that is flat by symmetry, the residual has the square of its length, and nothing comes of it.
+    """
+    return 0.5 * unresolved**2 / length if length > 0.0 else 0.0
+
+
+def still_to_go(left: float) -> float:
+    """How far the mean of any quantity may still have to go, in its standard deviations."""
+    return math.sqrt(2.0 * max(left, 0.0))
+
+
+def matrix_of(operator: Operator) -> Dense | Eliminated | None:
+    """The system as a matrix, where it is small by itself, or without some blocks."""
+    if without := to_eliminate(operator):
+        rest = Eliminated(operator, without)
+        if rest.is_clear or not operator.is_small:
+            return rest
+    return Dense(operator) if operator.is_small else None

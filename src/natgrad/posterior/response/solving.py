@@ -1,12 +1,12 @@
-"""Quantities in, covariances out: which solves are made, by which solver, and what is kept of them."""
+"""Solve for variances and covariances of nodes and of functions of the means."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,245 @@ import numpy.typing as npt
 from natgrad.errors import NotConverged
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.response.operator import Operator
-from natgrad.posterior.response.probing import probed_diagonal
-from natgrad.posterior.response.quantities import Quantity
-from natgrad.posterior.response.settling import Settled, matrix_of
-from natgrad.posterior.response.solvers import Dense, conjugate_gradients
-from natgrad.posterior.response.values import Values
+from natgrad.posterior.response.solvers import Dense, Eliminated, Settled, conjugate_gradients, matrix_of
 from natgrad.threads import one_blas_thread
 
-__all__ = ["Solver"]
+__all__ = ["Quantities", "Quantity", "Solver", "Values", "as_quantities", "probed_diagonal"]
 
 Floats = npt.NDArray[np.float64]
+# Steps of numerical derivatives, in standard deviations under q: what is cut off is their square, rounding their inverse.
+STEP = 1e-4
+# Numbers of a node from which on they are moved in groups; an irrational number, whose multiples differ.
+GROUPED, GOLDEN = 32, 0.6180339887498949
+
+Quantity = Mapping[str, Any]  # the weights of each node's values
+_Known = dict[str, tuple[Floats, Floats]]  # mean and standard deviation by name
+
+
+class Quantities(NamedTuple):
+    """The value of a quantity at the means, and the derivative of each of its elements, in C order."""
+
+    value: Floats
+    quantities: list[Quantity]
+
+
+def as_quantities(of: Any, factors: Mapping[str, Factor], moments: _Known | None = None) -> Quantities:
+    """The elements of a node (its name, or itself), or of a function of the means, as weights on values.
+
+    ``moments`` keeps the mean and the standard deviation of nodes from one question to the next.
+    """
+    if callable(of) and not hasattr(of, "family"):
+        return _of_function(of, factors, {} if moments is None else moments)
+    name: str = getattr(of, "name", of)
+    if name not in factors:
+        raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(factors)}")
+    mean = np.asarray(factors[name].mean(), np.float64)
+    eye = np.eye(mean.size)
+    return Quantities(mean, [{name: row.reshape(mean.shape)} for row in eye])
+
+
+class _Means(Mapping[str, Any]):
+    """The means by name, which remember who was asked for; given some of them anew."""
+
+    def __init__(self, factors: Mapping[str, Factor], given: Mapping[str, Floats], known: _Known) -> None:
+        self._factors, self._given, self._known = factors, given, known
+        self.asked: dict[str, Floats] = {}
+
+    def __getitem__(self, name: Any) -> Floats:
+        name = name if isinstance(name, str) else getattr(name, "name", name)
+        if name not in self._factors:
+            raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(self._factors)}")
+        if name in self._given:
+            return self._given[name]
+        if name not in self.asked:
+            if name not in self._known:
+                mean = np.asarray(self._factors[name].mean(), np.float64)
+                self._known[name] = mean, np.broadcast_to(self._factors[name].std(), mean.shape)
+            self.asked[name] = self._known[name][0]
+        return self.asked[name].copy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factors)
+
+    def __len__(self) -> int:
+        return len(self._factors)
+
+
+def _of_function(function: Callable[..., Any], factors: Mapping[str, Factor], kept: _Known) -> Quantities:
+    means = _Means(factors, {}, kept)
+    value = np.asarray(function(means), np.float64)
+    if (known := getattr(function, "derivatives", None)) is not None:  # nothing to be differentiated number by number
+        return Quantities(value, list(known(means)))
+    slopes = {
+        name: _slope(function, value, name, mean, np.where(kept[name][1] == 0.0, 1.0, kept[name][1]), factors, kept)
+        for name, mean in means.asked.items()
+    }
+    if not np.all(np.isfinite(value)) or not all(np.all(np.isfinite(s)) for s in slopes.values()):
+        raise ValueError("the function, or its derivative, is not finite at the means")
+    return Quantities(value, [{name: s[place] for name, s in slopes.items()} for place in np.ndindex(value.shape)])
+
+
+def _slope(
+    function: Callable[..., Any],
+    value: Floats,
+    name: str,
+    mean: Floats,
+    sd: Floats,
+    factors: Mapping[str, Factor],
+    kept: _Known,
+) -> Floats:
+    """The derivative by every number of one node [axes of the value, those of the node].
+
+    Most functions read few numbers of a large node. So √n of them are moved at once, each by a step of its own, so that no two
+    cancel; where not a bit of the value changes on either side, none of them counts.
+    """
+    given: dict[str, Floats] = {}
+    there, flat, steps = _Means(factors, given, kept), mean.ravel(), STEP * np.ravel(sd)
+
+    def at(places: Any, numbers: Any) -> Any:
+        moved = flat.copy()
+        moved[places] = numbers
+        given[name] = moved.reshape(mean.shape)
+        return function(there)
+
+    def counts(places: slice) -> bool:
+        own = steps[places] * (0.5 + (np.arange(mean.size)[places] * GOLDEN) % 1.0)
+        return any(not np.array_equal(at(places, flat[places] + sign * own), value) for sign in (1.0, -1.0))
+
+    columns = np.zeros((mean.size, *value.shape))
+    width = math.isqrt(mean.size) if mean.size >= GROUPED else max(mean.size, 1)
+    ends = list(zip((flat + steps).tolist(), (flat - steps).tolist(), strict=True))
+    for begin in range(0, mean.size, width):
+        group = slice(begin, begin + width)
+        if width == mean.size or counts(group):
+            for place in range(mean.size)[group]:
+                columns[place] = np.subtract(at(place, ends[place][0]), at(place, ends[place][1]), dtype=np.float64)
+    columns /= (2.0 * steps).reshape(-1, *(1,) * value.ndim)
+    return np.moveaxis(columns, 0, -1).reshape(value.shape + mean.shape)
+
+
+# With S the sources Cov_q(x, φ) of all values x, Cov_LR = Cov_q(x, x) + S dλ, dλ the solutions for J Sᵀ: three products of
+# matrices, where one question after the other would take as many calls for each.
+
+
+class Values:
+    """Covariances of linear response, of the values of some blocks with these shapes."""
+
+    def __init__(self, system: Dense | Eliminated, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        operator, n = system.operator, sum(math.prod(shape) for shape in shapes.values())
+        self.places: dict[str, slice] = {}
+        sources, own, end = np.zeros((n, operator.size)), np.zeros((n, n)), 0
+        for name, shape in shapes.items():
+            here = self.places[name] = slice(end, end + math.prod(shape))
+            sources[here, operator.places[name]], own[here, here] = operator.sources(name, shape)
+            end = here.stop
+        self.covariance = own + sources @ system.responses(sources).T
+
+    def cov_with(self, quantity: Quantity, others: Sequence[Quantity]) -> list[float] | None:
+        """Covariances of a quantity with others; None where one of them reads what is not here."""
+        if any(name not in self.places for of in (quantity, *others) for name in of):
+            return None
+        moved = self.covariance @ self._weights(quantity)
+        return [float(np.vdot(self._weights(other), moved)) for other in others]
+
+    def var(self, quantity: Quantity) -> float | None:
+        """The variance of a quantity; None where it reads what is not here."""
+        if any(name not in self.places for name in quantity):
+            return None
+        weights = self._weights(quantity)
+        return float(weights @ self.covariance @ weights)
+
+    def variances(self, name: str) -> Floats | None:
+        """The variance of each value of a block; None where it is not here."""
+        place = self.places.get(name)
+        return None if place is None else np.diagonal(self.covariance)[place].copy()
+
+    def _weights(self, quantity: Quantity) -> Floats:
+        weights = np.zeros(len(self.covariance))
+        for name, part in quantity.items():
+            weights[self.places[name]] = np.ravel(part)
+        return weights
+
+
+#     diag(C) = E[z ∘ C z]                                         for random signs z (Bekas, Kokiopoulou and Saad, 2007)
+#             = diag(Q Qᵀ C) + E[z ∘ (I − Q Qᵀ) C z]               for any orthogonal Q
+#
+# The first is as good as C is near its diagonal. Where few directions carry most of C, as biases have those of all factors in
+# common, Q spans what C makes of the probes: the first part of the second line is known once C Q is, and the rest is small. Each
+# probe is left out of the Q that it is used with, so that all of them serve for both (XDiag: Epperly, Tropp and Webber, 2024,
+# "XTrace: making the most of every sample in stochastic trace estimation"). Which of the two it is, the first probes say.
+
+Product = Callable[[Floats], Floats]
+
+
+def probed_diagonal(
+    product: Product, n: int, products: int, rng: np.random.Generator, known: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """The diagonal of a matrix [n, n] and its standard errors, by so many products; ``known`` is a direction that carries much.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> half = rng.normal(size=(50, 3))
+    >>> diagonal, error = probed_diagonal(lambda z: half @ (half.T @ z), 50, 8, rng)
+    >>> bool(np.allclose(diagonal, (half**2).sum(1)))  # three directions carry all of it
+    True
+    """
+    if n <= products:
+        return np.diagonal(_all(product, np.eye(n))).copy(), np.zeros(n)
+    signs = rng.choice([-1.0, 1.0], size=(n, max(products - (known is not None), 2)))
+    common = np.zeros((n, 0)) if known is None else product(known)[:, None]
+    own: Floats = np.zeros(n)
+    if known is not None and (size := float(known @ common[:, 0])) > 0.0:
+        own = common[:, 0] ** 2 / size  # the part of C that is known from one product
+    half = max(signs.shape[1] // 2, 2)
+    made = _all(product, signs[:, :half])
+    if _directions(made - _through(common, known, signs[:, :half])) <= half:
+        return _without(product, signs[:, : max(half - common.shape[1], 2)], made, common)
+    made = np.concatenate([made, _all(product, signs[:, half:])], axis=1)
+    terms = signs * (made - _through(common, known, signs))
+    return own + terms.mean(1), terms.std(1, ddof=1) / np.sqrt(terms.shape[1])
+
+
+def _all(product: Product, vectors: Floats) -> Floats:
+    return np.stack([product(vector) for vector in vectors.T], axis=1) if vectors.shape[1] else vectors
+
+
+def _through(common: Floats, known: Floats | None, signs: Floats) -> Floats:
+    """What c cᵀ / kᵀ c makes of the probes, c = C k."""
+    if known is None or not (size := float(known @ common[:, 0])) > 0.0:
+        return np.zeros_like(signs)
+    return common * (common[:, 0] @ signs) / size
+
+
+def _directions(made: Floats) -> float:
+    """How many directions carry a matrix: what it makes of independent probes is parallel where they are few."""
+    gram = made.T @ made
+    size = np.sqrt(np.diagonal(gram))
+    if not size.min() > 0.0:
+        return 0.0
+    cosines = (gram / np.outer(size, size))[np.triu_indices(len(gram), 1)]
+    return float(1.0 / max(float(np.mean(cosines**2)), 1e-12))
+
+
+def _without(product: Product, signs: Floats, made: Floats, common: Floats) -> tuple[Floats, Floats]:
+    """The second line, with each probe left out of Q in its turn."""
+    probes = signs.shape[1]
+    made = made[:, :probes]
+    basis, scale = np.linalg.qr(np.concatenate([common, made], axis=1))
+    pivots = np.abs(np.diagonal(scale))
+    through = _all(product, basis)
+    left = np.zeros((len(scale), probes))
+    # Q without what one probe added is Q (I − s sᵀ), s along a column of R⁻ᵀ. Where they span less, nothing is lost with one.
+    if pivots.min() > 1e-10 * max(pivots.max(), 1e-300):
+        left = np.linalg.inv(scale).T[:, common.shape[1] :]
+        left = left / np.linalg.norm(left, axis=0)
+    inner = basis.T @ made
+    inner = inner - left * (left * inner).sum(0)
+    estimates = (basis * through).sum(1)[:, None] - (basis @ left) * (through @ left) + signs * (made - basis @ inner)
+    return estimates.mean(1), estimates.std(1, ddof=1) / np.sqrt(probes)
+
+
 Stats = tuple[Any, ...]
 # Numbers in λ up to which a matrix of that size is made at once, or may be made; numbers of kept solutions; values of which all
 # covariances are found at once, and numbers in their solutions.
