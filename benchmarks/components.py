@@ -10,7 +10,6 @@ A set counts if K is the truth or one beside it; the goal is 95 of 100, and at m
 Every set is a line of ``benchmarks/results/components.jsonl`` as soon as it is measured, and is not measured again: a run that
 was stopped goes on. The table, ``benchmarks/results/components.md``, says how many sets it is about, and MISSED where a goal was
 not met.
-`components_restarts.py` and `components_text.py` are about starts with a given K, and about real text.
 """
 
 from __future__ import annotations
