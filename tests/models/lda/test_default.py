@@ -106,6 +106,15 @@ def test_what_cannot_be_sampled_runs_vb_and_warns():
         ng.LDA(3, **FEW).fit(X * 10**9)
 
 
+def test_more_topics_than_words_warn():
+    X = drawn().counts[:30, :4]
+    with pytest.warns(UserWarning, match="n_topics = 50, and the documents have 4 different words.*n_topics=4"):
+        ng.LDA(50, **FEW).fit(X)
+    with pytest.warns(UserWarning, match="n_topics = 5, and the documents have 4 different words"):
+        ng.topics.SupervisedLDA(5, max_steps=1, tol=0, verbose=False).fit(X, np.arange(30.0))
+    ng.LDA(4, **FEW).fit(X)  # warnings are errors here
+
+
 def test_partial_fit_after_samples_warns_before_it_takes_a_vb_step():
     model = ng.LDA(3, **FEW).fit(drawn().counts)
     with pytest.warns(UserWarning, match="partial_fit takes a VB step"):

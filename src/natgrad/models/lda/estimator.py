@@ -33,9 +33,10 @@ from natgrad.models.lda.settings import (
     most_passes,
     runs_gibbs,
     runs_vb,
+    topic_number,
 )  # fmt: skip
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
-from natgrad.models.lda.topics import tell_empty_topics
+from natgrad.models.lda.topics import tell_empty_topics, warn_of_many_topics
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
@@ -193,6 +194,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             return self
         corpus = located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X))
         sampled = runs_gibbs(self, corpus, moves)
+        if not finds_topics(self):
+            warn_of_many_topics(topic_number(self)[0], corpus.n_words)
         if finds_topics(self):
             check_gibbs_sweeps(self, 'n_topics="auto" has none')
         elif isinstance(self.method, VB):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "ranked_words",
     "shared_words",
     "tell_empty_topics",
+    "warn_of_many_topics",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -131,6 +133,17 @@ def _completed(shares: Floats, topics: Floats, corpus: Corpus) -> float:
         probability = np.einsum("nk,nk->n", shares[rows], by_word[corpus.words[entries]])
         total += float(corpus.counts[entries] @ np.log(probability))
     return total
+
+
+def warn_of_many_topics(n_topics: int, n_words: int) -> None:
+    """Warn if there are more topics than words: they cannot be told apart."""
+    if n_topics > n_words:
+        warnings.warn(
+            f"n_topics = {n_topics}, and the documents have {n_words} different words: more topics than words cannot be told "
+            f"apart; take at most n_topics={n_words}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def tell_empty_topics(components: Floats, beta: float) -> None:
