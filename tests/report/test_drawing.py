@@ -109,37 +109,38 @@ def test_nothing_overlaps_or_leaves_the_picture(make):
         assert y + h <= top + height
 
 
-def on_the_way(path):
-    """Points of a curve, from its text."""
-    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
-    a, b, c = np.reshape(numbers, (3, 2))
-    t = np.linspace(0.0, 1.0, 200)[:, None]
-    return (1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c
-
-
-def hierarchy():
-    group, row = ng.Plate("group", 4), ng.Plate("row", 40)
-    effect = ng.Normal("effect", ng.Normal("mean", 0.0, 0.01), ng.Gamma("between", 1.0, 1.0), plate=group)
-    within = ng.Gamma("within", 1.0, 1.0)
-    seen = ng.Normal("y", effect[np.repeat(np.arange(4), 10)], within, plate=row, observed=np.zeros(40))
-    return ng.Network(seen)
-
-
-@pytest.mark.parametrize("make", [*NETWORKS, hierarchy])
-def test_no_edge_runs_through_a_plate_or_a_node_of_others(make):
+@pytest.mark.parametrize("make", NETWORKS)
+def test_edges_lead_from_rim_to_rim_and_names_have_distributions(make):
     network = make()
     seen = Seen(network.draw())
     assert seen.laws == {name: type(node).__name__ for name, node in network.nodes.items()}
     pairs = [(parent.name, name) for name, node in network.nodes.items() for parent in node.parents()]
-    for (parent, child), path in zip(pairs, seen.paths, strict=True):
-        points = on_the_way(path)
-        for label, (left, top, right, bottom) in seen.boxes:
-            if not seen.inside((left, top, right, bottom)) & {parent, child}:
-                inside = (points > (left, top)).all(1) & (points < (right, bottom)).all(1)
-                assert not inside.any(), f"{parent} → {child} runs through {label}"
-        for name, ((x, y, w, h), _) in seen.nodes.items():
-            if name not in (parent, child):
-                assert (((points - (x, y)) / (w, h)) ** 2).sum(1).min() > 1, f"{parent} → {child} runs through {name}"
+    for pair, path in zip(pairs, seen.paths, strict=True):
+        ends = np.reshape([float(number) for number in re.findall(r"-?[\d.]+", path)], (2, 2))
+        for name, end in zip(pair, ends, strict=True):
+            x, y, w, h = seen.nodes[name][0]
+            assert ((end[0] - x) / w) ** 2 + ((end[1] - y) / h) ** 2 == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+def test_dot_has_every_node_once_in_its_plates_and_every_edge(make):
+    network = make()
+    dot, path, found, edges = network.to_dot(), [], {}, []
+    for line in map(str.strip, dot.splitlines()[1:-1]):
+        if line.startswith("subgraph"):
+            path.append(set(re.findall(r'"cluster (.*)"', line)[0].split()))
+        elif line == "}":
+            path.pop()
+        elif "->" in line:
+            edges.append(tuple(re.findall(r'"([^"]+)"', line)))
+        elif line.startswith('"'):
+            name = re.match(r'"([^"]+)"', line)[1]
+            assert name not in found
+            found[name] = (set().union(*path), "filled" in line)
+    assert found == {
+        name: ({plate.name for plate in node.plates}, node.is_observed) for name, node in network.nodes.items()
+    }
+    assert edges == [(parent.name, name) for name, node in network.nodes.items() for parent in node.parents()]
 
 
 def test_pupils_are_inside_schools():

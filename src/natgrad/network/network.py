@@ -193,6 +193,12 @@ class Network(SimulationMixin):
         self._refuse_template("a picture")
         return reporter("charts.drawing").draw_network(self.nodes)
 
+    def to_dot(self) -> str:
+        """The network in the language of Graphviz, whose layouts suit large ones: plates are clusters, observed nodes filled."""
+        self._refuse_template("a picture")
+        dot: str = reporter("charts.drawing").to_dot(self.nodes)
+        return dot
+
     def _repr_html_(self) -> str:
         return f"<code>{html.escape(repr(self))}</code>" if self.template is not None else str(self.draw())
 

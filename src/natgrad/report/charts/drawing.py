@@ -1,26 +1,23 @@
-"""Nodes of a network in, its picture out: circles for variables, shaded where observed, edges to children, boxes for plates.
+"""Draw a network as SVG without any dependency, or write it in DOT, whose layouts are better for large ones.
 
-Every set of plates has columns of its own, so a box holds its nodes and no other. A set that contains another one is drawn
-inside it; sets that merely overlap (users × factors, items × factors) stand side by side, each with all its plates on the
-label. Parents are above their children. Sets stand in the order in which the fewest edges would run through a box that is not
-theirs; an edge that still would is bent around it.
+Circles are variables, shaded where observed; edges lead to children; boxes are plates. Every set of plates has columns of its
+own, so a box holds its nodes and no other. A set that contains another one is drawn inside it; sets that merely overlap (users ×
+factors, items × factors) stand side by side, each with all its plates on the label. Parents are above their children.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise, permutations
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from natgrad.report.charts.routes import Route, hits, route
 from natgrad.report.html import Html, tag
 
-__all__ = ["Drawing", "draw_network"]
+__all__ = ["Drawing", "draw_network", "to_dot"]
 
 ROW, RADIUS, GAP, PAD, LABEL, CHARACTER = 88.0, 24.0, 26.0, 13.0, 17.0, 7.4
-# More orders than these are not tried: then sets stand in the order of their first node.
-MOST_ORDERS = 720
 STYLE = """
 .ng-node{fill:#fff;stroke:#4a4e57;stroke-width:1.3}.ng-seen{fill:#d5e3ee}.ng-text{fill:#1d1f23}.ng-law{fill:#5a5e66}
 .ng-edge{stroke:#4a4e57;fill:none;stroke-width:1.2}.ng-plate{fill:none;stroke:#8a8f98}.ng-label{fill:#5a5e66}.ng-head{fill:#4a4e57}
@@ -57,43 +54,57 @@ class Cluster(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A plate's rectangle, its label, and the nodes that are on it."""
+    """A plate's rectangle, and its label."""
 
     left: float
     top: float
     right: float
     bottom: float
     label: str
-    on_left: bool
-    names: frozenset[str]
 
 
 def draw_network(nodes: Mapping[str, Any]) -> Drawing:
     """The picture of declared nodes, parents first."""
+    parents, forest = _structure(nodes)
+    widths = {name: _width(node) for name, node in nodes.items()}
+    x, y = _columns(forest, widths), {name: ROW * rank for name, rank in _ranks(parents).items()}
+    return _picture(nodes, parents, x, y, widths, [box for cluster in forest for box in _boxes(cluster, x, y, widths)])
+
+
+def to_dot(nodes: Mapping[str, Any]) -> str:
+    """The same network in the language of Graphviz: plates are clusters, observed nodes are filled."""
+    parents, forest = _structure(nodes)
+    quoted = {name: json.dumps(name, ensure_ascii=False) for name in nodes}
+    lines = ["digraph network {"]
+
+    def add(cluster: Cluster, depth: int) -> None:
+        pad = "  " * depth
+        if cluster.plates:
+            lines.append(
+                f"{pad}subgraph {json.dumps('cluster ' + ' '.join(sorted(cluster.plates)), ensure_ascii=False)} {{"
+            )
+            lines.append(f"{pad}  label={json.dumps(cluster.label, ensure_ascii=False)};")
+        for name in (name for row in cluster.rows.values() for name in row):
+            label = json.dumps(f"{name}\n{type(nodes[name]).__name__}", ensure_ascii=False)
+            fill = ', style=filled, fillcolor="#d5e3ee"' if nodes[name].is_observed else ""
+            lines.append(f"{pad}  {quoted[name]} [label={label}{fill}];")
+        for inner in cluster.inner:
+            add(inner, depth + 1)
+        if cluster.plates:
+            lines.append(f"{pad}}}")
+
+    for cluster in forest:
+        add(cluster, 1)
+    lines += [f"  {quoted[above]} -> {quoted[name]};" for name, known in parents.items() for above in known]
+    return "\n".join([*lines, "}", ""])
+
+
+def _structure(nodes: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[Cluster, ...]]:
+    """The parents of every node, and the sets of plates inside each other."""
     parents = {name: [parent.name for parent in node.parents()] for name, node in nodes.items()}
-    rank = _ranks(parents)
     plates = {name: frozenset(plate.name for plate in node.plates) for name, node in nodes.items()}
     sizes = {plate.name: plate.size for node in nodes.values() for plate in node.plates}
-    forest = _forest(plates, rank, sizes)
-    widths = {name: _width(node) for name, node in nodes.items()}
-    y = {name: ROW * rank[name] for name in nodes}
-
-    def placed(order: tuple[Cluster, ...]) -> tuple[dict[str, float], list[Box]]:
-        x = _columns(order, widths)
-        lean = {name: sum(x[child] - x[name] for child, above in parents.items() if name in above) for name in nodes}
-        return x, [box for cluster in order for box in _boxes(cluster, _Layout(x, y, widths, lean))]
-
-    def cost(order: tuple[Cluster, ...]) -> tuple[int, float]:
-        x, boxes = placed(order)
-        through = sum(
-            hits([(x[above], y[above]), (x[name], y[name])], [b[:4] for b in boxes if not b.names & {name, above}])
-            for name, known in parents.items()
-            for above in known
-        )
-        return through, _length(x, parents)
-
-    x, boxes = placed(min(_orders(forest), key=cost))
-    return _picture(nodes, parents, x, y, widths, boxes)
+    return parents, _forest(plates, _ranks(parents), sizes)
 
 
 def _width(node: Any) -> float:
@@ -135,14 +146,6 @@ def _forest(
     return tuple(grown(own) for own in sets if outer[own] is None)
 
 
-def _orders(clusters: tuple[Cluster, ...]) -> Iterable[tuple[Cluster, ...]]:
-    """The ways to put sets side by side, as many as can be tried."""
-    for count, order in enumerate(permutations(clusters)):
-        if count == MOST_ORDERS:
-            return
-        yield order
-
-
 def _columns(clusters: Iterable[Cluster], widths: Mapping[str, float], begin: float = 0.0) -> dict[str, float]:
     """The centre of every node: sets from left to right, the nodes of a row centred in their set."""
     ends: dict[str, float] = {}
@@ -165,26 +168,12 @@ def _columns(clusters: Iterable[Cluster], widths: Mapping[str, float], begin: fl
     return ends
 
 
-def _length(x: Mapping[str, float], parents: Mapping[str, Sequence[str]]) -> float:
-    return sum(abs(x[name] - x[parent]) for name, above in parents.items() for parent in above)
-
-
 def _label_width(cluster: Cluster) -> float:
     return CHARACTER * 0.9 * len(cluster.label) + 16 if cluster.label else 0.0
 
 
-class _Layout(NamedTuple):
-    """Where nodes are and how wide, and to which side a node's children lie."""
-
-    x: Mapping[str, float]
-    y: Mapping[str, float]
-    widths: Mapping[str, float]
-    lean: Mapping[str, float]
-
-
-def _boxes(cluster: Cluster, layout: _Layout) -> list[Box]:
-    x, y, widths, lean = layout
-    inside = [box for part in cluster.inner for box in _boxes(part, layout)]
+def _boxes(cluster: Cluster, x: Mapping[str, float], y: Mapping[str, float], widths: Mapping[str, float]) -> list[Box]:
+    inside = [box for part in cluster.inner for box in _boxes(part, x, y, widths)]
     if not cluster.plates:
         return inside
     names = [name for row in cluster.rows.values() for name in row]
@@ -193,11 +182,7 @@ def _boxes(cluster: Cluster, layout: _Layout) -> list[Box]:
     top = min([y[n] - RADIUS for n in names] + [box.top for box in inside]) - PAD
     bottom = max([y[n] + RADIUS for n in names] + [box.bottom for box in inside]) + LABEL
     short = max(0.0, _label_width(cluster) - (right - left)) / 2
-    left, right = left - short, right + short
-    # The label keeps out of the way of the edges that leave the box.
-    on_left = sum(lean[n] for n in names) > 0
-    held = frozenset(names).union(*(box.names for box in inside))
-    return [Box(left, top, right, bottom, cluster.label, on_left, held), *inside]
+    return [Box(left - short, top, right + short, bottom, cluster.label), *inside]
 
 
 def _picture(
@@ -208,19 +193,21 @@ def _picture(
     widths: Mapping[str, float],
     boxes: Sequence[Box],
 ) -> Drawing:
-    edges = [_edge(parent, name, x, y, widths, boxes) for name, above in parents.items() for parent in above]
-    ways, heights = ([point[k] for edge in edges for point in edge.points] for k in (0, 1))
-    left = min([x[n] - widths[n] for n in nodes] + [box.left for box in boxes] + ways) - 4
-    right = max([x[n] + widths[n] for n in nodes] + [box.right for box in boxes] + ways) + 4
-    top = min([y[n] - RADIUS for n in nodes] + [box.top for box in boxes] + heights) - 4
-    bottom = max([y[n] + RADIUS for n in nodes] + [box.bottom for box in boxes] + heights) + 4
+    left = min([x[n] - widths[n] for n in nodes] + [box.left for box in boxes]) - 4
+    right = max([x[n] + widths[n] for n in nodes] + [box.right for box in boxes]) + 4
+    top = min([y[n] - RADIUS for n in nodes] + [box.top for box in boxes]) - 4
+    bottom = max([y[n] + RADIUS for n in nodes] + [box.bottom for box in boxes]) + 4
     head = tag("path", d="M0 0L8 4L0 8z", class_="ng-head")
     arrow = tag("marker", head, id="ng-arrow", markerWidth=8, markerHeight=8, refX=7.5, refY=4, orient="auto")
     parts = [
         tag("style", Html(STYLE)),
         tag("defs", arrow),
         [_box(box) for box in boxes],
-        [tag("path", d=edge.path, class_="ng-edge", marker_end="url(#ng-arrow)") for edge in edges],
+        [
+            _edge(*((x[n], y[n], widths[n]) for n in (above, name)))
+            for name, known in parents.items()
+            for above in known
+        ],
         [_node(node, x[name], y[name], widths[name]) for name, node in nodes.items()],
     ]
     words = "; ".join(_in_words(name, above, nodes[name]) for name, above in parents.items())
@@ -249,8 +236,7 @@ def _in_words(name: str, above: Sequence[str], node: Any) -> str:
 def _box(box: Box) -> list[Html]:
     frame = {"x": f"{box.left:.1f}", "y": f"{box.top:.1f}", "rx": 8, "class_": "ng-plate"}
     sides = {"width": f"{box.right - box.left:.1f}", "height": f"{box.bottom - box.top:.1f}"}
-    at, anchor = (box.left + 8, "start") if box.on_left else (box.right - 8, "end")
-    place = {"x": f"{at:.1f}", "y": f"{box.bottom - 5:.1f}", "text_anchor": anchor, "font_size": 11}
+    place = {"x": f"{box.left + 8:.1f}", "y": f"{box.bottom - 5:.1f}", "text_anchor": "start", "font_size": 11}
     return [tag("rect", **frame, **sides), tag("text", box.label, class_="ng-label", **place)]
 
 
@@ -272,21 +258,11 @@ def _node(node: Any, x: float, y: float, wide: float) -> Html:
     return tag("g", tag("title", f"{node.name}: {kind}{' on ' + plates if plates else ''}"), shape, text, law)
 
 
-def _edge(
-    parent: str,
-    child: str,
-    x: Mapping[str, float],
-    y: Mapping[str, float],
-    widths: Mapping[str, float],
-    boxes: Sequence[Box],
-) -> Route:
-    """A line from rim to rim, bent around the boxes and nodes that it has nothing to do with."""
-    ends = {parent, child}
-    foreign = [box[:4] for box in boxes if not box.names & ends]
-    # The corners of a rectangle around an ellipse are not its own.
-    wide, high = 0.8, 0.8 * RADIUS
-    foreign += [
-        (x[n] - wide * widths[n], y[n] - high, x[n] + wide * widths[n], y[n] + high) for n in x if n not in ends
-    ]
-    first, last = ((x[n], y[n], widths[n], RADIUS) for n in (parent, child))
-    return route(first, last, foreign)
+def _edge(first: tuple[float, float, float], last: tuple[float, float, float]) -> Html:
+    """A line from the rim of an ellipse (centre, half width) to that of another one."""
+    across, down = last[0] - first[0], last[1] - first[1]
+    start, end = (1.0 / max(((across / wide) ** 2 + (down / RADIUS) ** 2) ** 0.5, 1e-9) for wide in (first[2], last[2]))
+    (a, b), (c, d) = (
+        (x + part * across, y + part * down) for x, y, part in ((*first[:2], min(start, 1)), (*last[:2], -min(end, 1)))
+    )
+    return tag("path", d=f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}", class_="ng-edge", marker_end="url(#ng-arrow)")
