@@ -97,7 +97,7 @@ _HOMES = {
     "Network": "natgrad.network.network",
     **dict.fromkeys(("SVI", "VB", "Auto", "Children", "HeldOut"), "natgrad.inference"),
 }
-# Names that resolve here although their home is a namespace: those of 0.1 that left, and what is rarely declared (`ng.language`).
+# Names that resolve here although their home is a namespace: what is rarely declared (`ng.language`) or set.
 _ELSEWHERE = {
     "Column": "natgrad.network.language",
     "Columns": "natgrad.network.language",

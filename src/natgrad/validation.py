@@ -1,11 +1,12 @@
-"""Checks at the border: what a user gives in; copies of numbers out, or an error that shows the first offending element."""
+"""Check what users give: numbers are copied, and an error shows the first offending element or the argument that was meant."""
 
 from __future__ import annotations
 
+import difflib
 import numbers
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "check_counts",
     "check_unit",
     "first",
+    "hint_for",
     "is_masked",
     "is_sparse",
     "real_number",
@@ -270,3 +272,43 @@ class OnlyWhere:
             name = self.method.__name__
             raise AttributeError(f"{name} {self.reason}", name=name, obj=instance)
         return self.method.__get__(instance, owner)
+
+
+# Names that other libraries have for settings of ours; of several, the first that a function has.
+HABITS = {
+    "covariance_type": ("covariance",),
+    "doc_topic_prior": ("doc_prior",),
+    "n_clusters": ("n_components", "n_states"),
+    "n_mix": ("n_components",),
+    "num_topics": ("n_topics",),
+    "progress": ("verbose",),
+    "random_state": ("seed",),
+    "startprob_prior": ("initial_prior",),
+    "topic_word_prior": ("topic_prior",),
+    "transmat_prior": ("transition_prior",),
+    "weight_concentration_prior": ("weight_prior",),
+    **dict.fromkeys(
+        ("n_iter", "num_iter", "max_iter", "maxiter", "iterations", "epochs", "n_epochs", "num_steps", "repeat"),
+        ("max_steps", "max_passes"),
+    ),
+}
+# Settings that some models have, and what to do where one has not.
+ONE_PROCESS = {
+    "n_jobs": "the threads of its fit are not chosen. Leave it out; several fits in processes of their own use several cores",
+    "executor": "this process computes its fit. Leave it out; rows beyond memory can be those of a file or a stream",
+}
+
+
+def hint_for(name: str, known: Collection[str]) -> str:
+    """What to do about an argument that there is not, after a colon; nothing if none of the ``known`` ones is near it.
+
+    Examples
+    --------
+    >>> hint_for("n_iter", ["max_steps", "seed"]), hint_for("sead", ["max_steps", "seed"])
+    (': did you mean max_steps=?', ': did you mean seed=?')
+    """
+    near = [new for new in HABITS.get(name, ()) if new in known]
+    if not near and name in ONE_PROCESS:
+        return f": {ONE_PROCESS[name]}"
+    near = near or difflib.get_close_matches(name, list(known), 1)
+    return f": did you mean {near[0]}=?" if near else ""

@@ -81,7 +81,7 @@ HABITS = [
     (lambda: fitted().mu, AttributeError, "a fit has no mu", "fit['mu']"),
     (lambda: fitted().mean("mu"), AttributeError, "a fit has no mean", "each"),
     (lambda: ng.Network(ng.Normal("y", normal(), 1.0, plate=N, observed=DATA)).fit(n_iter=10), TypeError,
-     "fit() has no argument 'n_iter'", "fit()", "n_iter", "max_steps="),
+     "fit() got an unexpected keyword argument 'n_iter'", "fit()", "n_iter", "max_steps="),
     (lambda: ng.Network(ng.Normal("y", normal(), 1.0, plate=N, observed=DATA)).fit(epochs=10), TypeError,
-     "fit() has no argument 'epochs'", "fit()", "epochs", "max_steps="),
+     "fit() got an unexpected keyword argument 'epochs'", "fit()", "epochs", "max_steps="),
 ]

@@ -145,16 +145,6 @@ def test_no_row_is_in_the_file(tmp_path: Path) -> None:
     assert content.binding.domain.levels["doc"].ids.tolist() == ["letter", "news", "poem"]
 
 
-def test_a_file_of_this_schema_goes_on_predicting() -> None:
-    """Written once, by `tests/golden`: what it said then it says for good."""
-    saved = ng.load(Path(__file__).resolve().parents[1] / "golden" / "fit-table-schema-1.natgrad")
-    found = saved.predict({"userId": ["bob", "zed"], "movieId": [12, 3]})["r"]
-    np.testing.assert_allclose(found.mean(), [-0.3121304933949167, 0.0], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.std(), [1.2113745894236467, 1.7141728277464572], rtol=1e-9)
-    more = saved.update({"userId": ["bob"], "movieId": [12], "stars": [1.0]}, verbose=False)
-    assert more.predict({"userId": ["bob"], "movieId": [12]})["r"].mean()[0] > found.mean()[0]
-
-
 def _without_probs(data: Any) -> None:
     next(node for node in data["network"]["nodes"] if node["name"] == "z")["options"].pop("probs")
 

@@ -28,7 +28,6 @@ from natgrad.inference.steppers.pruned import PrunedStepper
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
-from natgrad.renamed import says_new_names
 from natgrad.validation import real_number
 
 __all__ = ["Auto", "Choice", "Control", "choose"]
@@ -45,7 +44,6 @@ MEMORY_SHARE = 0.5
 
 
 @final
-@says_new_names
 @dataclass(frozen=True, slots=True)
 class Auto:
     """The default: chooses what is fastest for the data at hand, and needs no step size.

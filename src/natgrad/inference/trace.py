@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConverged
-from natgrad.renamed import says_new_attributes
 
 __all__ = [
     "MoveRecord",
@@ -74,7 +73,6 @@ class MoveRecord(NamedTuple):
     held: float
 
 
-@says_new_attributes(choice="strategy")
 class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
 
@@ -207,7 +205,6 @@ class Reason(enum.Enum):
     DIVERGED = "a step left the space of valid parameters"
 
 
-@says_new_attributes(words="message")
 @dataclass(frozen=True)  # with slots, early releases of Python 3.11 would replace __getstate__
 class Stop:
     """The reason a run ended, and in words what happened and what to do about it.

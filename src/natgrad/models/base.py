@@ -24,13 +24,11 @@ An estimator that wants ``save`` and ``natgrad.load``
 
 The settings (``get_params(deep=False)``) are kept by the mixin. What the tables do not list is neither written nor read. A
 class of your own, a kernel for example, joins by ``register(Kernel)`` of `natgrad.posterior.files.container`, in the module that
-defines it, if it is a NamedTuple or a dataclass. A hook that needs a new field reads it with ``saved.get(name, default)``: files
-of older versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.files.container` only if the layout itself changes.
+defines it, if it is a NamedTuple or a dataclass. Raise ``SCHEMA`` there if the layout of files changes.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -58,39 +56,20 @@ from natgrad.posterior.fit_options import (
     run_settings,
     split_options,
 )
-from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
-from natgrad.validation import real_number, whole_number
+from natgrad.validation import hint_for, real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.posterior.export import Posterior, Summary
 
-__all__ = ["Estimator", "register", "with_new_names"]
+__all__ = ["Estimator", "register"]
 
 
-# Defaults of settings that were two and are one: a file with these says nothing.
-FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
 # What the command line remembers of the files it reads.
 COLUMN_ROLES = ("authors", "column", "columns", "item", "sequence", "target", "times", "user", "value")
 # The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
 LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
-
-
-# Settings as scikit-learn, hmmlearn and others call them.
-ELSEWHERE = {
-    "random_state": ("seed",),
-    "covariance_type": ("covariance",),
-    "n_clusters": ("n_components", "n_states"),
-    "n_mix": ("n_components",),
-    "weight_concentration_prior": ("weight_prior",),
-    "startprob_prior": ("initial_prior",),
-    "transmat_prior": ("transition_prior",),
-    "doc_topic_prior": ("doc_prior",),
-    "topic_word_prior": ("topic_prior",),
-    "num_topics": ("n_topics",),
-    **dict.fromkeys(("n_iter", "max_iter", "epochs", "n_epochs"), ("max_steps", "max_passes")),
-}
 
 
 class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
@@ -121,10 +100,8 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Refuse a setting that there is not, and name the one that was meant."""
         known = list(inspect.signature(cls.__init__).parameters)[1:] if settings else []
-        for name in settings.keys() - set(known) - set(RENAMED):
-            named = next((own for own in ELSEWHERE.get(name, ()) if own in known), None)
-            if meant := [named] if named else difflib.get_close_matches(name, known, 1):
-                raise TypeError(f"{cls.__name__}() has no argument {name!r}: did you mean {meant[0]}=?")
+        for name in sorted(settings.keys() - set(known)):
+            raise TypeError(f"{cls.__name__}() has no argument {name!r}{hint_for(name, known)}")
         made: Self = super().__new__(cls)
         return made
 
@@ -331,11 +308,6 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
                     raise ValueError(f"{name} must be {allowed} and finite, got {value!r}")
 
     @classmethod
-    def _rename_former(cls, content: Any) -> None:
-        """Have what files before 0.2 called otherwise under the names of today, in place."""
-        content["settings"] = with_new_names(content["settings"], cls().get_params(deep=False))
-
-    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         """The tables of the settings, ``executor`` left out, and of `_saved`; both are still unchecked."""
         raise NotImplementedError
@@ -364,15 +336,3 @@ def _check_columns(columns: Any) -> None:
         names = name if isinstance(name, list) else [name]
         if role not in COLUMN_ROLES or not all(isinstance(one, str) for one in names):
             raise Misfit(f"columns: {role!r} = {name!r} is not the name of a column that is read")
-
-
-def with_new_names(settings: Any, known: Collection[str]) -> Any:
-    """Settings as files before 0.2 called them under the names of today; of two that became one, the one that was changed."""
-    if not isinstance(settings, dict):
-        return settings
-    renamed = {name: value for name, value in settings.items() if name in known or RENAMED.get(name) not in known}
-    for name, value in settings.items():
-        said = name not in FORMER_DEFAULTS or value != FORMER_DEFAULTS[name]
-        if name not in renamed and said:
-            renamed.setdefault(RENAMED[name], value)
-    return renamed

@@ -67,7 +67,7 @@ MODELS = {
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations", "natgrad.models.hmm.parts")
 # The same of the fit of a network.
-NETWORK_RECORDS = ("natgrad.network.results.records", "natgrad.network.results.files")
+NETWORK_RECORDS = ("natgrad.network.results.files",)
 # Models that are declared networks: in namespaces, and known to `load`.
 NETWORK_MODELS = {
     "AuthorTopics": "natgrad.topics.authors",
@@ -116,7 +116,6 @@ def load(path: str | os.PathLike[str]) -> Any:
         if stored.kind not in MODELS and stored.kind not in NETWORK_MODELS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
         cls = model_class(stored.kind)
-        cls._rename_former(stored.value)
         cls._check_file(stored.value)
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])

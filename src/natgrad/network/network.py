@@ -26,7 +26,6 @@ from natgrad.network.graph import check_plates, check_roots, collected, warn_unr
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
-from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings, warn_at_end
 from natgrad.network.results.joint import joined_init
@@ -42,8 +41,8 @@ from natgrad.posterior.fit_options import (
     checked_method,
     checked_step,
     checkpointer_of,
+    refuse_unknown,
 )
-from natgrad.renamed import says_new_names
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
 
@@ -202,7 +201,6 @@ class Network(SimulationMixin):
     def _repr_html_(self) -> str:
         return f"<code>{html.escape(repr(self))}</code>" if self.template is not None else str(self.draw())
 
-    @says_new_names
     def fit(
         self,
         data: Any = None,
@@ -288,6 +286,7 @@ class Network(SimulationMixin):
         resume : bool
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
+        refuse_unknown(keep, self.fit.__annotations__)
         if self.template is not None:
             options = {
                 "step": step, "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds,

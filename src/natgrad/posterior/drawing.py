@@ -46,8 +46,6 @@ SETTINGS = record(
 
 def saved_draws(content: Any) -> Draws:
     """The draws that a file holds, checked."""
-    if type(content) is dict and "relabelled" in content:  # files of earlier versions have neither
-        content = {"exchanged": np.zeros_like(content["relabelled"]), "notes": [], **content}
     counts = {"relabelled": "whole [chain]", "exchanged": "whole [chain]"}
     check(content, {"factors": dict, "settings": SETTINGS, "notes": ["text"], **counts}, where="the draws")
     settings, chains = content["settings"], content["settings"].chains

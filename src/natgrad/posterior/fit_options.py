@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypedDict, TypeVar, cast
 
@@ -20,7 +20,7 @@ from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Stop, warn_if_ran_out
 from natgrad.posterior.files.checkpoints import Checkpoints
-from natgrad.validation import whole_number
+from natgrad.validation import hint_for, whole_number
 
 __all__ = [
     "CheckpointOptions",
@@ -183,9 +183,7 @@ def checkpointer_of(
     table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
 ) -> Checkpoints | None:
     """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
-    unknown = [name for name in keep if name not in CheckpointOptions.__annotations__]
-    if unknown:
-        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}{ADVICE.get(unknown[0], '')}")
+    refuse_unknown(keep)
     folder, resume = keep.get("checkpoint"), keep.get("resume", False)
     if folder is None:
         if resume:
@@ -194,6 +192,15 @@ def checkpointer_of(
             raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
         return None
     return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), table)
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
+    """Refuse arguments of a ``fit`` that it has not, and name the one that was meant."""
+    for name in given:
+        if name not in CheckpointOptions.__annotations__:
+            raise TypeError(
+                f"fit() got an unexpected keyword argument {name!r}{ADVICE.get(name) or hint_for(name, known)}"
+            )
 
 
 def refuse_checkpoint(keep: CheckpointOptions, model: str) -> None:

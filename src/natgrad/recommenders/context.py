@@ -29,7 +29,6 @@ from natgrad.posterior.fit_options import FitOptions, all_or_nothing, seeing, sp
 from natgrad.recommenders.asking import ContextQueries, width_of
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, label_codes
 from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table, table_of
-from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
 
 __all__ = ["ContextFactorization"]
@@ -51,7 +50,6 @@ class _Subject(NamedTuple):
 
 
 @final
-@says_new_names
 class ContextFactorization(ContextQueries, Estimator):
     """Ratings at times, or in contexts: biases drift along Gaussian chains, and contexts are the third mode of a tensor.
 

@@ -22,7 +22,6 @@ from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.topics.base import MOST_NUMBERS, TopicNetwork, cells_of, read_documents
 from natgrad.topics.first import First, as_shares, told_apart
 from natgrad.topics.known import as_authors
@@ -37,7 +36,6 @@ LEAST_SHARE = 1e-6
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class AuthorTopics(TopicNetwork):
     """Topics of documents, and of which of them their authors write.

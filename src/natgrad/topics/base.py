@@ -319,10 +319,6 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         told = dict(cls._told_table(fitted.get("own")))
         return cls._settings_table(), {"own": dict(cls._own_fitted()), "told": told, **FITTED}
 
-    def _not_in_older_files(self) -> dict[str, Any]:
-        """What older files lack, and stands for it."""
-        return {}
-
     def _to_file(self, name: str, value: Any) -> Any:
         """A fitted attribute as files can hold it."""
         return value
@@ -352,7 +348,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
         self.n_features_in_, self._n_features_out = self._n_words, self.n_topics
         self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
         self.n_documents_seen_, self._told = saved["n_documents"], saved["told"]
-        for name, value in {**self._not_in_older_files(), **saved["own"]}.items():
+        for name, value in saved["own"].items():
             setattr(self, name, self._from_file(name, value))
         self._state: Any = None  # there, and not fitted here: the network and its factors are not in the file
 

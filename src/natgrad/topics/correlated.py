@@ -23,7 +23,6 @@ from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal,
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.topics.base import cells_of
 from natgrad.topics.first import First
 from natgrad.topics.queries import FixedTopics
@@ -41,7 +40,6 @@ READ_SWEEPS = 60
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class CorrelatedTopics(FixedTopics):
     """Topics whose shares are correlated: a document about one is likelier to be about another.

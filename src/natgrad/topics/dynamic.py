@@ -26,7 +26,6 @@ from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Gamma, Plate
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.topics.base import TopicNetwork, cells_of, read_documents
 from natgrad.topics.first import First, as_shares
 from natgrad.topics.known import as_times, times_from_file, times_to_file
@@ -39,7 +38,6 @@ Ints = npt.NDArray[np.int64]
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class DynamicTopics(TopicNetwork):
     """Topics whose words change with time.

@@ -31,7 +31,6 @@ from natgrad.network.language import (
 )
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.topics.base import as_tokens, read_documents
 from natgrad.topics.first import First, as_shares
 from natgrad.topics.known import as_classes, is_missing
@@ -46,7 +45,6 @@ LEAST_VARIANCE = 0.01
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class SupervisedLDA(FixedTopics):
     """Topics of documents that also predict a response of each: a number, or yes and no.
@@ -175,9 +173,6 @@ class SupervisedLDA(FixedTopics):
             return 0.0, 1.0
         spread = float(np.nanstd(y))
         return float(np.nanmean(y)), spread if spread > 0 else 1.0
-
-    def _not_in_older_files(self) -> dict[str, Any]:
-        return {"classes_": np.array([0.0, 1.0])} if self.response == "bernoulli" else {}
 
     def _network(self, corpus: Corpus, side: Floats) -> Network:
         words, there = as_tokens(corpus, self.n_topics)

@@ -36,7 +36,6 @@ from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.tables import check_columns
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
-from natgrad.renamed import OldName, says_new_names
 from natgrad.threads import at_most, one_blas_thread
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
@@ -47,7 +46,6 @@ Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 PARTIAL_STEPS = 4
 
 
-@says_new_names
 class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts; with times or contexts `recommenders.ContextFactorization`.
 
@@ -257,8 +255,6 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
         self._optimise(self._kind, ratings, state, Trace(list(self.trace_.records)), True, max_steps=PARTIAL_STEPS)
         return self
-
-    continue_ = OldName("continue_fit")
 
     @all_or_nothing
     def continue_fit(

@@ -12,7 +12,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
 from natgrad.inference.schema import check, either, pair_of, point_of, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import Estimator, with_new_names
+from natgrad.models.base import Estimator
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
@@ -220,22 +220,6 @@ class RatingFiles(Estimator):
     ) -> None:
         raise NotImplementedError
 
-    @classmethod
-    def _rename_former(cls, content: Any) -> None:
-        """The likelihood of a fit has settings of its own; files of before there was noise by user or item have one noise."""
-        super()._rename_former(content)
-        settings = content["settings"]
-        if isinstance(settings, dict) and "inference" not in settings:
-            drawn = isinstance(content["fitted"], dict) and content["fitted"].get("drawn") is not None
-            settings.update(inference="gibbs" if drawn else "vb")
-            for former in ("finish", "finish_sweeps"):
-                settings.pop(former, None)
-            if settings.setdefault("noise_per", None) == "auto":
-                settings["noise_per"] = None
-        kind = content["fitted"].get("kind") if isinstance(content["fitted"], dict) else None
-        if isinstance(kind, dict) and "settings" in kind:
-            kind["settings"] = with_new_names(kind["settings"], RatingSettings._fields)
-
     def _saved(self) -> dict[str, Any]:
         return {
             "ratings": self.ratings_,
@@ -252,7 +236,7 @@ class RatingFiles(Estimator):
         check_settings(self)
         result = Result(saved["state"], saved["trace"], saved["stop"])
         self.elbo_ = saved["elbo"]
-        kept = saved.get("kind") or _kind_of_old(vars(self), saved)
+        kept = saved["kind"]
         kind = likelihood_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
         self._published(kind, saved["ratings"], result, saved["posterior"])
         if saved.get("drawn") is not None:
@@ -290,7 +274,7 @@ class RatingFiles(Estimator):
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
-        kept = fitted["kind"] if fitted.get("kind") is not None else _kind_of_old(settings, fitted)
+        kept = fitted["kind"]
         check(kept, {"settings": dict, "learned?": dict}, where="fitted['kind']")
         kind, learned = kept["settings"], kept.get("learned") or {}
         check(kind, OF_THE_KIND, {"factor": kind.get("n_factors")}, "fitted['kind']['settings']")
@@ -302,18 +286,12 @@ class RatingFiles(Estimator):
             _check_learned(kept, sizes)
             if "levels" in learned and not np.isin(fitted["ratings"].values, learned["levels"]).all():
                 refuse("ratings", "are not all on the levels of the scale")
-            rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive", "drawn?": DRAWN}
+            rest = {"ratings": Ratings, "posterior": dict, "kind": dict, "drawn?": DRAWN}
             check(value, {"state": _state(kind, learned), **rest, **ALONG}, sizes, where)
             _check_posterior(value["posterior"], blocks_of(kind, learned), value["state"].lam)
 
         same = {name: f"'{kind[name]}'" for name in ("likelihood",)}
         return {**SETTINGS, **same, **{name: _equal(kind[name]) for name in ("biases", "factorized")}}, of
-
-
-def _kind_of_old(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> dict[str, Any]:
-    """The kind of a file that is older than kinds."""
-    own = {name: settings.get(name) for name in RatingSettings._fields}
-    return {"settings": {**own, "noise_precision": fitted.get("noise")}}
 
 
 def _equal(wanted: Any) -> Any:

@@ -29,7 +29,6 @@ from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import OldName
 from natgrad.threads import one_blas_thread
 from natgrad.validation import real_number, whole_number
 
@@ -69,8 +68,6 @@ class SparseGP(GPStarting):
     n_rows_seen_: int
 
     # -- fitting --
-
-    continue_ = OldName("continue_fit")
 
     @all_or_nothing
     def continue_fit(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:

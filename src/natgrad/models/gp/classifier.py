@@ -25,7 +25,6 @@ from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Bernoulli
 from natgrad.models.gp.reading import numbered
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
 
 __all__ = ["SparseGPClassifier"]
@@ -34,7 +33,6 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
-@says_new_names
 class SparseGPClassifier(ClassifierMixin, SparseGP):
     """Gaussian process classification with inducing inputs, for any number of rows.
 
@@ -69,7 +67,6 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
     [1, 3]
     """
 
-    # What files of 0.1, which do not say it, hold.
     _link: str = "probit"
     # Read by the common part; classes have no noise, but cutpoints are learned.
     noise_variance, learn_noise = 1.0, True

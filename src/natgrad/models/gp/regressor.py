@@ -25,7 +25,6 @@ from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Gaussian, is_function, likelihood_named
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["SparseGPRegressor"]
@@ -34,7 +33,6 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
-@says_new_names
 class SparseGPRegressor(RegressorMixin, LearnedNoise):
     """Gaussian process regression with inducing inputs, for any number of rows.
 

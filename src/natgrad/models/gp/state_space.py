@@ -33,7 +33,6 @@ from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.renamed import says_new_names
 from natgrad.validation import OnlyWhere, real_number, whole_number
 
 __all__ = ["StateSpaceGP"]
@@ -48,7 +47,6 @@ KINDS = (Matern32, Matern52, Matern12)
 
 
 @final
-@says_new_names
 class StateSpaceGP(RegressorMixin, Estimator):
     """Exact Gaussian process regression along one input, such as time, for millions of rows.
 

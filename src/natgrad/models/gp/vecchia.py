@@ -46,7 +46,6 @@ from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.random import Stream, generator
-from natgrad.renamed import says_new_names
 from natgrad.threads import in_order, one_blas_thread
 from natgrad.validation import OnlyWhere, real_number, whole_number
 
@@ -76,7 +75,6 @@ ADVICE = "raise max_steps, or call continue_fit()"
 
 
 @final
-@says_new_names
 class VecchiaGPRegressor(RegressorMixin, Estimator):
     """Gaussian process regression from nearest neighbours: for functions too rough for inducing inputs.
 

@@ -20,7 +20,6 @@ from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
 from natgrad.models.hmm.row_weights import RowNames
 from natgrad.models.hmm.tracks import Tracks
-from natgrad.renamed import says_new_names
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission
@@ -33,7 +32,6 @@ TAKEN = ("initial", "transition", "duration", "states")
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class HMM(HiddenMarkov):
     """A hidden Markov model of any emissions: one kind for all columns, or a kind for each column.

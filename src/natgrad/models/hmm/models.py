@@ -11,7 +11,6 @@ import numpy.typing as npt
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.models.hmm.kinds import Bernoulli, Categorical, Gaussian, Poisson
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels, is_several
-from natgrad.renamed import says_new_names
 
 if TYPE_CHECKING:
     from natgrad.data.held import HeldSequences
@@ -24,7 +23,6 @@ Array = npt.NDArray[Any]
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class GaussianHMM(HiddenMarkov):
     """A hidden Markov model of real vectors: each state has a mean and a precision, N(μ_k, Λ_k⁻¹).
@@ -92,7 +90,6 @@ class GaussianHMM(HiddenMarkov):
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class CategoricalHMM(HiddenMarkov):
     """A hidden Markov model of symbols: each state has its own probabilities of them.
@@ -202,7 +199,6 @@ class CategoricalHMM(HiddenMarkov):
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class PoissonHMM(HiddenMarkov):
     """A hidden Markov model of counts: each state has a rate for each column.
@@ -244,7 +240,6 @@ class PoissonHMM(HiddenMarkov):
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class BernoulliHMM(HiddenMarkov):
     """A hidden Markov model of binary tracks: each state has a probability for each column, as in chromatin segmentation.

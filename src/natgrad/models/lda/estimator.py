@@ -40,7 +40,6 @@ from natgrad.models.lda.topics import tell_empty_topics, warn_of_many_topics
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.renamed import OldName, says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ FEW_ENTRIES = 5_000_000
 MOVING = 0.1
 
 
-@says_new_names
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAStream, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference and collapsed Gibbs sampling.
 
@@ -207,8 +205,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         self._optimise(problem, start, Trace(), passes, keep, moves=moves, sampled=sampled)
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
-
-    continue_ = OldName("continue_fit")
 
     @all_or_nothing
     def continue_fit(self, X: Any, max_passes: int | None = None) -> Self:

@@ -19,7 +19,6 @@ from natgrad.inference.schema import check
 from natgrad.models.gaussian_prior import COVARIANCES, gaussian_prior, prior_tables
 from natgrad.models.mixture.base import SETTINGS, Mixture
 from natgrad.models.uncertainty import with_locations
-from natgrad.renamed import says_new_names
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -51,7 +50,6 @@ class MixtureModel(NamedTuple):
 
 
 @final
-@says_new_names
 @dataclass(repr=False, eq=False)
 class GaussianMixture(Mixture):
     """A mixture of Gaussians, by variational inference; components that the data do not need keep their prior.

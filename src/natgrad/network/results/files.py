@@ -15,15 +15,17 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.language.plates import Plate
 from natgrad.network.results.fit import Settings
 from natgrad.network.results.members import check_member, members_of
-from natgrad.network.results.records import FormerMemory
 from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
+from natgrad.posterior.files.container import register
 from natgrad.posterior.files.tables import METHOD, STEP, check_origin, check_seen, check_sums, memory_of
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
+
 
 __all__ = ["check_fit", "saved_fit", "shapes_of", "state_table"]
 
@@ -35,16 +37,17 @@ FIT: dict[str, Any] = {
     "stop": Stop,
     "settings": record(Settings, method=METHOD, step=STEP, order=["text"], seed="whole", version="text"),
     "elbo": "float",
-    "auxiliary?": ["text"],  # not in files before 0.2
+    "auxiliary": ["text"],
     "declaration?": dict,
     "members?": dict,
 }
+register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})
 
 
 def saved_fit(content: Any) -> SavedFit:
     """The fit that a file holds, checked."""
     check_fit(content)
-    declaration, auxiliary = content.pop("declaration", None), tuple(content.get("auxiliary", ()))
+    declaration, auxiliary = content.pop("declaration", None), tuple(content["auxiliary"])
     members = members_of(content.pop("members", {}), content["factors"])
     binding = None
     if declaration is not None:
@@ -129,7 +132,6 @@ def state_table(blocks: Mapping[str, tuple[Family, Any]], seed: int | None = Non
         check_sums(value, where)
 
     memory["groups?"] = remembered
-    memory["memoised?"] = FormerMemory  # of files before 0.2; not used
     return record(State, lam=lam, mu=mu, t="whole in [0, 1e12]", memory=memory, hyper={})
 
 

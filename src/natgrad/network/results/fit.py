@@ -29,7 +29,6 @@ from natgrad.network.results.table_fit import TableMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import register, write_model
-from natgrad.renamed import RENAMED, OldName, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
@@ -127,8 +126,6 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
                     raise AttributeError(
                         f"a fit has no {name}: each node has, as in fit[{next(iter(self), 'x')!r}].{name}"
                     )
-            if isinstance(old := vars(type(self)).get(name), OldName):  # errors of descriptors end here, too
-                raise old.error(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __iter__(self) -> Iterator[str]:
@@ -315,11 +312,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         options.setdefault("draws", self._drawn)
         return super().summary(names, **options)
 
-    continue_ = OldName("continue_fit")
-
     def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
-        refuse_old_names("continue_fit", options.keys(), RENAMED.values())
         return self._resume(self, method, **self._moving(options))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:

@@ -106,7 +106,7 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
 
 
 def _factorised_as(network: Any, factors: Mapping[str, Factor]) -> Any:
-    """The network with a factor for each node, if the fit has those: of files before 0.2, or of ``joint=None``."""
+    """The network with a factor for each node, if the fit has those: those of ``joint=None``."""
     members = network.problem.plan.members
     return network.with_joint(None) if members and not any(m.joint in factors for m in members.values()) else network
 

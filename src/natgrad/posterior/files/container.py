@@ -80,7 +80,6 @@ def register(
     name: str | None = None,
     fields: Callable[[Any], Fields] | None = None,
     make: Callable[[Fields], Any] | None = None,
-    renamed: Mapping[str, str] | None = None,
 ) -> None:
     """Let model files hold instances of a class.
 
@@ -89,15 +88,9 @@ def register(
     cls : a NamedTuple, a dataclass, or any class if ``fields`` and ``make`` are given
     name : what it is called in files, for good; by default the name of the class
     fields : a function from an instance to a dict of what is kept
-    make : a function from that dict to an instance; a field that an older file does not have is not in it
-    renamed : {name in older files: name now} of fields
+    make : a function from that dict to an instance
     """
-    new, build = renamed or {}, make or (lambda kept: cls(**kept))
-    codec = Codec(
-        name or cls.__name__,
-        fields or _own_fields,
-        lambda kept: build({new.get(field, field): value for field, value in kept.items()}),
-    )
+    codec = Codec(name or cls.__name__, fields or _own_fields, make or (lambda kept: cls(**kept)))
     if codec.name in _by_name and _by_name[codec.name] is not _by_class.get(cls):
         raise ValueError(f"{codec.name!r} is the name of another class in model files: give name=")
     _by_class[cls] = _by_name[codec.name] = codec
@@ -305,9 +298,6 @@ def _array_of(values: list[Any], kind: str, n_bytes: int) -> Array:
 # A class that is not here is refused when a model is saved, so a file can never ask for anything else when it is loaded.
 
 INTEGERS = ("t", "messages_read")
-# Columns of the trace and reasons to stop as files before 0.2 called them.
-COLUMNS = {"accesses": "messages_read", "moved": "relative_change"}
-REASONS = {"ACCESSES": "MESSAGES"}
 
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
@@ -318,14 +308,10 @@ def _trace_fields(trace: Trace) -> dict[str, Any]:
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
-    kept = {"strategy" if name == "choice" else name: value for name, value in kept.items()}
-    if isinstance(kept.get("columns"), Mapping):
-        kept["columns"] = {COLUMNS.get(name, name): value for name, value in kept["columns"].items()}
     _check_trace(kept)
-    names = [name for name in Trace.columns if name in kept["columns"]]  # an older file may have fewer
-    columns = [kept["columns"][name].tolist() for name in names]
-    trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
-    trace.strategy, trace.schedule = kept["strategy"], kept.get("schedule", trace.schedule)
+    columns = [kept["columns"][name].tolist() for name in Trace.columns]
+    trace = Trace([StepRecord(**dict(zip(Trace.columns, row, strict=True))) for row in zip(*columns, strict=True)])
+    trace.strategy, trace.schedule = kept["strategy"], kept["schedule"]
     trace.starts = tuple(StartRecord(*start) for start in kept.get("starts", ()))
     trace.moves = [MoveRecord(*move) for move in kept.get("moves", ())]
     return trace
@@ -333,18 +319,16 @@ def _trace_of(kept: Mapping[str, Any]) -> Trace:
 
 def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
-    columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
+    columns = {name: f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
     moves = [("whole", "text", "text", ["whole"], "float", "float", "flag", "whole", "float")]
-    table: dict[str, Any] = {"columns": columns, "strategy": "text", "schedule?": ("text", "whole in [1, 1e9]")}
+    table: dict[str, Any] = {"columns": columns, "strategy": "text", "schedule": ("text", "whole in [1, 1e9]")}
     table |= {"starts?": [("text", "whole", "float")], "moves?": moves}
     check(kept, table, where="the trace")
 
 
 def _stop_of(kept: Mapping[str, Any]) -> Stop:
-    kept = {"message" if name == "words" else name: value for name, value in kept.items()}
-    names = [*(reason.name for reason in Reason), *REASONS]
-    check(kept, {"reason": " | ".join(f"'{name}'" for name in names), "message": "text"}, where="the stop")
-    return Stop(Reason[REASONS.get(kept["reason"], kept["reason"])], kept["message"])
+    check(kept, {"reason": " | ".join(f"'{reason.name}'" for reason in Reason), "message": "text"}, where="the stop")
+    return Stop(Reason[kept["reason"]], kept["message"])
 
 
 def _svi_fields(method: methods.SVI) -> dict[str, Any]:
@@ -376,12 +360,11 @@ for _group, _classes in _PLAIN.items():
     for _class in _classes:
         register(_class, f"{_group}.{_class.__name__}")
 register(methods.SVI, "method.SVI", _svi_fields)
-register(auto.Auto, "step.Auto", renamed={"reads": "data_access"})
-# What methods remember; names in files are those of the first version.
-_ROTATION = {"turning": "use_rotation"}
-register(accelerated.History, "memory.History", renamed=_ROTATION)
-register(checked.Snapshot, "memory.Snapshot", renamed=_ROTATION)
-register(message_memory.Checked, "memory.Checked", renamed=_ROTATION)
+register(auto.Auto, "step.Auto")
+# What methods remember.
+register(accelerated.History, "memory.History")
+register(checked.Snapshot, "memory.Snapshot")
+register(message_memory.Checked, "memory.Checked")
 register(group_memory.BatchMemory, "memory.Kept")
 register(group_memory.GroupMemory, "memory.Remembered")
 register(State)
