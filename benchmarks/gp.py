@@ -180,6 +180,7 @@ def flights(options: argparse.Namespace) -> None:
     from sklearn.linear_model import LinearRegression
 
     import natgrad as ng
+    from natgrad.models.gp import Solver
 
     stored = np.load(DATA / "nycflights_xy.npz")
     test, x, y = stored["test"], stored["X"], stored["y"]
@@ -196,7 +197,8 @@ def flights(options: argparse.Namespace) -> None:
     for likelihood in ("gaussian", "student_t"):
         begin = time.perf_counter()
         model = ng.SparseGPRegressor(
-            n_inducing=200, likelihood=likelihood, batch_size=1024, max_steps=100_000, max_seconds=options.seconds, tol=0.0,
+            n_inducing=200, likelihood=likelihood, solver=Solver(batch_size=1024), max_steps=100_000,
+            max_seconds=options.seconds, tol=0.0,
         ).fit(train_x, train_y)  # fmt: skip
         seconds = time.perf_counter() - begin
         off = test_y - model.predict(test_x)
@@ -237,6 +239,7 @@ def flights_table(found: dict) -> str:
 def million(options: argparse.Namespace) -> None:
     """Rows from a memory-mapped file: resident memory, and the cost of a step at 10⁴, 10⁵ and 10⁶ rows."""
     import natgrad as ng
+    from natgrad.models.gp import Solver
 
     found = []
     with tempfile.TemporaryDirectory() as folder:
@@ -251,7 +254,8 @@ def million(options: argparse.Namespace) -> None:
             del x, y
             x, y = (np.load(Path(folder) / f"{c}{n}.npy", mmap_mode="r") for c in "xy")
             begin = time.perf_counter()
-            model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=options.steps, tol=0.0).fit(x, y)
+            solver = Solver(batch_size=256)
+            model = ng.SparseGPRegressor(n_inducing=100, solver=solver, max_steps=options.steps, tol=0.0).fit(x, y)
             seconds = time.perf_counter() - begin
             times = np.diff(model.trace_["seconds"])
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -272,6 +276,7 @@ def million(options: argparse.Namespace) -> None:
 def pictures(options: argparse.Namespace) -> None:
     """Snelson's curve, the banana, relevances on kin40k, density against time."""
     import natgrad as ng
+    from natgrad.models.gp import Solver
     from natgrad.report.charts.gp_figures import plot_boundary, plot_fit, plot_relevance
 
     folder = DATA / "snelson"
@@ -282,7 +287,9 @@ def pictures(options: argparse.Namespace) -> None:
     classifier = ng.SparseGPClassifier(n_inducing=20, max_steps=1000).fit(x, y.astype(int))
     save(plot_boundary(classifier, x, y.astype(int)), "gp-banana")
     data = kin40k()
-    model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=1500, tol=0.0).fit(data["x"], data["y"])
+    model = ng.SparseGPRegressor(n_inducing=100, solver=Solver(batch_size=256), max_steps=1500, tol=0.0).fit(
+        data["x"], data["y"]
+    )
     save(plot_relevance(model), "gp-relevance")
     stored = HERE / "results" / "gp-speed.json"
     if stored.is_file():

@@ -30,6 +30,7 @@ from scipy.optimize import linear_sum_assignment
 
 import natgrad as ng
 from natgrad import covariance
+from natgrad.models.gp import Solver
 
 HERE = Path(__file__).resolve().parent
 RESULTS, FIGURES = HERE / "results", HERE.parent / "docs" / "figures"
@@ -151,8 +152,8 @@ def process(rng):
     f = rng.multivariate_normal(np.zeros(80), kernel(x) + 1e-10 * np.eye(80), method="cholesky")
     y = f + rng.normal(0.0, 0.3, 80)
     model = ng.SparseGPRegressor(
-        kernel, inducing=np.linspace(0, 5, 25)[:, None], learn_kernel=False, learn_noise=False, learn_inducing=False,
-        noise_variance=0.09, standardize=False, max_steps=1, method=ng.VB(),
+        kernel, inducing=np.linspace(0, 5, 25)[:, None], fixed=["kernel", "noise", "inducing"],
+        solver=Solver(standardize=False, method=ng.VB()), noise_variance=0.09, max_steps=1,
     ).fit(x[:60], y[:60])  # fmt: skip
     mean, sd = model.predict(x[60:], return_std=True)
     return scipy.stats.norm.cdf((y[60:] - mean) / sd)

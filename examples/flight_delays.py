@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 
 import natgrad as ng
 from natgrad.covariance import RBF, Linear
+from natgrad.models.gp import Solver
 
 MONTH, WEEKDAY, DEPARTURE, OTHERS = 0, 2, 6, [1, 3, 4, 5, 7]
 
@@ -24,7 +25,7 @@ def main(figure: str | None = None) -> tuple[float, float, float]:
         RBF(0.1, [1.0, 1.0], active=[MONTH, DEPARTURE]) + RBF(0.1, 1.0, active=[WEEKDAY]) + Linear(0.1, active=OTHERS)
     )
     model = ng.SparseGPRegressor(
-        kernel, n_inducing=50, batch_size=2000, noise_variance=1.0, max_steps=150, seed=0, verbose=False
+        kernel, n_inducing=50, solver=Solver(batch_size=2000), noise_variance=1.0, max_steps=150, seed=0, verbose=False
     )
     model.fit(flights.X[train], flights.y[train])
 

@@ -12,6 +12,7 @@ import numpy as np
 import natgrad as ng
 from natgrad import covariance
 from natgrad.models import hmm
+from natgrad.models.gp import Solver
 
 STEPS = 12
 MONRO = ng.RobbinsMonro(4.0, 0.7)
@@ -75,9 +76,9 @@ def rows(kind: type, outputs: str = "", **settings: Any) -> Callable[..., Any]:
     targets = np.digitize(y, cuts) if kind is ng.SparseGPClassifier else y
     if outputs:
         targets = np.stack([y, np.where((x[:, 1] > 1) & (outputs == "gaps"), np.nan, y**2)], 1)
-    return lambda **keep: kind(**{"n_inducing": 10, "batch_size": 50, "max_steps": STEPS, **settings}).fit(
-        x, targets, **keep
-    )
+    return lambda **keep: kind(
+        **{"n_inducing": 10, "solver": Solver(batch_size=50), "max_steps": STEPS, **settings}
+    ).fit(x, targets, **keep)
 
 
 def clusters(**settings: Any) -> Callable[..., Any]:
@@ -151,9 +152,9 @@ CASES: dict[str, Callable[..., Any]] = {
     "mixture, tied, memoised": clusters(covariance="tied", method=ng.SVI({"row": 30}), max_passes=3),
     "mixture, spherical, SVI": clusters(covariance="spherical", method=ng.SVI({"row": 30}), step=MONRO, max_passes=3),
     "GP, regression": rows(ng.SparseGPRegressor),
-    "GP, VB": rows(ng.SparseGPRegressor, method=ng.VB(), learn_kernel=False),
+    "GP, VB": rows(ng.SparseGPRegressor, solver=Solver(method=ng.VB()), fixed="kernel"),
     "GP, sum of kernels": rows(ng.SparseGPRegressor, kernel=SUM),
-    "GP, held-out rows": rows(ng.SparseGPRegressor, validation_fraction=0.2, batch_size=1000, max_steps=120),
+    "GP, all rows": rows(ng.SparseGPRegressor, solver=Solver(batch_size=1000), max_steps=120),
     "GP, Student-t": rows(ng.SparseGPRegressor, likelihood="student_t"),
     "GP, outputs": rows(ng.SparseGPRegressor, "whole"),
     "GP, outputs with gaps": rows(ng.SparseGPRegressor, "gaps"),

@@ -9,6 +9,7 @@ import natgrad as ng
 from natgrad.inference.monitor import Since
 from natgrad.inference.trace import Reason
 from natgrad.models import hmm
+from natgrad.models.gp import Solver
 
 
 def likes(rng, users=40, items=30):
@@ -152,7 +153,7 @@ def test_the_ranking_of_starts_is_counted(rng):
 
 def test_the_exact_pass_of_a_process_is_counted(rng):
     X, y = rng.normal(size=(60, 1)), rng.normal(size=60)
-    model = ng.SparseGPRegressor(n_inducing=4, batch_size=10, max_steps=5, tol=0.0).fit(X, y)
+    model = ng.SparseGPRegressor(n_inducing=4, solver=Solver(batch_size=10), max_steps=5, tol=0.0).fit(X, y)
     assert model.trace_["messages_read"].tolist() == [10, 20, 30, 40, 110]
 
 

@@ -20,6 +20,7 @@ from natgrad.data.corpus import as_corpus
 from natgrad.data.sequences import Sequences, as_ends
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
+from natgrad.models.gp import Solver
 from natgrad.models.hmm.problem import SequenceProblem
 from natgrad.models.lda.problem import LDAProblem, Local
 
@@ -259,8 +260,8 @@ def test_a_process_with_all_rows_as_inducing_inputs_is_the_exact_one(seed: int) 
         size=len(rows)
     )
     model = ng.SparseGPRegressor(
-        kernel, inducing=X, n_inducing=n, noise_variance=noise, learn_kernel=False, learn_inducing=False, learn_noise=False,
-        standardize=False, batch_size=len(rows), max_steps=3, jitter=0.0, verbose=False,
+        kernel, inducing=X, n_inducing=n, noise_variance=noise, fixed=["kernel", "inducing", "noise"], max_steps=3,
+        solver=Solver(standardize=False, batch_size=len(rows), jitter=0.0), verbose=False,
     ).fit(X[rows], y)  # fmt: skip
     covariance = kernel(X)[np.ix_(rows, rows)] + noise * np.eye(len(rows))
     # The model takes the mean of the outputs for that of the process.

@@ -7,6 +7,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.models.factorization.files import OF_THE_KIND
+from natgrad.models.gp import Solver
 from natgrad.models.registry import MODELS
 from natgrad.posterior.files.container import read_model, write_model
 
@@ -76,6 +77,8 @@ def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tm
         ("SparseGPRegressor", "n_inducing", 0),
         ("SparseGPRegressor", "kernel", 3.0),
         ("SparseGPRegressor", "inducing", [[1.0], [2.0, 3.0]]),
+        ("SparseGPRegressor", "solver", Solver(jitter=1.0)),
+        ("SparseGPRegressor", "fixed", ["noises"]),
     ],
 )
 def test_settings_have_types_and_ranges_and_fit_the_arrays(kind, name, value, saved, tmp_path) -> None:
@@ -85,8 +88,9 @@ def test_settings_have_types_and_ranges_and_fit_the_arrays(kind, name, value, sa
 
 @pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "GaussianMixture", "SparseGPRegressor"])
 def test_settings_that_may_be_read_are_read(kind, saved, tmp_path) -> None:
-    model = ng.load(forged(saved / kind, tmp_path / "forged", seed=7, tol=0, method=ng.VB()))
-    assert (model.seed, model.tol, model.method) == (7, 0, ng.VB())
+    method = {"solver": Solver(method=ng.VB())} if kind == "SparseGPRegressor" else {"method": ng.VB()}
+    model = ng.load(forged(saved / kind, tmp_path / "forged", seed=7, tol=0, **method))
+    assert (model.seed, model.tol, {name: getattr(model, name) for name in method}) == (7, 0, method)
 
 
 @pytest.mark.parametrize("kind", MODELS)

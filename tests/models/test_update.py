@@ -11,6 +11,7 @@ import pytest
 import natgrad as ng
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.methods import VB
+from natgrad.models.gp import Solver
 
 RNG = np.random.default_rng(0)
 POINTS = np.concatenate([RNG.normal(-3.0, 1.0, (40, 2)), RNG.normal(3.0, 1.0, (40, 2))])[RNG.permutation(80)]
@@ -145,13 +146,14 @@ def test_ratings_users_and_items(settings: dict[str, Any], tmp_path: Path) -> No
 def test_rows_of_a_gaussian_process() -> None:
     x = np.linspace(0.0, 6.0, 60)[:, None]
     y = np.sin(x[:, 0]) + 0.1 * RNG.normal(size=60)
-    fixed: dict[str, Any] = {"learn_kernel": False, "learn_noise": False, "learn_inducing": False, "standardize": False}
+    fixed: dict[str, Any] = {
+        "solver": Solver(standardize=False, batch_size=100),
+        "fixed": ["kernel", "noise", "inducing"],
+    }
     inducing = np.linspace(0.0, 6.0, 12)[:, None]
 
     def make() -> Any:
-        return ng.SparseGPRegressor(
-            inducing=inducing, noise_variance=0.01, max_steps=40, tol=0.0, batch_size=100, **fixed
-        )
+        return ng.SparseGPRegressor(inducing=inducing, noise_variance=0.01, max_steps=40, tol=0.0, **fixed)
 
     order = np.random.default_rng(1).permutation(60)
     model = make().fit(x[order[:50]], y[order[:50]])

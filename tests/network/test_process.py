@@ -6,6 +6,7 @@ import pytest
 import natgrad as ng
 from natgrad.covariance import RBF, Matern32
 from natgrad.errors import PlateMismatch
+from natgrad.models.gp import Solver
 
 
 def data(n=60):
@@ -23,8 +24,8 @@ def test_a_declared_process_is_the_ready_model(kernel):
     f = ng.GaussianProcess("f", kernel, inducing=z)
     fit = ng.Network(ng.Normal("y", f(x), 25.0, plate=ng.Plate("n", 60), observed=y)).fit()
     ready = ng.SparseGPRegressor(
-        kernel, inducing=z, noise_variance=0.04, method=ng.VB(), step=ng.Constant(1.0), max_steps=1, standardize=False,
-        learn_kernel=False, learn_noise=False, learn_inducing=False,
+        kernel, inducing=z, noise_variance=0.04, fixed=["kernel", "noise", "inducing"], max_steps=1,
+        solver=Solver(method=ng.VB(), step=ng.Constant(1.0), standardize=False),
     ).fit(x, y)  # fmt: skip
     assert fit.elbo == pytest.approx(ready.elbo_, rel=1e-8)
     new = np.linspace(-1, 6, 30)[:, None]

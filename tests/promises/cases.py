@@ -14,6 +14,7 @@ import numpy as np
 
 import natgrad as ng
 from natgrad.models import hmm
+from natgrad.models.gp import Solver
 
 Table = Mapping[str, Any]
 
@@ -104,6 +105,7 @@ OTHERS: dict[str, list[Any]] = {
     "noise_precision": [0.3], "prior_precision": [0.3], "noise_variance": [0.3], "order": [["b", "a"]],
     "local": [ng.LocalOptions(topics="point"), ng.LocalOptions(dtype="float64")],
     "response": ["bernoulli"], "batch_size": [7], "method": [ng.SVI({"nowhere": 2})],
+    "solver": [Solver(batch_size=7)], "fixed": ["kernel"],
 }  # fmt: skip
 # Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.
 CHAIN_IDLE = ("max_states", "subchain_length", "n_subchains", "buffer", "buffer_tol")
@@ -406,7 +408,7 @@ def functions() -> dict[str, Any]:
 def _process(kind: Callable[..., Any], what: str, *words: str, **settings: Any) -> Case:
     own = functions()
     X, y = own["X"], own[what]
-    settings = {"n_inducing": 8, "batch_size": 30, **settings}
+    settings = {"n_inducing": 8, "solver": Solver(batch_size=30), **settings}
     targets = {"target": y} if y.ndim == 1 else {f"target{p}": y[:, p] for p in range(y.shape[1])}
     command = "gp-classifier" if kind is ng.SparseGPClassifier else "gp"
     return Case(
@@ -450,7 +452,7 @@ PROCESSES = {
         "--kernel",
         "RBF() + 0.2 * Linear()",
         kernel=ng.covariance.RBF() + 0.2 * ng.covariance.Linear(),
-        step=ng.Constant(0.3),
+        solver=Solver(step=ng.Constant(0.3)),
     ),
     "student_t": _likelihood("student_t"),
     "heteroskedastic": _likelihood("heteroskedastic"),

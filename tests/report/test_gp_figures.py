@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.models.gp import Solver
 from natgrad.report.charts.gp_figures import plot_boundary, plot_density, plot_fit, plot_relevance
 
 matplotlib.use("Agg")
@@ -12,13 +13,13 @@ matplotlib.use("Agg")
 
 def test_curve_and_relevances(rng):
     x = rng.uniform(0, 6, size=(80, 1))
-    model = ng.SparseGPRegressor(n_inducing=8, batch_size=32, max_steps=5).fit(x, np.sin(x[:, 0]))
+    model = ng.SparseGPRegressor(n_inducing=8, solver=Solver(batch_size=32), max_steps=5).fit(x, np.sin(x[:, 0]))
     ax = plot_fit(model, x, np.sin(x[:, 0]))
     assert [len(line.get_xdata()) for line in ax.lines] == [400, 80, 8]
     assert len(plot_relevance(model, ["hours"]).patches) == 1
     with pytest.raises(ValueError, match="X has 2 columns"):
         plot_fit(model, np.zeros((3, 2)), np.zeros(3))
-    model.kernel_ = ng.covariance.Linear()
+    model._kernel = ng.covariance.Linear()
     with pytest.raises(ValueError, match="no length scale for each column"):
         plot_relevance(model)
 
@@ -26,7 +27,7 @@ def test_curve_and_relevances(rng):
 def test_boundary_and_density(rng):
     x = rng.normal(size=(60, 2))
     y = np.where(x[:, 0] > 0, 1, 0)
-    model = ng.SparseGPClassifier(n_inducing=8, batch_size=32, max_steps=5).fit(x, y)
+    model = ng.SparseGPClassifier(n_inducing=8, solver=Solver(batch_size=32), max_steps=5).fit(x, y)
     ax = plot_boundary(model, x, y)
     assert {len(line.get_xdata()) for line in ax.lines} == {int((y == 0).sum()), int(y.sum()), 8}
     with pytest.raises(ValueError, match="two classes of two inputs"):

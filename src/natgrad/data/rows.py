@@ -20,7 +20,16 @@ from natgrad.data.io.spill import spill
 from natgrad.data.numbers import as_numbers, refuse_masked
 from natgrad.validation import check_unit, require
 
-__all__ = ["Rows", "Scaling", "checked_arrays", "open_rows", "rows_of_arrays", "validated", "validated_with_gaps"]
+__all__ = [
+    "Rows",
+    "Scaling",
+    "checked_arrays",
+    "joined_pairs",
+    "open_rows",
+    "rows_of_arrays",
+    "validated",
+    "validated_with_gaps",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -248,6 +257,26 @@ def _plain_arrays(
     if reset:
         estimator.n_features_in_ = X.shape[1]
     return arrays
+
+
+def joined_pairs(chunks: Iterator[Any], y: Any = None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """All rows of an iterator of pairs (X, y), each as they come."""
+    if y is not None:
+        raise ValueError("y must be None where X is an iterator of pairs (X, y)")
+    inputs, outputs = [], []
+    for number, chunk in enumerate(chunks):
+        if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
+            raise TypeError(f"chunk {number} of the stream: expected a pair (X, y), got a {type(chunk).__name__}")
+        x, numbers = (np.asarray(part) for part in chunk)
+        if x.shape[:1] != numbers.shape[:1] or not x.ndim:
+            raise ValueError(f"chunk {number} of the stream: X has shape {x.shape} and y {numbers.shape}")
+        inputs.append(x.reshape(len(x), -1))
+        outputs.append(numbers)
+    if not inputs:
+        raise ValueError("X has no rows: the stream is empty")
+    if len(widths := {x.shape[1] for x in inputs}) > 1:
+        raise ValueError(f"chunks of the stream have {', '.join(map(str, sorted(widths)))} columns")
+    return np.concatenate(inputs), np.concatenate(outputs)
 
 
 def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:

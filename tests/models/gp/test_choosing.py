@@ -9,7 +9,7 @@ from scipy import stats
 import natgrad as ng
 from natgrad import covariance
 from natgrad.data.rows import Rows
-from natgrad.models.gp import choosing
+from natgrad.models.gp import Solver, choosing
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.settings import Settings
 
@@ -100,7 +100,7 @@ def test_units_seeds_files_and_time(tmp_path):
     classes = ng.SparseGPClassifier(n_inducing="auto", max_steps=30, verbose=False).fit(x, (y > 0).astype(int))
     assert 16 <= len(classes.inducing_) <= 100
     given = ng.SparseGPRegressor(
-        "auto", inducing=[[0.0], [1.0], [2.0]], max_seconds=1e-9, max_steps=3, learn_inducing=False
+        "auto", inducing=[[0.0], [1.0], [2.0]], max_seconds=1e-9, max_steps=3, fixed="inducing"
     )
     np.testing.assert_allclose(given.fit(x, y).inducing_, [[0.0], [1.0], [2.0]], atol=1e-9)
 
@@ -160,7 +160,7 @@ def test_inducing_inputs_stay_at_their_categories():
     kinds, x = rng.integers(0, 4, 300), rng.uniform(-2, 2, 300)
     y = np.array([1.0, -1.0, 2.0, 0.0])[kinds] * np.sin(2 * x) + 0.05 * rng.normal(size=300)
     kernel = covariance.RBF(active=[1]) * covariance.Categories(active=[0])
-    model = ng.SparseGPRegressor(kernel, 32, batch_size=100, max_steps=60, tol=0.0, verbose=False)
+    model = ng.SparseGPRegressor(kernel, 32, solver=Solver(batch_size=100), max_steps=60, tol=0.0, verbose=False)
     model.fit(np.column_stack([kinds, x]), y)
     np.testing.assert_allclose(model.inducing_[:, 0], np.round(model.inducing_[:, 0]), atol=1e-9)
     assert model.score(np.column_stack([kinds, x]), y) > 0.9
@@ -226,12 +226,12 @@ def test_what_choosing_takes_is_part_of_max_seconds(monkeypatch):
     """One clock: the run has what is left."""
     from types import SimpleNamespace
 
-    from natgrad.models.gp import running
+    from natgrad.models.gp import run
 
     x, y = smooth(40)
     model, limits = ng.SparseGPRegressor(n_inducing=5, max_steps=2, max_seconds=1000.0, verbose=False), []
     later = SimpleNamespace(perf_counter=lambda: time.perf_counter() + 400.0)
-    monkeypatch.setattr(running, "time", later)
+    monkeypatch.setattr(run, "time", later)
     usual = model._limits
     monkeypatch.setattr(model, "_limits", lambda *a, **k: limits.append(k["max_seconds"]) or usual(*a, **k))
     model.fit(x, y)

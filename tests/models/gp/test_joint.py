@@ -10,6 +10,7 @@ import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import Rows
 from natgrad.inference.steppers.groups import ExactPass, GroupStepper
+from natgrad.models.gp import Solver
 from natgrad.models.gp.joint import Heteroskedastic, Ordinal, Softmax, cutpoints, softmax
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.problem import GPProblem
@@ -252,7 +253,9 @@ def test_a_step_never_lowers_its_batchs_bound_and_the_last_pass_not_that_of_all(
 
 
 def quick(**options):
-    return ng.SparseGPClassifier(**{"n_inducing": 10, "batch_size": 64, "max_steps": 50, "verbose": False, **options})
+    return ng.SparseGPClassifier(
+        **{"n_inducing": 10, "solver": Solver(batch_size=64), "max_steps": 50, "verbose": False, **options}
+    )
 
 
 @cache
@@ -327,7 +330,7 @@ def test_words_have_the_order_that_is_given():
 def test_a_stream_of_classes_lists_them_first():
     x, y = stars()
     for likelihood in ("softmax", "ordinal"):
-        model = quick(likelihood=likelihood, batch_size=50)
+        model = quick(likelihood=likelihood, solver=Solver(batch_size=50))
         for _ in range(4):
             for part in np.array_split(np.arange(300), 3):
                 model.partial_fit(x[part], y[part], classes=[0, 1, 2, 3], n_total=300)

@@ -8,12 +8,12 @@ import pytest
 import natgrad as ng
 from natgrad.covariance import RBF, Linear
 from natgrad.errors import NotAtMaximum
+from natgrad.models.gp import Solver
 from natgrad.models.gp.response import _Collapsed
 
 EXACT = {
-    "learn_inducing": False,
-    "standardize": False,
-    "jitter": 1e-10,
+    "solver": Solver(standardize=False, jitter=1e-10),
+    "fixed": "inducing",
     "max_steps": 3000,
     "tol": 1e-9,
     "verbose": False,
@@ -66,7 +66,7 @@ def test_standard_deviations_are_those_of_the_exact_process():
 
 def test_units_of_outputs_and_the_data_of_the_fit():
     x, y = data()
-    options = {"inducing": x[:15], "learn_inducing": False, "max_steps": 2000, "tol": 1e-9, "verbose": False}
+    options = {"inducing": x[:15], "fixed": "inducing", "max_steps": 2000, "tol": 1e-9, "verbose": False}
     one, ten = (ng.SparseGPRegressor(**options).fit(x, c * y) for c in (1.0, 10.0))
     first, second = one.linear_response(), ten.linear_response(x, 10.0 * y)
     np.testing.assert_allclose(second["noise"].mean(), 100 * first["noise"].mean(), rtol=1e-4)
@@ -126,9 +126,7 @@ def test_other_likelihoods_and_kernels():
     same = ng.SparseGPRegressor(RBF() + RBF(), inducing=x[:20], **{**EXACT, "max_steps": 300}).fit(x, y)
     with pytest.raises(NotAtMaximum, match="do not determine it"):
         same.linear_response()
-    fixed = ng.SparseGPRegressor(
-        Linear(), inducing=x[:5], **{**EXACT, "max_steps": 50}, learn_kernel=False, learn_noise=False
-    )
+    fixed = ng.SparseGPRegressor(Linear(), inducing=x[:5], **{**EXACT, "max_steps": 50}, fixed=["kernel", "noise"])
     with pytest.raises(ValueError, match="no hyper-parameter was learned"):
         fixed.fit(x, y).linear_response()
 

@@ -10,11 +10,12 @@ import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.models.gp import Solver
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.running import shrunk
+from natgrad.models.gp.run import shrunk
 from natgrad.models.gp.settings import Learned, Settings
 
 FIXED = Learned(kernel=False, noise=False, inducing=False)
@@ -162,7 +163,7 @@ def pair(n=240, seed=3):
 
 def quick(**options):
     return ng.SparseGPRegressor(
-        **{"n_inducing": 20, "method": ng.VB(), "max_steps": 60, "tol": 0.0, "verbose": False, **options}
+        **{"n_inducing": 20, "solver": Solver(method=ng.VB()), "max_steps": 60, "tol": 0.0, "verbose": False, **options}
     )
 
 
@@ -264,7 +265,7 @@ def test_a_saved_model_is_the_model_and_goes_on(tmp_path):
 def test_a_stream_may_have_gaps_that_its_first_chunk_had_not():
     x, _, y = pair()
     order = np.random.default_rng(1).permutation(len(x))
-    model = ng.SparseGPRegressor(n_inducing=20, batch_size=40, verbose=False)
+    model = ng.SparseGPRegressor(n_inducing=20, solver=Solver(batch_size=40), verbose=False)
     model.partial_fit(x[order[:120]], y[order[:120]], n_total=240)
     later = y[order[120:]].copy()
     later[:, 0] = np.nan
@@ -282,11 +283,9 @@ def test_gaps_of_outputs_that_are_independent_are_left_out():
     y[::3, 1] = np.nan
     options = {
         "max_steps": 1,
-        "learn_kernel": False,
-        "learn_noise": False,
-        "learn_inducing": False,
+        "solver": Solver(standardize=False, method=ng.VB()),
+        "fixed": ["kernel", "noise", "inducing"],
         "noise_variance": 0.1,
-        "standardize": False,
     }
     z = x[::12]
     both = quick(outputs="independent", inducing=z, **options).fit(x, y)
@@ -344,8 +343,12 @@ def test_what_data_say_of_kernel_and_noise_is_the_curvature_of_the_dense_evidenc
     x, _, y = pair()
     x, y = x[::8], y[::8].copy()
     y[::3, 1] = np.nan
-    fixed = {"learn_inducing": False, "inducing": x, "standardize": False, "jitter": 1e-10}
-    model = quick(kernel=cov.Matern52(1.0, 0.7), max_steps=200, learning_rate=0.1, **fixed).fit(x, y)
+    fixed = {
+        "solver": Solver(standardize=False, jitter=1e-10, method=ng.VB(), learning_rate=0.1),
+        "fixed": "inducing",
+        "inducing": x,
+    }
+    model = quick(kernel=cov.Matern52(1.0, 0.7), max_steps=200, **fixed).fit(x, y)
     response = model.linear_response()
     b = model.output_covariance_
     seen = ~np.isnan(y.ravel())

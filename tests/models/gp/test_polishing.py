@@ -1,15 +1,18 @@
 """A fit that ends with all rows: the bound with q at its best and its slope, what moves, and that nothing is left to gain."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 import natgrad as ng
-from natgrad.covariance import RBF
+from natgrad.covariance import RBF, Matern12
 from natgrad.data.rows import Rows
+from natgrad.models.gp import Solver
 from natgrad.models.gp.likelihoods import Gaussian
-from natgrad.models.gp.polishing import Polishing, polishing_of
 from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.run import Polishing, polishing_of
 from natgrad.models.gp.settings import Learned, Settings, flat, shaped
 
 
@@ -28,7 +31,7 @@ def begun(n=40, **settings):
 
 
 def quick(**settings):
-    defaults = {"n_inducing": 10, "batch_size": 200, "max_steps": 2000, "verbose": False}
+    defaults = {"n_inducing": 10, "solver": Solver(batch_size=200), "max_steps": 2000, "verbose": False}
     return ng.SparseGPRegressor(**{**defaults, **settings})
 
 
@@ -90,4 +93,38 @@ def test_who_is_polished():
     assert polishing_of(problem, None, 0.0, 500, None, 0) is None
     assert polishing_of(problem, None, 1e-3, 100, None, 0) is None  # hardly begun
     problem.batch_size = problem.n_groups
-    assert polishing_of(problem, None, 1e-3, 500, None, 0) is None  # no noise
+    assert polishing_of(problem, None, 1e-3, 500, None, 0) is not None
+
+
+def seasons(n=240):
+    t = np.arange(n) / 12.0
+    noise = np.random.default_rng(0).normal(size=(2, n))
+    return t[:, None], 1.2 * t + 3 * np.sin(2 * np.pi * t) + 0.08 * np.cumsum(noise[0]) + 0.25 * noise[1]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [100 * RBF(lengthscale=20.0) + 4 * RBF(lengthscale=0.2), 100 * Matern12(lengthscale=20.0)],
+    ids=["sum", "rough"],
+)
+def test_a_given_kernel_whose_rows_are_one_batch_ends_at_an_optimum(kernel):
+    """Steps of Adam on all rows went up and down for 2,000 steps and ended hundreds of nats below where they had been."""
+    t, y = seasons()
+    model = ng.SparseGPRegressor(kernel, n_inducing=100, verbose=False).fit(t, y)
+    assert model.stop_.converged
+    assert "L-BFGS" in model.inference_
+    exact = multivariate_normal(np.full(len(y), y.mean()), kernel(t) + 0.1 * y.var() * np.eye(len(y))).logpdf(y)
+    assert model.elbo_ > exact + 20.0
+    further = copy.deepcopy(model).continue_fit(t, y)
+    assert model.elbo_ - 1e-6 * abs(model.elbo_) <= further.elbo_ < model.elbo_ + 1e-3 * len(y)
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "heteroskedastic"])
+def test_a_bound_of_all_rows_that_falls_shortens_the_steps(likelihood):
+    t, y = seasons(120)
+    kernel = 100 * RBF(lengthscale=20.0) + 4 * RBF(lengthscale=0.2)
+    model = ng.SparseGPRegressor(kernel, n_inducing=40, likelihood=likelihood, max_steps=400, tol=1e-9)
+    with pytest.warns(ng.errors.NotConverged):
+        model.fit(t, y)
+    bounds = model.trace_["elbo_estimate"]
+    assert bounds[-25:].mean() > np.nanmax(bounds) - 0.05 * len(y)

@@ -15,6 +15,7 @@ import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.steppers.groups import ExactPass, GroupStepper
+from natgrad.models.gp import Solver
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Learned, Settings, adam_step, compiled
@@ -71,8 +72,8 @@ def test_one_full_step_is_the_reference(reference):
 def test_inducing_inputs_at_the_data_give_the_exact_process(kernel, theirs, jitter, rng):
     x, y = sines(40)
     model = ng.SparseGPRegressor(
-        kernel, inducing=x, noise_variance=0.04, method=ng.VB(), step=ng.Constant(1.0), max_steps=1,
-        learn_kernel=False, learn_noise=False, learn_inducing=False, standardize=False, jitter=jitter,
+        kernel, inducing=x, noise_variance=0.04, max_steps=1, fixed=["kernel", "noise", "inducing"],
+        solver=Solver(method=ng.VB(), step=ng.Constant(1.0), standardize=False, jitter=jitter),
     ).fit(x, y)  # fmt: skip
     kernels = sklearn_kernels.ConstantKernel(1.3) * theirs
     exact = GaussianProcessRegressor(kernels, alpha=0.04 + jitter, optimizer=None).fit(x, y)

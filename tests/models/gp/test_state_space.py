@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 
 import natgrad as ng
 from natgrad import covariance as cov
-from natgrad.models.gp.chain_problem import ChainProblem, chains_of
+from natgrad.models.gp.state_space import ChainProblem, chains_of
 
 KERNELS = {
     "12": cov.Matern12(1.3, 0.7),
@@ -38,7 +38,7 @@ def h_of(kernel, noise):
 
 
 def still(kernel, noise=0.1, **more):
-    return ng.StateSpaceGP(kernel, noise_variance=noise, learn_kernel=False, learn_noise=False, verbose=False, **more)
+    return ng.StateSpaceGP(kernel, noise_variance=noise, fixed=["kernel", "noise"], verbose=False, **more)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -132,7 +132,7 @@ def test_hyper_parameters_are_those_of_the_largest_evidence():
     assert model.elbo_ == pytest.approx(-best.fun, abs=1e-6)
     bounds = model.trace_["elbo"]
     assert (np.diff(bounds) >= -1e-9).all()
-    held = ng.StateSpaceGP(cov.Matern32(1.0, 0.3), learn_kernel=False, verbose=False).fit(t, y)
+    held = ng.StateSpaceGP(cov.Matern32(1.0, 0.3), fixed="kernel", verbose=False).fit(t, y)
     assert held.kernel_.lengthscale == 0.3
     assert held.elbo_ < model.elbo_
     low, high = model.linear_response()["Matern32.lengthscale"].interval(0.9)
@@ -207,7 +207,7 @@ def test_orders_files_updates_and_clones(tmp_path):
         ({"noise_variance": 0.0}, "noise_variance must be > 0", ValueError),
         ({"tol": -1.0}, "tol must be ≥ 0", ValueError),
         ({"max_steps": 0}, "max_steps", ValueError),
-        ({"learn_noise": "no"}, "learn_noise must be True or False", ValueError),
+        ({"fixed": ["inducing"]}, 'fixed must be some of "kernel", "noise"', ValueError),
     ],
 )
 def test_mistakes_are_explained(options, words, kind):
@@ -283,6 +283,6 @@ def test_noise_that_the_data_do_not_determine_is_warned_of():
     """Its interval was (0, inf) without a word."""
     t = np.linspace(0, 10, 100)
     model = ng.StateSpaceGP(verbose=False).fit(t, np.sin(t))
-    with pytest.warns(ng.errors.PoorApproximation, match="do not determine 'noise'.*learn_noise=False"):
+    with pytest.warns(ng.errors.PoorApproximation, match="do not determine 'noise'.*keep it fixed"):
         response = model.linear_response()
     assert response["noise"].interval()[1] == np.inf

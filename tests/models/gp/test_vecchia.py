@@ -150,7 +150,7 @@ def test_learning_ends_where_the_exact_likelihood_is_highest():
     exact = multivariate_normal(np.full(60, y.mean()), c).logpdf(y)
     assert model.log_likelihood_ == pytest.approx(exact, abs=1e-6)
     sparse = ng.SparseGPRegressor(
-        model.kernel_, inducing=x, n_inducing=60, learn_inducing=False, noise_variance=model.noise_variance_
+        model.kernel_, inducing=x, n_inducing=60, fixed="inducing", noise_variance=model.noise_variance_
     ).fit(x, y)
     assert sparse.elbo_ < model.log_likelihood_ + 0.01
 
@@ -209,9 +209,8 @@ def test_a_kernel_that_is_given_is_in_the_units_of_the_data_and_stays_where_it_i
     mean, covariance = dense(kernel, 0.05, x, y - y.mean(), at)
     np.testing.assert_allclose(model.predict(at), mean + y.mean(), atol=1e-8)
     np.testing.assert_allclose(model.predict(at, True, what="f")[1] ** 2, np.diag(covariance), atol=1e-8)
-    for wrong in ("kernel", ["inducing"]):
-        with pytest.raises(ValueError, match='fixed must be a list of some of "kernel", "noise"'):
-            VecchiaGPRegressor(fixed=wrong).fit(x, y)
+    with pytest.raises(ValueError, match='fixed must be some of "kernel", "noise"'):
+        VecchiaGPRegressor(fixed=["inducing"]).fit(x, y)
 
 
 def test_files_updates_and_what_is_not_there(tmp_path):

@@ -17,13 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
-from natgrad.inference.methods import Method
-from natgrad.inference.step_sizes import Step
-from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Bernoulli
-from natgrad.models.gp.reading import numbered
+from natgrad.models.gp.settings import Solver
+from natgrad.models.gp.sparse import SparseGP
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.validation import whole_number
 
@@ -46,8 +44,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
         function, and cutpoints that are learned.
     order : list of classes, optional
         From the lowest to the highest, for "ordinal"; by default numbers in their order.
-    kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
-tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRegressor`
+    kernel, n_inducing, inducing, fixed, solver, max_steps, max_seconds, tol, seed, verbose : as in `SparseGPRegressor`
 
     Attributes
     ----------
@@ -69,7 +66,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
 
     _link: str = "probit"
     # Read by the common part; classes have no noise, but cutpoints are learned.
-    noise_variance, learn_noise = 1.0, True
+    noise_variance = 1.0
 
     def __init__(
         self,
@@ -78,19 +75,12 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         likelihood: Literal["probit", "softmax", "ordinal"] | None = None,
         *,
         order: Sequence[Any] | None = None,
-        batch_size: int = 512,
         inducing: Any = None,
-        learn_kernel: bool = True,
-        learn_inducing: bool = True,
-        learning_rate: float = 0.04,
-        method: Method | None = None,
-        step: Step | None = None,
+        fixed: str | Sequence[str] = (),
+        solver: Solver | None = None,
         max_steps: int = 2000,
         max_seconds: float | None = None,
         tol: float = 1e-3,
-        validation_fraction: float = 0.0,
-        standardize: bool = True,
-        jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,
     ) -> None:
@@ -98,19 +88,12 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.n_inducing = n_inducing
         self.likelihood = likelihood
         self.order = order
-        self.batch_size = batch_size
         self.inducing = inducing
-        self.learn_kernel = learn_kernel
-        self.learn_inducing = learn_inducing
-        self.learning_rate = learning_rate
-        self.method = method
-        self.step = step
+        self.fixed = fixed
+        self.solver = solver
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.tol = tol
-        self.validation_fraction = validation_fraction
-        self.standardize = standardize
-        self.jitter = jitter
         self.seed = seed
         self.verbose = verbose
 
@@ -259,3 +242,27 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
             return Rows(X, numbers[:, None].astype(np.float64))
         columns = [1] if len(self.classes_) == 2 and self._link == "probit" else np.arange(len(self.classes_))
         return Rows(X, np.where(numbers[:, None] == columns, 1.0, -1.0))
+
+
+def numbered(chunks: Iterator[Any], names: dict[Any, int]) -> Iterator[Any]:
+    """Pairs (X, y) with numbers in place of classes that are words, as ``names`` notes them; other pairs as they are."""
+    for number, chunk in enumerate(chunks):
+        words = isinstance(chunk, (tuple, list)) and len(chunk) == 2 and _has_words(np.asarray(chunk[1]))
+        if number and words != bool(names):
+            raise ValueError(f"chunk {number} of the stream: y must be words in all chunks, or numbers in all")
+        if not words:
+            yield chunk
+            continue
+        x, y = chunk[0], np.asarray(chunk[1])
+        if (
+            bad := [place for place, name in enumerate(y.ravel().tolist()) if not isinstance(name, str)]
+        ) or y.ndim != 1:
+            raise ValueError(
+                f"chunk {number} of the stream: y must be a class for each row, words or numbers; "
+                + (f"y[{bad[0]}] = {y.ravel()[bad[0]]!r}" if bad else f"got the shape {y.shape}")
+            )
+        yield x, np.array([names.setdefault(name, len(names)) for name in y.tolist()], dtype=np.float64)
+
+
+def _has_words(y: npt.NDArray[Any]) -> bool:
+    return y.dtype.kind == "U" or (y.dtype.kind == "O" and any(isinstance(name, str) for name in y.ravel().tolist()))

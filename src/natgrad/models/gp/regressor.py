@@ -8,22 +8,24 @@ Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
 from natgrad.data.numbers import as_numbers
 from natgrad.data.rows import Rows
-from natgrad.inference.methods import Method
-from natgrad.inference.step_sizes import Step
-from natgrad.models.gp.learned import LearnedNoise
-from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.joint import Heteroskedastic
+from natgrad.models.gp.likelihood import Likelihood, Scaled
 from natgrad.models.gp.likelihoods import Gaussian, is_function, likelihood_named
 from natgrad.models.gp.outputs import Coregionalised
+from natgrad.models.gp.settings import Solver, checked_fixed
+from natgrad.models.gp.sparse import SparseGP, variance_unit
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.validation import real_number, whole_number
 
@@ -33,30 +35,24 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
-class SparseGPRegressor(RegressorMixin, LearnedNoise):
+class SparseGPRegressor(RegressorMixin, SparseGP):
     """Gaussian process regression with inducing inputs, for any number of rows.
 
     Parameters
     ----------
     kernel : natgrad.covariance function or "auto", optional
-        In the units of X and y, whatever ``standardize`` is; its values are where learning starts. (Of several outputs, or with
-        "heteroskedastic" noise, which share one kernel, its variance is a part of that of each output.) By default an RBF with a
-        length scale for each column, which starts shorter where the usual one explains nothing of y. "auto" takes the one of RBF,
-        Matérns and sums of them with linear functions and functions of single columns, or with categories for columns of few
+        In the units of X and y; its values are where learning starts. (Of several outputs, or with "heteroskedastic" noise, which
+        share one kernel, its variance is a part of that of each output.) By default ``RBF(lengthscale=[…])`` with a length scale
+        for each column; it starts at √D standard deviations, or shorter where that explains nothing of y. "auto" takes the one of
+        RBF, Matérns and sums of them with linear functions, waves, functions of single columns, or categories for columns of few
         values, that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"
         Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
     likelihood : "gaussian", "student_t", "poisson", "negative_binomial" or "heteroskedastic"
         Counts have the mean μ = exp(f); those of a negative binomial the variance μ + α μ², with α learned (`dispersion_`).
         "heteroskedastic" has Gaussian noise whose logarithm is a second function with the same kernel (`noise_std`).
-    batch_size : int
-        Rows read at a step.
     inducing : array [M, D], optional
         Where the inducing inputs start, in the units of X; by default k-means++.
-    learn_kernel, learn_noise, learn_inducing : bool
-        Which settings move with the gradient of the bound.
-    learning_rate : float
-        Of Adam, for kernel, noise and inducing inputs.
     noise_variance : float, optional
         Where the noise starts, in the units of y squared, by default a tenth of its variance; of "negative_binomial" the
         dispersion α, by default 0.1.
@@ -66,18 +62,13 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
         covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
         more than chance, and independent functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
-    method, step : as in ``Network.fit``
-        By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
+    fixed : "kernel", "noise", "inducing", or a list of some of them
+        What does not move with the gradient of the bound and stays where it starts.
+    solver : Solver, optional
+        Batch size, learning rate, method, steps and jitter, and whether data are standardised inside; by default ``Solver()``.
     max_steps, max_seconds : limits
     tol : float
         Nats a row left to gain below which the fit has converged; 0 takes all steps, on batches alone.
-    validation_fraction : float
-        Share of the rows held out; the fit also stops when their density no longer grows.
-    standardize : bool
-        Whether inputs and (real) outputs are standardised inside, so that the prior mean of outputs is their mean, and steps have
-        the right length whatever the units; without, it is zero. A kernel that is given means the same.
-    jitter : float
-        Added to the diagonal of K_mm, as a part of its mean; raised tenfold where it does not suffice, and counted.
     seed : int
     verbose : bool, optional
 
@@ -86,6 +77,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     kernel_, inducing_, noise_variance_ : as learned, in the units of the data
     output_covariance_, output_correlation_ : arrays [P, P], B in the units of y, and B with ones on its diagonal
     elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
+    n_readings_ : how often L-BFGS has read all rows at the end of the fit
     posterior_ : {"v": Factor}, the whitened inducing variables of each output
     jitter_, jitter_raised_ : the largest jitter, and for how many factorisations it was raised
 
@@ -98,7 +90,7 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
     (True, True)
     """
 
-    abilities: ClassVar[frozenset[str]] = LearnedNoise.abilities | {"missing"}  # of several outputs
+    abilities: ClassVar[frozenset[str]] = SparseGP.abilities | {"missing"}  # of several outputs
 
     def __init__(
         self,
@@ -106,46 +98,30 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         n_inducing: int | Literal["auto"] = 200,
         likelihood: str = "gaussian",
         *,
-        batch_size: int = 512,
         inducing: Any = None,
-        learn_kernel: bool = True,
-        learn_noise: bool = True,
-        learn_inducing: bool = True,
-        learning_rate: float = 0.04,
         noise_variance: float | None = None,
         df: float = 4.0,
         outputs: Literal["correlated", "independent"] | None = None,
-        method: Method | None = None,
-        step: Step | None = None,
+        fixed: str | Sequence[str] = (),
+        solver: Solver | None = None,
         max_steps: int = 2000,
         max_seconds: float | None = None,
         tol: float = 1e-3,
-        validation_fraction: float = 0.0,
-        standardize: bool = True,
-        jitter: float = 1e-8,
         seed: int = 0,
         verbose: bool | None = None,
     ) -> None:
         self.kernel = kernel
         self.n_inducing = n_inducing
         self.likelihood = likelihood
-        self.batch_size = batch_size
         self.inducing = inducing
-        self.learn_kernel = learn_kernel
-        self.learn_noise = learn_noise
-        self.learn_inducing = learn_inducing
-        self.learning_rate = learning_rate
         self.noise_variance = noise_variance
         self.df = df
         self.outputs = outputs
-        self.method = method
-        self.step = step
+        self.fixed = fixed
+        self.solver = solver
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.tol = tol
-        self.validation_fraction = validation_fraction
-        self.standardize = standardize
-        self.jitter = jitter
         self.seed = seed
         self.verbose = verbose
 
@@ -243,6 +219,82 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         density = self._predictor.log_density(x, self._y_scaling.apply(targets))
         return np.asarray(density - ~np.isnan(targets) @ np.log(self._y_scaling.sd))
 
+    # -- what was learned --
+
+    def noise_std(self, X: Any) -> Floats:
+        """The standard deviation of the noise at the rows of X [N] or [N, P]: of likelihood="heteroskedastic" √E[σ²(x)].
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(0, 6, (300, 1))
+        >>> y = np.sin(x[:, 0]) + (0.05 + 0.1 * x[:, 0]) * rng.normal(size=300)
+        >>> model = ng.SparseGPRegressor(n_inducing=15, likelihood="heteroskedastic", max_steps=300).fit(x, y)
+        >>> quiet, loud = model.noise_std([[0.5], [5.5]])
+        >>> bool(quiet < 0.2 < 0.4 < loud)
+        True
+        """
+        mean, var = self._latent(X)
+        likelihood = self._likelihood
+        if isinstance(likelihood, Heteroskedastic):
+            noise = likelihood.predict_rows(self._psi, mean, var)[1] - self._means(var)
+            return self._shaped(np.sqrt(noise) * self._y_scaling.sd)
+        return self._shaped(np.broadcast_to(np.sqrt(self.noise_variance_), (len(mean), len(self._y_scaling.sd))).copy())
+
+    @property
+    def noise_variance_(self) -> Floats:
+        """σ² of each output, in its units squared; for "student_t" the squared scale."""
+        return self._variances("noise variance") * self._y_scaling.sd**2
+
+    @property
+    def output_covariance_(self) -> Floats:
+        """B [P, P] in the units of y: Cov(f_p(x), f_q(x')) = B_pq `kernel_`(x, x'); of one output [[1]].
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> model = ng.SparseGPRegressor(n_inducing=10, max_steps=100).fit(x, np.hstack([np.sin(x), -2 * np.sin(x)]))
+        >>> bool(model.output_covariance_[0, 1] < 0), bool(model.output_correlation_[0, 1] < -0.9)
+        (True, True)
+        """
+        check_is_fitted(self)
+        sd, mixing = self._y_scaling.sd, self._predictor.mixing
+        sd = sd / np.sqrt(variance_unit(self._y_scaling, self._likelihood))  # which `kernel_` has
+        return np.asarray(np.outer(sd, sd) * (np.eye(len(sd)) if mixing is None else mixing @ mixing.T))
+
+    @property
+    def output_correlation_(self) -> Floats:
+        """Correlations of the functions of the outputs [P, P]; of the functions, not of their noise."""
+        covariance = self.output_covariance_
+        sd = np.sqrt(np.diagonal(covariance))
+        return np.asarray(covariance / np.outer(sd, sd))
+
+    @property
+    def dispersion_(self) -> Floats:
+        """α of each output with likelihood="negative_binomial": counts of mean μ have the variance μ + α μ²."""
+        return self._variances("dispersion")
+
+    @property
+    def _psi(self) -> Floats:
+        return np.asarray(self._predictor.settings.psi)
+
+    def _means(self, functions: Floats) -> Floats:
+        """Of all functions [..., F], those that are means of the columns of y."""
+        return functions[..., : len(self._y_scaling.sd)]
+
+    def _shaped(self, values: Floats) -> Floats:
+        return values[:, 0] if self._flat else values
+
+    def _variances(self, what: str) -> Floats:
+        check_is_fitted(self)
+        likelihood = self._likelihood.own
+        if not isinstance(likelihood, Scaled) or likelihood.parameter != what:
+            hint = ": it varies, and noise_std(X) has it" if isinstance(likelihood, Heteroskedastic) else ""
+            raise AttributeError(f"likelihood {likelihood.name!r} has no {what}{hint}")
+        return np.array([likelihood.variance(float(psi)) for psi in self._likelihood.parts(self._psi)[0]])
+
     # -- parts --
 
     def _own_likelihood(self) -> Likelihood:
@@ -252,7 +304,8 @@ class SparseGPRegressor(RegressorMixin, LearnedNoise):
         if not getattr(self, "_correlated", False):
             return law
         assert isinstance(law, Gaussian)
-        return Coregionalised(law, self.learn_noise, self.learn_kernel)
+        fixed = checked_fixed(self.fixed)
+        return Coregionalised(law, "noise" not in fixed, "kernel" not in fixed)
 
     def _read(self, X: Any, y: Any, reset: bool) -> Rows:
         rows = self._rows(X, y, reset, multi_output=True, y_numeric=True)

@@ -209,9 +209,7 @@ def hyper_response(
     with one_blas_thread():
         bound = _Collapsed(*_with_mixing_held(problem, state))
         if not len(bound.start):
-            raise ValueError(
-                "no hyper-parameter was learned: learn_kernel and learn_noise are off, and nothing can move"
-            )
+            raise ValueError("no hyper-parameter was learned: kernel and noise are fixed, and nothing can move")
         at, hessian, left = _optimum(bound)
     if left > FAR + given_up:
         warnings.warn(
@@ -315,7 +313,7 @@ class _Collapsed:
             raise NotConverged(
                 f"q(u) does not settle while hyper-parameters are held at {self._words(h)}: linear response has no optimum to "
                 "start from. The classes or counts may be told apart so well that the variance of the kernel has no end: hold it "
-                "(learn_kernel=False), or ask a probit model, or predictions, which do not need it"
+                '(fixed="kernel"), or ask a probit model, or predictions, which do not need it'
             )
         return state, value
 
@@ -360,7 +358,7 @@ def _optimum(bound: _Collapsed) -> tuple[Floats, Floats, float]:
         names = [name for name, place in bound.places.items() if (worst[place] > 0.3).any()]
         raise NotAtMaximum(
             f"the bound is flat in, or rises with, {' and '.join(names)}: the data do not determine it, and it has no standard "
-            "deviation. Fix it with learn_kernel=False or learn_noise=False, or leave a column out"
+            'deviation. Keep it with fixed="kernel" or fixed="noise", or leave a column out'
         )
     return h, hessian, value - first
 

@@ -18,6 +18,11 @@ import numpy.typing as npt
 from natgrad import _jax
 from natgrad._jax import in_64_bits
 from natgrad.covariance import Covariance, direct_of
+from natgrad.inference.methods import Method
+from natgrad.inference.schema import refuse
+from natgrad.inference.step_sizes import Step
+from natgrad.posterior.fit_options import checked_method
+from natgrad.validation import real_number, whole_number
 
 __all__ = [
     "Adam",
@@ -25,12 +30,14 @@ __all__ = [
     "Learned",
     "Matrices",
     "Settings",
-    "adam_direction",
+    "Solver",
+    "checked_fixed",
     "compiled",
     "flat",
     "leaves_of",
     "settings_of",
     "shaped",
+    "stored_fixed",
 ]
 
 Array = Any
@@ -41,6 +48,64 @@ MOST_ROWS, LEAST_ROWS = 4096, 64
 # Structures whose compiled functions are kept.
 MOST_STRUCTURES = 64
 _KEPT: dict[Any, Matrices] = {}
+
+
+class Solver(NamedTuple):
+    """How a sparse Gaussian process is fitted: numbers that change how a fit gets there, and not the model.
+
+    Parameters
+    ----------
+    batch_size : int
+        Rows read at a step.
+    learning_rate : float
+        Of Adam, for kernel, noise and inducing inputs.
+    method, step : as in ``Network.fit``
+        By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
+    jitter : float
+        Added to the diagonal of K_mm, as a part of its mean; raised tenfold where it does not suffice, and counted.
+    standardize : bool
+        Whether inputs and real outputs are standardised inside: the prior mean of outputs is their mean, and steps have the right
+        length whatever the units. Without, the mean is zero. A kernel that is given means the same.
+    """
+
+    batch_size: int = 512
+    learning_rate: float = 0.04
+    method: Method | None = None
+    step: Step | None = None
+    jitter: float = 1e-8
+    standardize: bool = True
+
+    def check(self) -> None:
+        """Refuse numbers that no fit can have."""
+        whole_number(self.batch_size, "solver.batch_size")
+        if not 0 < real_number(self.learning_rate, "solver.learning_rate") <= 1:
+            raise ValueError(f"solver.learning_rate must lie in (0, 1], got {self.learning_rate!r}")
+        if not 0 <= real_number(self.jitter, "solver.jitter") < 1e-2:
+            raise ValueError(
+                f"solver.jitter must lie in [0, 0.01), as a part of the kernel's variance, got {self.jitter!r}"
+            )
+        if not isinstance(self.standardize, bool):
+            raise ValueError(f"solver.standardize must be True or False, got {self.standardize!r}")
+        checked_method(self.method)
+
+
+FIXABLE = ("kernel", "noise", "inducing")
+
+
+def checked_fixed(fixed: Any, names: Sequence[str] = FIXABLE) -> tuple[str, ...]:
+    """The settings that stay where they start; an error if there are others than ``names``."""
+    given = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+    if not set(given) <= set(names):
+        words = ", ".join(f'"{name}"' for name in names)
+        raise ValueError(f"fixed must be some of {words}, what is not learned and stays where it starts; got {fixed!r}")
+    return given
+
+
+def stored_fixed(value: Any, sizes: dict[str, int], where: str) -> None:
+    """Refuse what a file holds for ``fixed`` if it names no settings."""
+    named = {value} if isinstance(value, str) else set(value) if isinstance(value, (list, tuple)) else {None}
+    if not named <= set(FIXABLE):
+        refuse(where, "names no settings that stay where they start")
 
 
 class Settings(NamedTuple):
@@ -77,25 +142,15 @@ class Gradient(NamedTuple):
     psi: Floats
 
 
-def adam_direction(
-    count: int, mu: Floats, nu: Floats, slope: Floats, second: tuple[float, float] = (0.999, 0.001)
-) -> tuple[Floats, Floats, Floats]:
-    """Running means of slopes and of their squares, and the step of ``optax.scale_by_adam``.
-
-    In NumPy, since for small arrays a call of optax costs more. ``second``: how much of the squares is kept, and is new.
-    """
-    mu, nu = 0.9 * mu + 0.1 * slope, second[0] * nu + second[1] * slope**2
-    return mu, nu, mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - second[0] ** count)) + 1e-8)
-
-
 def adam_step(learned: Learned, rate: float, settings: Settings, uphill: Settings) -> Settings:
-    """A step of Adam with its usual constants."""
+    """A step of Adam with its usual constants; in NumPy, since for small arrays a call of optax costs more."""
     slope = flat(uphill)
     if not np.isfinite(slope).all():
         return settings
     adam = settings.adam
     count = int(adam.count) + 1
-    mu, nu, step = adam_direction(count, flat(adam.mu), flat(adam.nu), slope)
+    mu, nu = 0.9 * flat(adam.mu) + 0.1 * slope, 0.999 * flat(adam.nu) + 0.001 * slope**2
+    step = mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - 0.999**count)) + 1e-8)
     moved = shaped(flat(settings) + rate * step, settings)
     return Settings(
         moved.theta if learned.kernel else settings.theta,

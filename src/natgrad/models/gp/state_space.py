@@ -2,13 +2,15 @@
 
     f ~ GP(0, Σ Matérn),   y_t ~ N(mean + f(t), σ²)
 
-The process is a Markov chain of states of one to three numbers a kernel; `natgrad.models.gp.chain_problem` has the mathematics.
+The process is a chain of states of one to three numbers a kernel: a sum of Matérn kernels of one input is Markov along time
+(`natgrad.kernels.state_space.process`): log p(y), its slope and its information take one pass over the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, Unpack, final
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +18,19 @@ import scipy.special as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from natgrad.covariance import Covariance, Matern12, Matern32, Matern52
+from natgrad.covariance import Covariance, Matern12, Matern32, Matern52, Sum
 from natgrad.data.held import HeldRows
-from natgrad.data.rows import validated
+from natgrad.data.rows import joined_pairs, validated
 from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.problem import Block, Problem, State
 from natgrad.inference.schema import check, refuse, state_of
-from natgrad.inference.steppers.scoring import ScoringStepper
+from natgrad.inference.steppers.scoring import Score, ScoringStepper
 from natgrad.inference.trace import Stop, Trace
+from natgrad.kernels.state_space.process import draw_path, filter_path, score_path, smooth_path
 from natgrad.models.base import Estimator
-from natgrad.models.gp.chain_problem import ChainProblem, Chains, chains_of, kernel_of, parts_of
-from natgrad.models.gp.chain_starts import FEW, SOME, starts, window
 from natgrad.models.gp.likelihoods import is_function
-from natgrad.models.gp.reading import as_times, check_one, joined_pairs
 from natgrad.models.gp.response import NOISE, HyperResponse, information_response
+from natgrad.models.gp.settings import FIXABLE, checked_fixed, stored_fixed
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
@@ -56,9 +58,9 @@ class StateSpaceGP(RegressorMixin, Estimator):
         In the units of X and y. By default a Matern32; "auto" takes the one of the three with the largest evidence on some rows.
     noise_variance : float, optional
         Where the noise starts, in units of y squared.
-    learn_kernel, learn_noise : bool
-        Which parameters are learned, by natural steps on the exact log p(y). Where the kernel is learned, length scales from
-        twice the distance of rows to half of their range are tried first, beside those that were given.
+    fixed : "kernel", "noise", or both in a list
+        What stays where it starts; the rest is learned, by natural steps on the exact log p(y). Where the kernel is learned,
+        length scales from twice the distance of rows to half of their range are tried first, beside those that were given.
     max_steps, max_seconds : limits
     tol : float
         Nats of log p(y) left to gain below which the fit has converged.
@@ -98,8 +100,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
         kernel: Covariance | Literal["auto"] | None = None,
         *,
         noise_variance: float | None = None,
-        learn_kernel: bool = True,
-        learn_noise: bool = True,
+        fixed: str | Sequence[str] = (),
         max_steps: int = 100,
         max_seconds: float | None = None,
         tol: float = 1e-3,
@@ -108,8 +109,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
     ) -> None:
         self.kernel = kernel
         self.noise_variance = noise_variance
-        self.learn_kernel = learn_kernel
-        self.learn_noise = learn_noise
+        self.fixed = fixed
         self.max_steps = max_steps
         self.max_seconds = max_seconds
         self.tol = tol
@@ -220,8 +220,12 @@ class StateSpaceGP(RegressorMixin, Estimator):
         self.elbo_ = problem.bound(result.state)
         self._data = HeldRows((times[:, None], y[:, None]))
 
+    @property
+    def _held(self) -> tuple[str, ...]:
+        return checked_fixed(self.fixed, FIXABLE[:2])
+
     def _moves(self, size: int) -> npt.NDArray[np.bool_]:
-        return np.array([self.learn_kernel] * (size - 1) + [self.learn_noise])
+        return np.array(["kernel" not in self._held] * (size - 1) + ["noise" not in self._held])
 
     def _chosen(self, times: Floats, y: Floats) -> Covariance:
         """The kernel, with values to start from."""
@@ -244,8 +248,10 @@ class StateSpaceGP(RegressorMixin, Estimator):
         given = np.array([*(float(np.ravel(part)[0]) for part in kernel.theta), np.log(noise)])
         some, few = (window(kernel, times, y, most) for most in (SOME, FEW))
         compared = [given]
-        if self.learn_kernel:
-            compared += list(starts(given, few.times, spread, self.noise_variance is None and self.learn_noise))
+        if "kernel" not in self._held:
+            compared += list(
+                starts(given, few.times, spread, self.noise_variance is None and "noise" not in self._held)
+            )
         best = max(compared, key=lambda h: few.score(h).value)
         if len(times) > len(some.times) and moves.any():
             stepper = ScoringStepper(some, moves)
@@ -310,6 +316,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     def _check_settings(self) -> None:
         self._check_choices()
+        checked_fixed(self.fixed, FIXABLE[:2])
         whole_number(self.max_steps, "max_steps")
         whole_number(self.seed, "seed", least=0)
         if not real_number(self.tol, "tol") >= 0:
@@ -325,8 +332,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
             **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
             "kernel": lambda value, sizes, where: _check_kernel(value, where, True),
             "noise_variance": "none | positive",
-            "learn_kernel": "flag",
-            "learn_noise": "flag",
+            "fixed": stored_fixed,
             "max_steps": "natural",
             "max_seconds": "none | positive",
         }
@@ -387,3 +393,146 @@ def _check_kernel(value: Any, where: str, optional: bool) -> None:
         refuse(where, f"is no covariance function but a {type(value).__name__}")
     value.check(1)
     parts_of(value)
+
+
+def as_times(X: Any) -> Any:
+    """A list of times is a table of one column."""
+    return X if np.ndim(X) != 1 or isinstance(X, str) else np.asarray(X)[:, None]
+
+
+def check_one(x: npt.NDArray[Any]) -> None:
+    """Refuse inputs of several columns."""
+    if x.shape[1] != 1:
+        raise ValueError(
+            f"X has {x.shape[1]} columns, and a process along time takes one: give times [N] or [N, 1]. "
+            "SparseGPRegressor takes more"
+        )
+
+
+# -- the chain --
+
+SIZES: dict[type, int] = {Matern12: 1, Matern32: 2, Matern52: 3}
+# √(2ν) of the sizes.
+ROOTS = np.sqrt([0.0, 1.0, 3.0, 5.0])
+
+
+class Chains(NamedTuple):
+    """Kernels as the loops take them: sizes of states, variances, rates √(2ν)/ℓ, and the variance of the noise."""
+
+    sizes: npt.NDArray[np.int64]
+    variances: Floats
+    rates: Floats
+    noise: float
+
+    @property
+    def size(self) -> int:
+        """D, numbers of the state of a row."""
+        return int(self.sizes.sum())
+
+    def smoothed(self, times: Floats, y: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Mean and variance of f at sorted times, given the rows that are seen."""
+        mean, spread, error = (np.empty(len(y)) for _ in range(3))
+        held, steps = np.empty((len(y), self.size)), np.diff(times, prepend=times[:1])
+        filter_path(*self, steps, y, seen, mean, spread, error, held)
+        smooth_path(*self, steps, seen, mean, spread, error, held)
+        return mean, spread
+
+    def drawn(self, times: Floats, y: Floats, seen: npt.NDArray[np.bool_], rng: np.random.Generator) -> Floats:
+        """A draw of f at sorted times, given the rows that are seen: one of the prior, bent to the data (Matheron's rule)."""
+        f, steps = np.empty(len(y)), np.diff(times, prepend=times[:1])
+        draw_path(*self[:3], steps, rng.standard_normal((len(y), self.size)), f)
+        noisy = f + np.sqrt(self.noise) * rng.standard_normal(len(y))
+        return np.asarray(f + self.smoothed(times, np.where(seen, y - noisy, 0.0), seen)[0])
+
+
+def parts_of(kernel: Covariance) -> tuple[Covariance, ...]:
+    """The kernels of a sum, or the kernel; each a Matérn of one input."""
+    parts = kernel.parts if isinstance(kernel, Sum) else (kernel,)
+    for part in parts:
+        if type(part) not in SIZES:
+            raise TypeError(
+                f"kernel: {part!r} is none of Matern12, Matern32 and Matern52: a process along time takes these and sums; "
+                "SparseGPRegressor takes all"
+            )
+    return tuple(parts)
+
+
+def chains_of(kernel: Covariance, h: Floats) -> Chains:
+    """The kernel with parameters h: logarithms of variance and length scale of each part, and of the noise."""
+    sizes = np.array([SIZES[type(part)] for part in parts_of(kernel)], dtype=np.int64)
+    return Chains(sizes, np.exp(h[:-1:2]), ROOTS[sizes] * np.exp(-h[1:-1:2]), float(np.exp(h[-1])))
+
+
+def kernel_of(kernel: Covariance, h: Floats) -> Covariance:
+    """The kernel with the values of h."""
+    shapes = [np.shape(part) for part in kernel.theta]
+    return kernel.at([np.full(shape, value) for shape, value in zip(shapes, h[:-1], strict=True)])
+
+
+class ChainProblem(Problem):
+    """Rows along time: sorted times [T], outputs [T] less their mean, and the structure of the kernel."""
+
+    def __init__(self, kernel: Covariance, times: Floats, y: Floats) -> None:
+        self.kernel, self.times, self.y = kernel, times, np.ascontiguousarray(y)
+        self._steps = np.diff(times, prepend=times[:1])
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
+        """None: all that is hidden is integrated out."""
+        return {}
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        """All rows."""
+        return {"y": len(self.y)}
+
+    @property
+    def n_messages(self) -> int:
+        """A row is read once."""
+        return len(self.y)
+
+    def score(self, h: Floats) -> Score:
+        """Log p(y | h), its slope and the information."""
+        n = len(h)
+        slope, information = np.empty(n), np.empty((n, n))
+        value = score_path(*chains_of(self.kernel, h), self._steps, self.y, slope, information)
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            return Score(-np.inf, np.zeros(n), np.eye(n))
+        return Score(float(value), slope, information)
+
+    def bound(self, state: State) -> float:
+        """Log p(y), which is exact."""
+        return self.score(np.asarray(state.hyper["h"])).value
+
+    def start(self, h: Any) -> State:
+        """The state that a run begins with."""
+        return State({}, {}, 0, hyper={"h": np.asarray(h, dtype=np.float64)})
+
+
+# -- where a fit starts --
+
+# Rows on which starts are compared, and on which the best of them goes on; length scales and shares of noise that are compared.
+FEW, SOME, LENGTHS, SHARES = 4_000, 20_000, 8, (0.5, 0.1, 0.01)
+
+
+def window(kernel: Covariance, times: Floats, y: Floats, most: int) -> ChainProblem:
+    """Rows in the middle, one after the other."""
+    begin = max(0, (len(times) - most) // 2)
+    return ChainProblem(kernel, times[begin : begin + most], y[begin : begin + most])
+
+
+def starts(given: Floats, times: Floats, spread: float, noise: bool) -> Iterator[Floats]:
+    """Length scales and shares of noise to begin with; of a sum, in the proportions that were given."""
+    gaps = np.diff(times)
+    gaps = gaps[gaps > 0]
+    if not len(gaps):
+        return
+    shortest, longest = 2.0 * float(np.median(gaps)), 0.5 * float(times[-1] - times[0])
+    variances = np.exp(given[:-1:2] - given[:-1:2].max())
+    for length in np.geomspace(shortest, max(longest, shortest), LENGTHS):
+        for share in SHARES if noise else (None,):
+            h = given.copy()
+            h[1:-1:2] += np.log(length) - given[1:-1:2].mean()
+            h[:-1:2] = np.log((1.0 - (share or 0.1)) * spread * variances / variances.sum())
+            h[-1] = given[-1] if share is None else np.log(share * spread)
+            yield h

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import RBF, Covariance, Matern12, Matern32, Matern52, diagonal
 from natgrad.data.held import HeldRows
-from natgrad.data.rows import Rows, Scaling, validated
+from natgrad.data.rows import Rows, Scaling, joined_pairs, validated
 from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.problem import Block, Problem, State
 from natgrad.inference.schema import check, refuse, state_of
@@ -38,9 +38,8 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gp.likelihood import LEAST, LOG_2PI
 from natgrad.models.gp.likelihoods import is_function
-from natgrad.models.gp.reading import joined_pairs
 from natgrad.models.gp.response import NOISE, HyperResponse, information_response
-from natgrad.models.gp.settings import Gradient, Settings, compiled
+from natgrad.models.gp.settings import FIXABLE, Gradient, Settings, checked_fixed, compiled, stored_fixed
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
@@ -90,7 +89,7 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         Rows, m, that a prediction is given; its cost grows as m³. The likelihood is given 64 at most.
     noise_variance : float, optional
         Where the noise starts, in the units of y squared.
-    fixed : sequence of "kernel" and "noise"
+    fixed : "kernel", "noise", or both in a list
         What is not learned and stays where it starts.
     max_steps, max_seconds : limits
     tol : float
@@ -134,7 +133,7 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         n_neighbors: int = 128,
         *,
         noise_variance: float | None = None,
-        fixed: Sequence[str] = (),
+        fixed: str | Sequence[str] = (),
         max_steps: int = 100,
         max_seconds: float | None = None,
         tol: float = 1e-3,
@@ -265,8 +264,12 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         self.log_likelihood_ = problem.bound(result.state) - len(x) * float(np.log(self._y_scaling.sd[0]))
         self._data = HeldRows((x, y[:, None]))
 
+    @property
+    def _held(self) -> tuple[str, ...]:
+        return checked_fixed(self.fixed, FIXABLE[:2])
+
     def _moves(self, size: int) -> npt.NDArray[np.bool_]:
-        return np.array(["kernel" not in self.fixed] * (size - 1) + ["noise" not in self.fixed])
+        return np.array(["kernel" not in self._held] * (size - 1) + ["noise" not in self._held])
 
     def _made(self, kernel: Covariance, x: Floats, y: Floats) -> VecchiaProblem:
         return VecchiaProblem(kernel, x, y, whole_number(self.n_neighbors, "n_neighbors"), self.seed)
@@ -291,7 +294,7 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         theta, few = np.concatenate([np.ravel(part) for part in kernel.theta]), problem.of(problem.sample[:FEW])
         starts = []
         for noise in noises:
-            for part in LENGTHS if self.kernel == "auto" and "kernel" not in self.fixed else (1.0,):
+            for part in LENGTHS if self.kernel == "auto" and "kernel" not in self._held else (1.0,):
                 h = np.append(theta, np.log(max(noise - LEAST, LEAST**2)))
                 h[1:-1] += np.log(part)
                 starts.append(h)
@@ -359,7 +362,7 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
             raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
         if self.noise_variance is not None and not 0 < real_number(self.noise_variance, "noise_variance") < np.inf:
             raise ValueError(f"noise_variance must be > 0, got {self.noise_variance!r}")
-        check_fixed(self.fixed, ("kernel", "noise"))
+        checked_fixed(self.fixed, FIXABLE[:2])
 
     # -- files --
 
@@ -370,7 +373,7 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
             "kernel": _check_given_kernel,
             "n_neighbors": "natural",
             "noise_variance": "none | positive",
-            "fixed": _check_stored_fixed,
+            "fixed": stored_fixed,
             "max_steps": "natural",
             "max_seconds": "none | positive",
         }
@@ -422,18 +425,6 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         problem = self._made(saved["kernel"], saved["x"], saved["y"])
         self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
         self._data = HeldRows((self._x_scaling.undo(problem.x), self._y_scaling.undo(problem.y[:, None])))
-
-
-def check_fixed(fixed: Any, names: Sequence[str]) -> None:
-    """Refuse what is not a list of settings that can stay where they start."""
-    if isinstance(fixed, str) or not set(fixed) <= set(names):
-        words = ", ".join(f'"{name}"' for name in names)
-        raise ValueError(f"fixed must be a list of some of {words}: what is not learned; got {fixed!r}")
-
-
-def _check_stored_fixed(value: Any, sizes: dict[str, int], where: str) -> None:
-    if not isinstance(value, (list, tuple)) or not set(value) <= {"kernel", "noise", "inducing"}:
-        refuse(where, "is no list of settings that stay where they start")
 
 
 def _check_kernel(value: Any, sizes: dict[str, int], where: str) -> None:
