@@ -108,7 +108,7 @@ OTHERS: dict[str, list[Any]] = {
     "solver": [Solver(batch_size=7)], "fixed": ["kernel"],
 }  # fmt: skip
 # Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.
-CHAIN_IDLE = ("max_states", "subchain_length", "n_subchains", "buffer", "buffer_tol")
+CHAIN_IDLE = ("max_states",)
 UNHEARD: dict[str, tuple[str, ...]] = {
     "BernoulliHMM": CHAIN_IDLE,
     "CategoricalHMM": CHAIN_IDLE,
