@@ -179,7 +179,7 @@ def test_collapsed_shares_are_those_of_their_twin(scale):
 
 def test_collapsed_shares_are_near_those_of_samples():
     """Given topics, the mean of θ by sampling is what the shares stand for; those of q are further from it."""
-    from natgrad.models.lda.drawn import drawn_shares
+    from natgrad.models.lda.gibbs import drawn_shares
 
     model, held = fitted(), draw_documents(300, 40, 3, 8, seed=5, doc_prior=0.3, topic_prior=0.1).counts
     mean, _ = drawn_shares(as_corpus(held), model.topics_, model.doc_prior_, 0)

@@ -14,8 +14,7 @@ import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.auto import Auto, choose
 from natgrad.kernels.lda.shares import draw_shares
-from natgrad.models.lda.drawn import TopicMoments, drawn_factors
-from natgrad.models.lda.gibbs import GibbsSweeps, Sampler
+from natgrad.models.lda.gibbs import GibbsSweeps, Sampler, TopicMoments, drawn_factors
 from natgrad.models.lda.problem import LDAProblem
 from natgrad.models.lda.start import sample_topics
 from natgrad.models.lda.topics import aligned

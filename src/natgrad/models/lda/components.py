@@ -190,7 +190,8 @@ class TopicComponents(GroupComponents):
     def _joined(self, state: State, part: LDAProblem, seed: int) -> State | None:
         """Topics that begin with single documents, beside those of the past, after sweeps of a sampler."""
         rng, stays = generator(seed, Stream.MOVES, part.n_topics), self.stays[: part.n_topics]
-        concentration = self._beta(state) + np.asarray(self.problem.past["phi"][0])[: part.n_topics]
+        past: Any = self.problem.past
+        concentration = self._beta(state) + np.asarray(past["phi"][0])[: part.n_topics]
         concentration[~stays] += seeded_topics(part.corpus, part.n_topics, int((~stays).sum()), rng)
         found = sample_topics(part, concentration, seed)
         return None if found is None else self._at_found(state, np.arange(part.n_topics), found)

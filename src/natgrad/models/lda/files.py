@@ -13,7 +13,6 @@ from natgrad.inference.schema import check, either, like, record, state_of
 from natgrad.inference.steppers.group_memory import n_remembered
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
-from natgrad.models.lda.drawn import MOMENTS, drawn_factors
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN, groups_of
 
@@ -25,6 +24,14 @@ __all__ = ["LDAFiles"]
 
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_", "log_likelihood_", "draws_moments_")
+# Moments and draws of Gibbs samples.
+MOMENTS: dict[str, Any] = {
+    "count": "natural",
+    "phi": ("nonnegative [topic, word]", "nonnegative [topic, word]"),
+    "theta?": ("nonnegative [_, topic]", "nonnegative [_, topic]"),
+    "strides": {"phi?": "natural", "theta?": "natural"},
+    "draws": {"phi?": "nonnegative [_, topic, word]", "theta?": "nonnegative [_, _, topic]"},
+}
 # Concentrations that single precision can hold along with counts.
 PRIOR = "in [1e-30, 1e6]"
 LOCAL = record(
@@ -95,6 +102,8 @@ class LDAFiles(Estimator):
 
     def _show_draws(self, kept: dict[str, Any]) -> None:
         """Have the posterior that Gibbs samples have in place of a point."""
+        from natgrad.models.lda.gibbs import drawn_factors
+
         self.draws_moments_ = kept
         axes, labels = {"phi": ("word",), "theta": ("topic",)}, {"word": self._names}
         self.posterior_: Any = Posterior(drawn_factors(kept), axes=axes, labels=labels, level="draws")  # type: ignore[arg-type]

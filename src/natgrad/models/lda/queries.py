@@ -63,7 +63,7 @@ class TopicQueries:
         total = gamma.sum(1, keepdims=True)
         mean = gamma / total
         if return_std and hasattr(self, "draws_moments_"):
-            from natgrad.models.lda.drawn import deviations
+            from natgrad.models.lda.gibbs import deviations
 
             with self._threads():
                 return mean, deviations(corpus, mean, self.topics_, self.doc_prior_, self._seed)
