@@ -71,6 +71,13 @@ def models() -> None:
     )
 
 
+def misspelt() -> None:
+    """Never called: type checkers know every public name and no other, so an unused "ignore" is an error here."""
+    print(ng.Colum)  # type: ignore[attr-defined]
+    print(ng.data.Rating)  # type: ignore[attr-defined]
+    print(ng.Column, ng.StateSpaceGP, ng.StickBreaking, ng.recommenders, ng.language.Columns, ng.__version__)
+
+
 if __name__ == "__main__":
     print(networks())
     models()

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from natgrad.inference.state import Block, State
 
@@ -112,6 +111,8 @@ def best_order(agree: Any, classes: Ints) -> Ints | None:
     """
     may = classes[:, None] == classes
     # What may not change places disagrees by more than all elements together.
+    from scipy.optimize import linear_sum_assignment  # a hundred modules, for Gibbs sampling alone
+
     _, order = linear_sum_assignment(np.where(may, agree, -1.0 - agree.sum()), maximize=True)
     gain = agree[np.arange(len(classes)), order].sum() - np.trace(agree)
     return np.asarray(order) if gain > 1e-9 * (1.0 + np.trace(agree)) else None
