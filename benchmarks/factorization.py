@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 import venv
-from functools import partial
 from pathlib import Path
 
 import factorization_likes as likes
@@ -281,46 +280,6 @@ def _of_file(path):
     return users, items, (int(users.max()) + 1, int(items.max()) + 1), None
 
 
-def family(options):
-    """Likes alone where some users have a taste: sets on which nothing was chosen."""
-    found = []
-    for what, (users, items, shape, truth) in likes.family():
-        rows = likes.compared(users, items, shape, truth, None, ("natgrad", "known", "EASE"))
-        kept = ("ndcg@10", "recall@20", "cpu")
-        found.append({"set": what, "rows": {name: {key: row[key] for key in kept} for name, row in rows.items()}})
-        print(json.dumps(found[-1]), file=sys.stderr)
-    return {"sets": found}
-
-
-def newcomers(options):
-    """Likes alone: milliseconds of processor and clock until somebody new has ten items, whatever the number of others."""
-    warm_up()
-    found, sets = {}, {name: LIKES[name] for name in ("films", "popularity alone")}
-    for name, read in (sets | {path.stem: partial(_of_file, path) for path in map(Path, options.file)}).items():
-        users, items, shape, _ = read()
-        model = ng.MatrixFactorization(likelihood="bernoulli", n_jobs=1, verbose=False).fit(
-            ng.data.Ratings(users, items, np.ones(len(users)), shape=shape)
-        )
-        rng, kinds = np.random.default_rng(0), {}
-        for kind, ask in (
-            (
-                "fold_in",
-                lambda model, liked: model.fold_in(ng.data.Ratings(["new"] * 20, liked)).recommend("new", n=10),
-            ),
-            ("recommend_for", lambda model, liked: model.recommend_for(liked, n=10)),
-        ):
-            times = []
-            for _ in range(50):
-                liked = rng.choice(shape[1], 20, replace=False)
-                began = time.process_time(), time.perf_counter()
-                ask(model, liked)
-                times.append((time.process_time() - began[0], time.perf_counter() - began[1]))
-            kinds[kind] = (1e3 * np.median(times[5:], axis=0)).tolist()
-        found[name] = {"shape": shape, "milliseconds": kinds}
-        print(name, found[name], file=sys.stderr)
-    return found
-
-
 def jester_likes():
     """Ratings above zero."""
     data = np.load(DATA / "ratings" / "jester1.npz")
@@ -357,8 +316,7 @@ def chunks(options):
 
 PARTS = {
     "small": small, "quality": quality, "growth": growth,
-    "memory": memory, "recommend": recommending, "likes": one_class, "files": likes_of_files, "family": family, "chunks": chunks,
-    "newcomers": newcomers,
+    "memory": memory, "recommend": recommending, "likes": one_class, "files": likes_of_files, "chunks": chunks,
 }  # fmt: skip
 
 
@@ -367,9 +325,7 @@ def main():
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
     parser.add_argument("--peer", help="one peer of the part; of likes, one set")
     parser.add_argument("--only", help="of likes, who is measured, as ALS,EASE; the other rows are kept")
-    parser.add_argument(
-        "--file", nargs="*", default=(), help="of files and newcomers: likes, a user and an item in each line"
-    )
+    parser.add_argument("--file", nargs="*", default=(), help="of files: likes, a user and an item in each line")
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -1,4 +1,4 @@
-"""MatrixFactorization(finish="gibbs") beside plain variational inference and myFM on Jester, in one process.
+"""MatrixFactorization(inference="gibbs") beside plain variational inference and myFM on Jester, in one process.
 
     python benchmarks/factorization_draws.py                    # 1.6 million ratings; ten minutes, most of them myFM
     python benchmarks/factorization_draws.py --ratings 400000   # some of them; other sizes keep their last results
@@ -36,12 +36,12 @@ def scored(
 
 
 def ours(
-    train: Parts, test: Parts, shape: tuple[int, int], finish: str | None, rank: int = RANK, **settings: str
+    train: Parts, test: Parts, shape: tuple[int, int], inference: str, rank: int = RANK, **settings: str
 ) -> list[str]:
     """A fit with defaults but for these settings, with or without sweeps of Gibbs sampling at its end."""
     ratings = ng.data.Ratings(*train, shape=shape)
     begun = time.process_time()
-    model = ng.MatrixFactorization(rank, finish=finish, verbose=False, **settings).fit(ratings)
+    model = ng.MatrixFactorization(rank, inference=inference, verbose=False, **settings).fit(ratings)
     seconds = time.process_time() - begun
     low, high = model.interval(*test[:2], 0.95)
     density = model.score(ng.data.Ratings(*test, shape=shape), metric="log_likelihood")
@@ -91,10 +91,10 @@ def main() -> None:
     few = [part[:30_000] for part in train]
     ours(few, [part[:100] for part in test], shape, "gibbs")  # its kernels
     runs = {
-        "natgrad": lambda: ours(train, test, shape, None),
-        'natgrad, finish="gibbs"': lambda: ours(train, test, shape, "gibbs"),
-        'natgrad, finish="gibbs", noise_per="item"': lambda: ours(train, test, shape, "gibbs", noise_per="item"),
-        'natgrad, finish="gibbs", noise_per="item", 30 factors': lambda: ours(
+        "natgrad": lambda: ours(train, test, shape, "vb"),
+        'natgrad, inference="gibbs"': lambda: ours(train, test, shape, "gibbs"),
+        'natgrad, inference="gibbs", noise_per="item"': lambda: ours(train, test, shape, "gibbs", noise_per="item"),
+        'natgrad, inference="gibbs", noise_per="item", 30 factors': lambda: ours(
             train, test, shape, "gibbs", 30, noise_per="item"
         ),
         "myFM, 100 sweeps": lambda: myfm(train, test, shape),

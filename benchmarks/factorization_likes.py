@@ -4,7 +4,6 @@ Peers are tuned on another fifth of what is left, by NDCG@10 over the grids belo
 that of the last fit and of recommending to everybody, without the tuning. That of natgrad includes its own.
 """
 
-import itertools
 import json
 import time
 
@@ -64,17 +63,6 @@ def crowd():
 def half_and_half():
     """A third of the users have a taste, and a weaker one; the others take what is popular."""
     return generated(3000, 2000, 200_000, rank=8, strength=0.7, seed=12, with_taste=1.0 / 3.0)
-
-
-SIZES = ((1500, 800, 60_000), (3000, 2000, 200_000))
-KINDS = ((0.4, 6), (0.7, 8), (1.2, 5))
-SHARES = (0.15, 1.0 / 3.0, 1.0)
-
-
-def family():
-    """Sets that no constant was chosen on: sizes × strengths of tastes, with their dimensions × shares of users who have one."""
-    for seed, (size, (strength, rank), share) in enumerate(itertools.product(SIZES, KINDS, SHARES), 501):
-        yield (*size, strength, share), generated(*size, rank=rank, strength=strength, seed=seed, with_taste=share)
 
 
 def held_out(users, items, rng, share=0.2):
@@ -138,7 +126,7 @@ def compared(users, items, shape, truth, ask, who=EVERYBODY, seed=0):
     score = lambda best: judged(best, users[test], items[test], shape[0])  # noqa: E731
     found = {}
     if "natgrad" in who:
-        found["natgrad"] = _natgrad(train, shape, score)
+        found |= _natgrad(train, shape, score)
     if "known" in who:
         found |= _known_orders(train, shape, truth, score)
     if "EASE" in who:
@@ -153,14 +141,21 @@ def compared(users, items, shape, truth, ask, who=EVERYBODY, seed=0):
 
 
 def _natgrad(train, shape, score):
+    """The one-class factorisation and the Wishart over items with their defaults, and both stacked."""
     ratings = ng.data.Ratings(*train, np.ones(len(train[0])), shape=shape)
-    began = time.process_time()
-    model = ng.MatrixFactorization(likelihood="bernoulli", n_jobs=1, verbose=False).fit(ratings)
-    fitted = time.process_time() - began
-    best = model._best(None, SHOWN, True)[0]
-    seconds = time.process_time() - began
-    chosen = ", ".join(f"{name} {value:.3g}" for name, value in model._kind.ridge._asdict().items())
-    return {"cpu": seconds, "fit": fitted, "chosen": chosen, **score(best)}
+    factors = ng.MatrixFactorization(likelihood="bernoulli", n_jobs=1, verbose=False)
+    items = ng.recommenders.ItemWishart()
+    models = {"natgrad, one class": factors, "natgrad, items": items}
+    models["natgrad, stacked"] = ng.recommenders.Stacked([factors, items])
+    found = {}
+    for name, model in models.items():
+        began = time.process_time()
+        scores = model.fit(ratings).scores()
+        seconds = time.process_time() - began
+        best = best_unseen(lambda some, scores=scores: scores[some], _matrix(*train, shape))
+        chosen = {"natgrad, items": "ridge_", "natgrad, stacked": "weights_"}.get(name)
+        found[name] = {"cpu": seconds, "chosen": f"{chosen} {getattr(model, chosen)}" if chosen else "", **score(best)}
+    return found
 
 
 def _matrix(users, items, shape):

@@ -19,9 +19,7 @@ def write(found, folder):
         ("quality", _quality),
         ("growth", _growth),
         ("ranking", _ranking),
-        ("family", _family),
         ("files", _files),
-        ("newcomers", _newcomers),
     ):
         text = lines(found)
         if text:
@@ -92,7 +90,7 @@ def _ranking(found):
             lines.append(f"| {name} | {scores} | {row['cpu']:.1f} | {row['chosen']} | {row.get('version', '')} |")
         grids = "; ".join(f"{name}: {row['grid']}" for name, row in rows.items() if "grid" in row)
         lines += ["", f"{PAIRS[what]} A fifth of each user's likes held out. Grids of the peers, tuned on a fifth of the rest: "
-                  f"{grids}. The time of natgrad includes the choice of its numbers. "
+                  f"{grids}. "
                   f"`{COMMAND} likes --peer \"{what}\"`", ""]  # fmt: skip
     speed = found.get("recommend")
     if speed:
@@ -122,45 +120,6 @@ def _files(found):
         *lines,
         "",
         "Likes of files that do not come with natgrad; a fifth of each user's likes held out, peers tuned as above, EASE up to "
-        "6,000 items. Sets marked dev were looked at while constants were chosen; nothing was chosen on blind ones. "
+        "6,000 items. "
         f"`{COMMAND} files --file likes.tsv`",
-    ]
-
-
-def _family(found):
-    sets, names = found.get("family", {}).get("sets", []), ("natgrad", "popularity", "EASE", "the truth")
-    if not sets:
-        return []
-    lines = [
-        f"| users, items, likes | strength | with a taste | {' | '.join(names)} |",
-        f"|---|---|---|{'---|' * len(names)}",
-    ]
-    for one in sets:
-        *size, strength, share = one["set"]
-        scores = (f"{one['rows'][name]['ndcg@10']:.4f}, {one['rows'][name]['recall@20']:.4f}" for name in names)
-        lines.append(f"| {', '.join(f'{n:,}' for n in size)} | {strength} | {share:.2f} | {' | '.join(scores)} |")
-    return [
-        *lines,
-        "",
-        "NDCG@10 and recall@20 of likes alone, drawn as above: a share of the users has a taste of some strength, the others "
-        "take what is popular. No constant was chosen on these sets, but for the limit at which popularity is taken at first "
-        f"sight (decision 0193), for which all of them were looked at; EASE is tuned as above. `{COMMAND} family`",
-    ]
-
-
-def _newcomers(found):
-    rows = found.get("newcomers", {})
-    if not rows:
-        return []
-    lines = ["| likes | users, items | call | processor, ms | clock, ms |", "|---|---|---|---|---|"]
-    for name, one in rows.items():
-        size = ", ".join(f"{n:,}" for n in one["shape"])
-        lines += [
-            f"| {name} | {size} | `{call}` | {ms[0]:.1f} | {ms[1]:.1f} |" for call, ms in one["milliseconds"].items()
-        ]
-    return [
-        *lines,
-        "",
-        "Likes alone: until somebody with twenty likes, who was not there, has ten items; the median of 45, one thread. "
-        f"`{COMMAND} newcomers`",
     ]

@@ -161,9 +161,8 @@ CASES = {
     "ratings, messages": factors(STARS, factorized=True, method=ng.Children(2), **BARE),
     "ratings, guarded": factors(STARS, method=ng.Children(2), noise_per="both"),
     "stars": factors(np.sign(STARS), likelihood="ordinal"),
-    "likes": factors((STARS > 0) * 1.0, likelihood="bernoulli"),
-    "likes alone": factors(np.ones(len(STARS)), likelihood="bernoulli", n_negatives=4.0, max_steps=25),
-    "likes, all pairs": factors(np.ones(len(STARS)), likelihood="bernoulli"),
+    "likes": factors((STARS > 0) * 1.0, likelihood="bernoulli", n_negatives=0),
+    "likes alone": factors(np.ones(len(STARS)), likelihood="bernoulli", max_steps=25),
     "counts": factors(np.round(np.exp(STARS)), likelihood="poisson"),
     "ratings in time and context": Case(
         lambda **keep: ng.recommenders.ContextFactorization(2, n_bins=2, max_steps=3, tol=0.0).fit(

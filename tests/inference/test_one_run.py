@@ -36,8 +36,8 @@ class Chunks:
             yield np.column_stack([users + begin, items, values])
 
 
-def test_likes_have_one_clock_for_all_their_draws_of_dislikes(rng):
-    """Each draw began its own clock: with a slow callback a second became eight."""
+def test_likes_have_one_clock_for_all_their_phases(rng):
+    """Each phase began its own clock: with a slow callback a second became eight."""
     model = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_seconds=0.3, tol=0.0)
     seen = []
 

@@ -23,8 +23,6 @@ from kernels import test_lda as lda
 from kernels import test_messages as messages
 from kernels import test_network as network
 from kernels import test_state_space as state_space
-from models.factorization import test_item_weighted as item_weighted
-from models.factorization import test_items as items
 from models.factorization import test_problem as full_ratings
 from models.factorization import test_recommend as recommend
 from models.hmm import test_live as live
@@ -95,9 +93,6 @@ def twins() -> Iterator[Callable[[], object]]:
     yield network.test_rows_add_up
     yield lambda: compiled_draws.check_put_back(6)
     yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng, False)
-    yield lambda: item_weighted.test_rows_are_the_solutions_of_their_equations(rng)
-    yield lambda: item_weighted.test_the_nearest_items_are_those_most_often_liked_together(rng)
-    yield lambda: items.test_held_out_likes_are_ranked_among_what_was_not_seen(rng)
     yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
     for biases in (True, False):
         yield lambda biases=biases: full_ratings.test_kernels_are_their_definitions(biases)
@@ -131,8 +126,10 @@ def fits_of_tables() -> dict[str, object]:
         found[likelihood] = model.predict([0, 3], [1, 2])
         found[f"{likelihood}, recommended"] = model.recommend([0, 3], 2).scores
     likes = np.where(np.isnan(table), np.nan, 1.0)
-    sampled = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=2.0, max_steps=2, **quiet).fit(likes)
-    found["bernoulli, sampled"] = sampled.predict([0, 3], [1, 2])
+    mixed = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=0, max_steps=2, **quiet).fit(
+        (table > 1) * likes
+    )
+    found["bernoulli, logistic"] = mixed.predict([0, 3], [1, 2])
     drawn = ng.MatrixFactorization(2, max_steps=2, inference="gibbs", n_sweeps=3, **quiet).fit(table)
     found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
     found["lda"] = (
@@ -220,16 +217,13 @@ def compile_half(half: int) -> None:
             bare = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True, "max_steps": 1}
             ng.MatrixFactorization(2, **bare, **quiet).fit(ratings)
             likes = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
-            ng.MatrixFactorization(2, likelihood="bernoulli", max_steps=1, **quiet).fit(likes)
+            ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=0, max_steps=1, **quiet).fit(likes)
             model, counts = ng.LDA(3, inference="vb", max_passes=2, **quiet), rng.poisson(0.7, (8, 9))
             model.fit(counts).transform(counts)
             model.infer(counts[0])
             model.linear_response(counts)
             state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
             state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
-            item_weighted.test_rows_are_the_solutions_of_their_equations(rng)
-            item_weighted.test_the_nearest_items_are_those_most_often_liked_together(rng)
-            items.test_held_out_likes_are_ranked_among_what_was_not_seen(rng)
             return
         fits_of_sequences()
         draws_of_networks()

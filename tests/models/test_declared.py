@@ -44,8 +44,8 @@ EQUALITIES = [
     ),
     ("likes and dislikes", NETWORK, "models/test_declared.py::test_likes_are_the_declared_network"),
     (
-        "likes alone", NETWORK,
-        "models/factorization/test_items.py::test_the_posterior_and_the_bound_are_those_of_the_declared_network",
+        "likes alone", DEFINITION,
+        "models/factorization/test_likes.py::test_updates_and_the_bound_are_those_of_all_weighted_pairs",
     ),
     (
         "ordinal ratings", NETWORK,
@@ -120,7 +120,7 @@ def pairs(rng: np.random.Generator) -> tuple[Any, Any, Any]:
 def test_likes_are_the_declared_network(rng: np.random.Generator) -> None:
     users, items, taste = pairs(rng)
     likes = (taste + 0.3 * rng.normal(size=len(users)) > 0) * 1.0
-    settings = {"biases": False, "learn_priors": False, "prior_precision": 0.8}
+    settings = {"biases": False, "learn_priors": False, "prior_precision": 0.8, "n_negatives": 0}
     model = ng.MatrixFactorization(2, likelihood="bernoulli", **settings, **LAST).fit(ng.Ratings(users, items, likes))
     rows = ng.Plate("user", model.ratings_.n_users), ng.Plate("item", model.ratings_.n_items)
     u, v = (

@@ -369,7 +369,9 @@ RATINGS = {
         "gaussian", "--inference", "gibbs", "--n-sweeps", "6", inference="gibbs", n_sweeps=6
     ),
     "sampled children": _factors("gaussian", "--method", "Children(3)", method=ng.Children(3)),
-    "likes and dislikes": _factors("dislikes", "--likelihood", "bernoulli", likelihood="bernoulli"),
+    "likes and dislikes": _factors(
+        "dislikes", "--likelihood", "bernoulli", "--n-negatives", "0", likelihood="bernoulli", n_negatives=0.0
+    ),
     "likes alone": _factors("likes", "--likelihood", "bernoulli", likelihood="bernoulli"),
     "likes, n_negatives=2": _factors(
         "likes", "--likelihood", "bernoulli", "--n-negatives", "2", likelihood="bernoulli", n_negatives=2.0

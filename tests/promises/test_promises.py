@@ -39,7 +39,6 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         for family, options in (("Ratings", IN_CONTEXT), ("Gaussian processes", None))
     ],
     "`executor=`": [
-        ("Ratings", ("likes alone",), "leave executor= out"),
         ("Ratings", ('ratings, inference="gibbs"',), 'inference="vb"'),
         ("Topics", ('inference="gibbs"',), 'inference="vb"'),
         ("Gaussian processes", None, "argument 'executor': this process computes its fit. Leave it out"),
@@ -210,7 +209,7 @@ def test_what_is_certain_has_any_rank() -> None:
 
 
 def test_a_run_that_ended_with_a_phase_enters_the_next_one_when_it_goes_on(tmp_path: Path) -> None:
-    """Dislikes are drawn anew every three steps: what was remembered of the last draw was kept."""
+    """Precisions are held in the first phase: what was remembered of its bound was kept."""
     case = RATINGS["likes, n_negatives=2"]
     whole = case.fitted(max_steps=8)
     for steps in (2, 3, 6):

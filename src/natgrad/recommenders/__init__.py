@@ -1,5 +1,6 @@
-"""Recommenders beyond `ng.MatrixFactorization`, `ng.recommenders`: each is a declared network with a thin estimator."""
+"""Recommenders beyond `ng.MatrixFactorization`: ratings in time and context, items by their likes, weighted means of several."""
 
 from natgrad.recommenders.context import ContextFactorization
+from natgrad.recommenders.likes import ItemWishart, Stacked
 
-__all__ = ["ContextFactorization"]
+__all__ = ["ContextFactorization", "ItemWishart", "Stacked"]

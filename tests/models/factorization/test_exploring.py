@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.models.factorization.item_vectors import nearest_vectors
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +20,6 @@ def models():
         "likes": ng.MatrixFactorization(3, max_steps=12, likelihood="bernoulli", n_negatives=2).fit(
             ng.data.Ratings(users, items, np.ones(len(users)))
         ),
-        "items": ng.MatrixFactorization(likelihood="bernoulli").fit(ng.data.Ratings(users, items, np.ones(len(users)))),
     }
 
 
@@ -128,51 +126,7 @@ def test_files_have_what_vectors_have(models, tmp_path):
     np.testing.assert_allclose(parquet.read_table(users).column("bias").to_numpy(), model.user_biases_.mean)
 
 
-def test_likes_alone_have_vectors_near_their_scores(models, tmp_path):
-    model = models["items"]
-    users, items, user_ids, item_ids = model.vectors()
-    assert users.dtype == items.dtype == np.float32
-    assert [users.shape, items.shape] == [(30, 25), (25, 25)]  # as many columns as can be: exact
-    scores = model._scorer(None, True)(slice(None))
-    np.testing.assert_allclose(users @ items.T, scores, atol=1e-5 * np.abs(scores).max())
-    unseen = np.setdiff1d(np.arange(25), model.ratings_.items[model.ratings_.users == 4])
-    best = unseen[np.argsort(-(users[4] @ items[unseen].T), kind="stable")[:3]]
-    np.testing.assert_array_equal(model.recommend(user_ids[4], n=3).items, item_ids[best])
-    # Of fewer columns those of the leading singular values.
-    left, values, right = np.linalg.svd(scores.astype(np.float64))
-    with pytest.warns(RuntimeWarning, match=r"n_dimensions=4: of the ten best items of users \d+% are the same"):
-        few = model.vectors(4)
-    np.testing.assert_allclose(few.users @ few.items.T, left[:, :4] * values[:4] @ right[:4], atol=0.02)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(model.export_factors(tmp_path, 25)[1]).to_pydict()
-    assert set(table) == {"id", "vector"}
-    np.testing.assert_allclose(np.array(table["vector"]), items, rtol=1e-5, atol=1e-6)
-
-
-def test_users_are_scored_in_pieces(models, rng):
-    """The same vectors, up to their signs; what is compared are the best that were not seen."""
-    scores = rng.normal(size=(40, 3)).astype(np.float32) @ rng.normal(size=(3, 20)).astype(np.float32)
-    seen = np.arange(0, 41 * 5, 5), np.concatenate([rng.permutation(20)[:5] for _ in range(40)]).astype(np.int32)
-    found = [nearest_vectors(lambda some: scores[some].copy(), scores.shape, 3, batch, seen) for batch in (40, 7)]
-    for piece in found:
-        np.testing.assert_allclose(piece.users @ piece.items.T, scores, atol=1e-4)
-        assert piece.agreement == 1.0
-    noise = rng.normal(size=(40, 20)).astype(np.float32)
-    one = nearest_vectors(lambda some: noise[some].copy(), noise.shape, 1, 7, seen)
-    hidden = np.full((2, 40, 20), -np.inf)
-    for row in range(40):
-        unseen = np.setdiff1d(np.arange(20), seen[1][5 * row : 5 * row + 5])
-        hidden[:, row, unseen] = noise[row, unseen], (one.users[row] @ one.items.T)[unseen]
-    lists = np.argsort(-hidden, axis=2)[:, :, :10]
-    assert one.agreement == pytest.approx(np.mean([np.isin(a, b).mean() for a, b in zip(*lists, strict=True)]))
-
-
 def test_what_cannot_be_asked_for_says_so(models):
-    with pytest.raises(ValueError, match=r"n_dimensions=3: only likes alone"):
-        models["full"].vectors(3)
-    for wrong, error in ((0, ValueError), (2.5, TypeError)):
-        with pytest.raises(error, match="n_dimensions must be a whole number"):
-            models["items"].vectors(wrong)
     with pytest.raises(ValueError, match=r"quantile must lie in \(0, 1\)"):
         models["full"].recommend("u00", quantile=1.5)
     with pytest.raises(ValueError, match="give one of them"):
@@ -190,8 +144,6 @@ def test_a_visitor_gets_what_a_folded_user_gets(models, by):
     np.testing.assert_allclose(found.scores, folded.scores, rtol=2e-4)
     with pytest.raises(ValueError, match="a number for each of 3 items"):
         model.recommend_for(liked, ratings=[1.0])
-    with pytest.raises(ValueError, match="likes need none"):
-        models["items"].recommend_for([1, 2], ratings=[1.0, 1.0])
 
 
 def test_vectors_of_draws_give_what_is_predicted(rng):
@@ -206,7 +158,7 @@ def test_vectors_of_draws_give_what_is_predicted(rng):
     np.testing.assert_allclose(best.scores, model.predict([0, 0], best.items), atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["full", "scalars", "likes", "items"])
+@pytest.mark.parametrize("name", ["full", "scalars", "likes"])
 def test_diverse_lists_trade_score_for_unlikeness(models, name):
     model = models[name]
     plain = model.recommend(n=5)
@@ -228,13 +180,9 @@ def test_diverse_lists_trade_score_for_unlikeness(models, name):
 
 
 def _correlations(model):
-    if not model._kind.sides:
-        table = np.zeros((model.ratings_.n_users, model.ratings_.n_items))
-        table[model.ratings_.users, model.ratings_.items] = 1.0
-    else:
-        users, items = model._predictor.vectors()
-        table = users @ items.T
-        table -= table.mean(1, keepdims=True)
+    users, items = model._predictor.vectors()
+    table = users @ items.T
+    table -= table.mean(1, keepdims=True)
     return np.corrcoef(table.T)
 
 

@@ -15,7 +15,7 @@ KINDS = {
     "one noise": {"noise_per": None},
     "noise of both": {"noise_per": "both"},
     "no biases": {"noise_per": "user", "biases": False},
-    "likes and dislikes": {"likelihood": "bernoulli"},
+    "likes and dislikes": {"likelihood": "bernoulli", "n_negatives": 0},
     "counts": {"likelihood": "poisson"},
     "scalars": {
         "factorized": True, "biases": False, "learn_noise": False, "learn_priors": False, "noise_per": None
@@ -149,7 +149,8 @@ def test_levels_likes_and_counts_have_reasons_that_add_up(likelihood):
     taste = ratings.values - ratings.values.mean()
     seen = {"ordinal": np.clip(np.round(3 + taste), 1, 4), "bernoulli": taste > 0, "poisson": np.round(np.exp(taste))}
     told = ng.data.Ratings(ratings.users, ratings.items, np.minimum(seen[likelihood].astype(float), 9.0))
-    fit = ng.MatrixFactorization(3, max_steps=15, tol=0, verbose=False, likelihood=likelihood).fit(told)
+    alone = {"n_negatives": 0} if likelihood == "bernoulli" else {}
+    fit = ng.MatrixFactorization(3, max_steps=15, tol=0, verbose=False, likelihood=likelihood, **alone).fit(told)
     given = {"ordinal": [4.0, 1.0, 3.0, 2.0], "bernoulli": [1.0, 0.0, 0.0, 1.0], "poisson": [6.0, 1.0, 0.0, 2.0]}
     folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], given[likelihood]))
     found = folded.because("zoe", 7, n=10)

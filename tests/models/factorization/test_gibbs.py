@@ -8,11 +8,9 @@ from scipy.special import ndtr
 
 import natgrad as ng
 from natgrad import threads
-from natgrad.inference.trace import Reason
 from natgrad.kernels.factorization.draws import draw_rows, squared_errors
 from natgrad.models.factorization.drawn import DrawnPredictor
 from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
-from natgrad.models.factorization.predictors import GaussianPredictor
 from natgrad.models.factorization.scaling import drawn_scales
 from natgrad.models.factorization.sides import SideRatings
 from natgrad.network.draws.chains import with_chains
@@ -138,10 +136,8 @@ def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> Non
     assert isinstance(again._predictor, DrawnPredictor)
     same = ng.MatrixFactorization(2, **settings, n_jobs=1).fit(ratings)
     np.testing.assert_array_equal(same.draws_["u"].values, model.draws_["u"].values)
-    # New ratings are known to q alone.
-    model.partial_fit(ng.Ratings([0], [0], [4.0], shape=(7, 5)))
-    assert isinstance(model._predictor, GaussianPredictor)
-    assert not hasattr(model, "draws_")
+    with pytest.raises(ValueError, match='partial_fit is for inference="vb"'):
+        model.partial_fit(ng.Ratings([0], [0], [4.0], shape=(7, 5)))
 
 
 def test_the_model_of_the_paper_is_drawn_too_and_others_say_why_not() -> None:
@@ -226,7 +222,6 @@ def test_factors_that_begin_anew_are_gone_soon_where_ratings_have_none() -> None
     noise = rng.normal(size=6_000)
     plain = ng.Ratings(users, items, rng.normal(size=300)[users] + noise, shape=(300, 40))  # no factor at all
     model = ng.MatrixFactorization(4, inference="gibbs", n_sweeps=30, verbose=False).fit(plain)
-    assert model.stop_.reason is Reason.PHASES
     kept = model._kept_draws
     products = np.einsum("suk,svk->suv", kept.user[..., :4], kept.item[..., :4])
     assert products.std(axis=(1, 2))[-5:].max() < 0.5  # they began at one, the standard deviation of the ratings

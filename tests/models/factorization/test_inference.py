@@ -149,12 +149,10 @@ def test_unknown_users_leave_the_others_what_draws_say() -> None:
     assert wide[1] > std.max()
 
 
-def test_vectors_of_draws_are_exact_or_as_few_as_asked_for() -> None:
+def test_vectors_of_draws_are_exact() -> None:
     model = ng.MatrixFactorization(**GIBBS).fit(some_ratings())
-    whole, some, wanted = model.vectors(), model.vectors(12), all_pairs(model)
+    whole, wanted = model.vectors(), all_pairs(model)
     np.testing.assert_allclose(whole.users @ whole.items.T, wanted, atol=1e-4)
-    assert some.users.shape[1] == 13  # the mean of all has a column
-    assert np.abs(some.users @ some.items.T - wanted).mean() < 0.1 * wanted.std()
 
 
 @pytest.mark.parametrize("unit", [1e-45, 1e40])

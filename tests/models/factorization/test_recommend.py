@@ -261,7 +261,7 @@ def test_tables_of_pairs_are_likes_and_can_be_predicted():
     assert 0 < model.score(pairs[250:], metric="ndcg") <= 1
     with pytest.raises(ValueError, match="if these are likes alone, leave out all other columns"):
         model.fit(pairs.assign(when=0))
-    with pytest.warns(UserWarning, match='all ratings are 1.*use likelihood="bernoulli"'):
+    with pytest.raises(ValueError, match=r'all ratings are 1.*use likelihood="bernoulli"'):
         ng.MatrixFactorization(2, max_steps=2, verbose=False).fit(pairs)
 
 

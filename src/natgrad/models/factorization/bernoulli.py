@@ -6,8 +6,14 @@
 precision ω, and the rest is `natgrad.models.factorization.problem`. ξ is renewed before each sweep, so the bound of a sweep
 never falls.
 
-Likes alone: for every like some pairs are drawn as dislikes, the user's item by popularity, so that f = log p(j | i)/(C q_j),
-C for each like; items are ranked by f + log q_j. The draw is renewed every few sweeps.
+That is the model of stored likes and dislikes, ``n_negatives=0``. By default every pair counts (`one_class`): a pair that is not
+stored is a zero whose log density counts as ``n_negatives`` parts of the likes, spread evenly,
+
+    x_ij ~ N(u_i · v_j + b_i + c_j, 1/τ)
+    weight 1 where x_ij is stored, c = min(1, n_negatives · likes / pairs not stored) elsewhere
+
+which is weighted alternating least squares (Hu, Koren and Volinsky, 2008) with a posterior in place of point estimates, and with
+noise and precisions learned by the bound. It costs the stored pairs, since all rows share one sum over the other side.
 """
 
 from __future__ import annotations
@@ -42,15 +48,12 @@ from natgrad.models.factorization.parts import PlacedRows
 from natgrad.models.factorization.predictors import BernoulliPredictor, Predictor
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.models.factorization.sides import OTHER, SideRatings, packed
-from natgrad.random import Stream, generator
 
-__all__ = ["Likes", "LikesProblem"]
+__all__ = ["Likes", "LikesProblem", "one_class"]
 
 Floats = npt.NDArray[np.float64]
-# A stream of random numbers of its own; sweeps on one draw of dislikes, and draws, before the last one is kept to the end.
-SWEEPS, DRAWS = 3, 6
-# Dislikes drawn for each like where nobody says how many.
-DEFAULT_NEGATIVES = 4.0
+# Dislikes that all pairs which are not stored weigh as much as, for each like, where ``n_negatives`` is left out.
+DEFAULT_NEGATIVES = 6.0
 
 
 @final
@@ -203,7 +206,7 @@ class LikesProblem(EdgeProblem):
 
 @final
 class Likes:
-    """Likes with dislikes, or likes alone."""
+    """Stored likes and dislikes, and no other pairs."""
 
     sides = ("u", "v")
 
@@ -217,8 +220,6 @@ class Likes:
         self.settings, self.n_factors = settings, settings.n_factors
         kept = learned or _learned(settings, ratings)
         self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
-        self.one_class = bool(kept["one_class"])
-        self.per_like = float(settings.n_negatives or DEFAULT_NEGATIVES)
         self.warm_up = WARM_UP if settings.learn_priors else 0
         known = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
         self.priors = RatingPriors(settings.biases, known, 1.0, settings.learn_priors, learn_noise=False)
@@ -227,30 +228,16 @@ class Likes:
         features = features_of(self.learned["features"], ratings, rows)
         return LikesProblem(ratings, self.n_factors, self.priors, self.offset, hold, features)
 
-    def _pairs(self, ratings: Ratings, seed: int, draw: int) -> Ratings:
-        """The likes, and a draw of dislikes where there are none."""
-        return (
-            with_dislikes(ratings, self.per_like, generator(seed, Stream.NEGATIVES, draw))
-            if self.one_class
-            else ratings
-        )
-
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """Vectors drawn from the prior, biases zero."""
         return self._problem(ratings).start(seed, scale)
 
     def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
-        """Some sweeps on each draw of dislikes, precisions held at first."""
+        """Sweeps with precisions held at first, and while ratings come in."""
         exact = method is None or isinstance(method, VB)
         hold = (growing and self.settings.learn_priors) or (exact and t < self.warm_up)
-        draw = min(t // SWEEPS, DRAWS) if self.one_class else 0
-        problem = self._problem(self._pairs(ratings, seed, draw), hold)
-        ends = [(draw + 1) * SWEEPS] if self.one_class and draw < DRAWS else []
-        ends += [self.warm_up] if hold and not growing else []
-        # The bound of another draw of dislikes is another bound: what was remembered of the last one is no guide.
-        fresh = self.one_class and t % SWEEPS == 0
-        enter = _forgotten if fresh else None
-        return Phase(problem, method, order=problem.order, until=min(ends, default=None), enter=enter)
+        problem = self._problem(ratings, hold)
+        return Phase(problem, method, order=problem.order, until=self.warm_up if hold and not growing else None)
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at zero, with the variance of the prior."""
@@ -259,10 +246,7 @@ class Likes:
         )
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
-        """Some users anew; their dislikes are drawn by the popularity of the fit."""
-        if self.one_class:
-            popularity = np.asarray(self.learned["popularity"])
-            some = with_dislikes(some, self.per_like, generator(0, Stream.NEGATIVES, 0), popularity)
+        """Fit the vectors of some users, with all else held."""
         if self.learned["features"]:
             return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
         some, near = narrowed(some, state)
@@ -270,55 +254,40 @@ class Likes:
         return folded_users(state, near)
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
-        """Probabilities; of likes alone, those of a pair among as many drawn by popularity, which orders items with it."""
-        popular = np.asarray(self.learned["popularity"]) if self.one_class else None
-        n_items = len(state.mu["v"][0])
-        log_popular = np.zeros(0) if popular is None else np.log(np.append(popular, [0.5] * (n_items - len(popular))))
-        return BernoulliPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, log_popular)
+        """Probabilities."""
+        return BernoulliPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""
         return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
 
 
-def with_dislikes(
-    ratings: Ratings, per_like: float, rng: np.random.Generator, popularity: Floats | None = None
-) -> Ratings:
-    """Likes, and for each of a user's likes some items drawn by popularity, as zeros."""
-    weight = _popularity(ratings) if popularity is None else popularity
-    weight = np.append(weight, np.full(ratings.n_items - len(weight), 0.5))
-    n_drawn = round(per_like * len(ratings))
-    users = np.repeat(ratings.users, int(np.ceil(per_like)))
-    users = users if len(users) == n_drawn else rng.choice(users, n_drawn, replace=False)
-    edges = np.cumsum(weight)
-    items = np.minimum(np.searchsorted(edges, rng.random(n_drawn) * edges[-1], side="right"), ratings.n_items - 1)
-    return Ratings.numbered(
-        np.concatenate([ratings.users, users]),
-        np.concatenate([ratings.items, items]),
-        np.concatenate([np.ones(len(ratings)), np.zeros(n_drawn)]),
-        ratings.user_ids,
-        ratings.item_ids,
-    )
+def one_class(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
+    """What pairs that are not stored count, and the variance of all pairs with these weights."""
+    likes = _n_likes(ratings)
+    elsewhere = ratings.n_users * ratings.n_items - len(ratings)
+    negatives = DEFAULT_NEGATIVES if settings.n_negatives is None else float(settings.n_negatives)
+    unseen = min(1.0, negatives * likes / max(elsewhere, 1))
+    share = likes / (len(ratings) + unseen * elsewhere)
+    return {"offset": 0.0, "variance": max(share * (1.0 - share), 1e-6), "unseen": unseen}
 
 
-def _popularity(ratings: Ratings) -> Floats:
-    """Likes of each item; one that nobody likes counts as half a like."""
-    return np.maximum(np.bincount(ratings.items, minlength=ratings.n_items), 0.5)
-
-
-def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
+def _n_likes(ratings: Ratings) -> int:
     if (bad := np.flatnonzero((ratings.values != 0) & (ratings.values != 1))).size:
         raise ValueError(
             f'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[{bad[0]}] = '
             f"{ratings.values[bad[0]]:g} ({len(bad)} such)"
         )
-    one_class = bool((ratings.values == 1).all())
-    share = 1.0 / (1.0 + (settings.n_negatives or DEFAULT_NEGATIVES)) if one_class else float(ratings.values.mean())
-    if share == 0.0:
+    if not ratings.values.any():
         raise ValueError('likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them')
-    offset = float(special.logit(share)) if settings.biases or one_class else 0.0
-    return {"offset": offset, "one_class": one_class, "popularity": _popularity(ratings) if one_class else None}
+    return int(ratings.values.sum())
 
 
-def _forgotten(state: State) -> State:
-    return state._replace(memory={})
+def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
+    likes = _n_likes(ratings)
+    if likes == len(ratings):
+        raise ValueError(
+            "n_negatives=0: there are only likes (1), and without other pairs nothing can be learned from them; leave out "
+            "n_negatives=, so that every pair counts"
+        )
+    return {"offset": float(special.logit(likes / len(ratings))) if settings.biases else 0.0}

@@ -33,14 +33,23 @@ def check_settings(model: MatrixFactorization) -> None:
             f'executor={model.executor!r} computes sweeps of VB, and inference="gibbs" samples in this process: '
             'leave out executor=, or say inference="vb"'
         )
-    for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
+    if model.n_negatives is not None:
+        if model.likelihood != "bernoulli":
+            raise ValueError(
+                f'n_negatives={model.n_negatives!r} belongs to likelihood="bernoulli": leave it out, or say it'
+            )
+        if not 0 <= real_number(model.n_negatives, "n_negatives") < np.inf:
+            raise ValueError(f"n_negatives must be ≥ 0 and finite, got {model.n_negatives!r}")
+    for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof"):
         value = getattr(model, name)
-        if value is None and name in ("noise_precision", "prior_precision", "n_negatives"):
+        if value is None and name in ("noise_precision", "prior_precision"):
             continue
         if not 0 < real_number(value, name) < np.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
     learned = [
-        n for n in ("biases", "learn_noise", "learn_priors", "noise_per") if getattr(model, n) not in (False, None)
+        n
+        for n in ("biases", "learn_noise", "learn_priors", "noise_per")
+        if getattr(model, n) not in (False, None) or (n in ("biases", "learn_priors") and getattr(model, n) is None)
     ]
     if model.factorized and learned and model.likelihood != "poisson":
         raise ValueError(

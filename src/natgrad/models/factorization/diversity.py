@@ -5,7 +5,7 @@ The best item is the first. Each next one has, with candidates' scores s of stan
     max_j  (1 − d) (s_j − s_1)/σ − d max_{c chosen} ρ_jc
 
 (Carbonell and Goldstein, 1998), so that lists do not depend on the unit of scores. ρ is the correlation over the users: of the
-scores of two items less the user's mean over all items, for who is generous is so to all; or of likes alone, of who likes them.
+scores of two items less the user's mean over all items.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ratings import Ratings
 from natgrad.validation import real_number
 
-__all__ = ["Alike", "candidates", "checked_diversity", "directions", "diverse", "likes_alike"]
+__all__ = ["Alike", "candidates", "checked_diversity", "directions", "diverse"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -76,22 +75,3 @@ def directions(users: Floats, items: Floats) -> Floats:
     values, axes = np.linalg.eigh(centred.T @ centred / len(users))
     turned = items @ (axes * np.sqrt(np.maximum(values, 0.0)))
     return np.asarray(turned / np.sqrt(np.maximum(np.einsum("id,id->i", turned, turned), 1e-300))[:, None])
-
-
-def likes_alike(ratings: Ratings) -> Alike:
-    """Correlations of who likes items; those that all users like, or none, go along with nothing."""
-    from scipy import sparse
-
-    rows = ratings.sorted_by_item
-    shape = ratings.n_items, ratings.n_users
-    table = sparse.csr_array((np.ones(len(rows.other)), rows.other, rows.start), shape=shape)
-    part = np.diff(rows.start) / ratings.n_users
-    length = np.sqrt(part * (1.0 - part))
-
-    def alike(items: Ints) -> Floats:
-        mine, p, sd = table[items], part[items], length[items]
-        both: Floats = (mine @ mine.T).toarray() / ratings.n_users - p[:, None] * p
-        lengths = sd[:, None] * sd
-        return np.where(lengths > 0.0, both / np.where(lengths > 0.0, lengths, 1.0), 0.0)
-
-    return alike

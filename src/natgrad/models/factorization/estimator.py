@@ -54,15 +54,19 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     n_factors : int
         The length K of the vectors of users and items; with learned priors an upper bound.
     likelihood : "gaussian", "bernoulli", "ordinal" or "poisson"
-        Ratings; likes (1) and dislikes (0), or likes alone; ratings on an ordered scale of few levels, such as stars, whose
+        Ratings; likes (1), with dislikes (0) or alone; ratings on an ordered scale of few levels, such as stars, whose
         distances are learned; counts, where what is not stored is a zero.
-    biases : bool
-        A number for each user and item besides the vectors, and a mean.
+    biases : bool, optional
+        A number for each user and item besides the vectors, and a mean. By default True, and False with
+        ``likelihood="bernoulli"`` where every pair counts: there popularity multiplies tastes.
     factorized : bool
         Whether q gives every number a factor of its own, or every user and item one Gaussian of K dimensions. The first is the
         paper's and goes with known precisions and without biases.
-    learn_noise, learn_priors : bool
-        Whether the precision of the noise, and those of each factor and of the biases on both sides, are learned.
+    learn_noise : bool
+        Whether the precision of the noise is learned.
+    learn_priors : bool, optional
+        Whether the precisions of each factor and of the biases are learned on both sides. By default True, and False with
+        ``likelihood="bernoulli"`` where every pair counts: there the bound would switch off factors that rank.
     noise_per : None, "user", "item" or "both"
         Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``. By default all ratings have one
         precision. Which of them has the highest bound, `ng.compare` tells.
@@ -70,12 +74,11 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         ν of ``noise_per``: small for noise that differs much.
     noise_precision, prior_precision : float, optional
         τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
-        learned, and are 1 if not.
+        learned, or if every pair of likes counts, and are 1 if not.
     n_negatives : float, optional
-        For likes alone. None counts every pair that is not stored: what each item says of every other is a Gaussian with a
-        Wishart posterior, exact after one step, mixed with few directions of all pairs (``n_factors`` plays no part,
-        ``posterior_`` has "items"). A number draws that many pairs as dislikes for each like, by the popularity of items, anew
-        every few steps, and has factors of users and items; so do streams, sampled methods and features, with 4.
+        Only with ``likelihood="bernoulli"``: all pairs that are not stored weigh as much as this many dislikes for each like,
+        spread evenly, none more than a stored one; by default 6. With 0 stored likes and dislikes alone count, by a logistic
+        model.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_passes, max_messages, max_seconds, tol : limits
@@ -111,7 +114,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     n_factors_ : int, the factors that are used: learned priors switch off those that the data do not need. One is off where its
         products of means, squared and summed over users and items, are less than 1e-6 of the largest factor's
     user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``;
-        None where all pairs of likes are counted, and with "gibbs", whose draws are rotated against one another
+        None with "gibbs", whose draws are rotated against one another
     user_biases_, item_biases_ : mean and sd [rows]; None without biases
     offset_ : float, m
     levels_ : array, the levels of an ordinal scale; None of other likelihoods. `predict_proba` has the probability of each
@@ -139,10 +142,10 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         n_factors: int = 20,
         *,
         likelihood: Likelihood = "gaussian",
-        biases: bool = True,
+        biases: bool | None = None,
         factorized: bool = False,
         learn_noise: bool = True,
-        learn_priors: bool = True,
+        learn_priors: bool | None = None,
         noise_per: Literal["user", "item", "both"] | None = None,
         noise_dof: float = 4.0,
         noise_precision: float | None = None,
@@ -228,7 +231,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
         with at_most(self.n_jobs), one_blas_thread():
-            kind = likelihood_of(settings, ratings, None, features, self._exact(), int(self.seed))
+            kind = likelihood_of(settings, ratings, None, features, int(self.seed))
         self._optimise(kind, ratings, None, Trace(), options=keep)
         return self
 
@@ -249,9 +252,6 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             return self
         check_columns(X, self.ratings_.n_items)
         ratings = self.ratings_.extended(chunk)
-        if not self._kind.sides:
-            self._fit_items(ratings)
-            return self
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
         self._optimise(self._kind, ratings, state, Trace(list(self.trace_.records)), True, max_steps=PARTIAL_STEPS)
         return self
@@ -266,8 +266,6 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         """
         self._check_fitted()
         self._settings()
-        if not self._kind.sides:
-            return self  # exact after one step
         limits = {"max_steps": max_steps, "max_messages": max_messages, "max_seconds": max_seconds}
         given: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
         self._optimise(self._kind, self.ratings_, self.result_.state, Trace(list(self.trace_.records)), **given)
@@ -281,9 +279,6 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     def _go_on(self, held: HeldRatings) -> None:
         self._settings()
         old, ratings = self.ratings_, held.ratings
-        if not self._kind.sides:
-            self._fit_items(ratings)
-            return
         kind, state = matched_state(self._kind, self.result_.state, self._factors_of_q(), old, ratings, int(self.seed))
         self._optimise(kind, ratings, state, Trace())
 
@@ -330,12 +325,6 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
                 f'{what} is for inference="vb", and this model has inference="gibbs": {instead}, or fit with "vb"'
             )
 
-    def _fit_items(self, ratings: Ratings) -> None:
-        """Likes of all pairs anew: one exact step, with nothing left of likes that are gone."""
-        with at_most(self.n_jobs), one_blas_thread():
-            kind = likelihood_of(self._settings(), ratings, None, None, True, int(self.seed))
-        self._optimise(kind, ratings, None, Trace())
-
     def _optimise(
         self,
         kind: LikelihoodModel,
@@ -365,10 +354,11 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             from natgrad.models.factorization.gibbs import DEFAULT_SWEEPS, RatingGibbs, gibbs_problem
 
             sampler = RatingGibbs(gibbs_problem(kind, ratings), int(self.n_sweeps or DEFAULT_SWEEPS))
+        observed = len(ratings) + getattr(kind, "unseen", 0.0) * (ratings.n_users * ratings.n_items - len(ratings))
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
-                phase, start, self._limits(len(ratings), "raise max_steps, or call continue_fit()", **limits), subject,
+                phase, start, self._limits(observed, "raise max_steps, or call continue_fit()", **limits), subject,
                 options=options, trace=trace, table=lambda: run_table(kind, ratings),
                 closing=() if sampler is None else [
                     Phase(sampler.problem, stepper=sampler, until=sampler.sweeps)
@@ -391,7 +381,12 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     def _settings(self) -> RatingSettings:
         """The parameters that say what is fitted, checked."""
         check_settings(self)
-        return RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
+        settings = RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
+        every_pair = self.likelihood == "bernoulli" and self.n_negatives != 0
+        usual: dict[str, Any] = {
+            name: not every_pair for name in ("biases", "learn_priors") if getattr(self, name) is None
+        }
+        return settings._replace(**usual)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

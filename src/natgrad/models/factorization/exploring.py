@@ -3,12 +3,11 @@
 a quantile     mean + z sd of u·v + b + c under q: a low one keeps to what is known, a high one tries what is not
                of counts θ·β, by the Gamma with its mean and variance; after Gibbs sampling a quantile over the draws
 a draw         u and v drawn from q, and ranked by their product: Thompson sampling; after Gibbs sampling one of its draws
-vectors        (u, b + m, 1) and (v, 1, c), whose inner product is the prediction; of likes alone, those nearest to the scores
+vectors        (u, b + m, 1) and (v, 1, c), whose inner product is the prediction
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from natgrad.models.factorization.diversity import Alike, directions, likes_alike
+from natgrad.models.factorization.diversity import Alike, directions
 from natgrad.models.factorization.predictors import (
     BernoulliPredictor,
     GaussianPredictor,
@@ -40,9 +39,6 @@ Floats = npt.NDArray[np.float64]
 Float32s = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Scores = Callable[[slice], Float32s]
-# Of likes alone: columns of vectors, with which lists were as good on films, artists and articles as those of the scores; and the
-# part of the best items below which a warning is given.
-DIMENSIONS, LEAST_AGREEMENT = 256, 0.9
 # Scores of a batch of users take this many numbers, so that the best are looked for while they are in the cache.
 BATCH_SCORES = 2_000_000
 
@@ -103,19 +99,10 @@ class ExportMixin:
         predictor: StarsPredictor = self._predictor
         return predictor.probabilities(*self._pairs(users, items))
 
-    def vectors(self, n_dimensions: int | None = None) -> Vectors:
+    def vectors(self) -> Vectors:
         """Vectors whose inner products are the scores that `recommend` ranks by.
 
-        Likes alone with every pair counted are ranked by weights between items, which have no such vectors. Theirs are those of
-        ``n_dimensions`` whose inner products are nearest to the scores of what users do not like yet; a warning says so if less
-        than nine tenths of the ten best items are the same. Averages over draws (``inference="gibbs"``) are exact with the
-        vectors of all draws side by side, some thousand columns; those of ``n_dimensions`` are the nearest.
-
-        Parameters
-        ----------
-        n_dimensions : int, optional
-            Of likes alone, and of averages over draws: the columns of the vectors, at most as many as users and items; by
-            default 256 of likes, and all that draws have. Vectors of factors are exact, and have as many columns as they need.
+        Averages over draws (``inference="gibbs"``) have the vectors of all draws side by side, some thousand columns.
 
         Examples
         --------
@@ -127,43 +114,21 @@ class ExportMixin:
         True
         """
         self._check_fitted()
-        if n_dimensions is not None:
-            n_dimensions = whole_number(n_dimensions, "n_dimensions")
-        if not self._kind.sides or (n_dimensions is not None and self._kept_draws is not None):
-            users, items = self._nearest_vectors(DIMENSIONS if n_dimensions is None else n_dimensions)
-        elif n_dimensions is not None:
-            raise ValueError(
-                f"n_dimensions={n_dimensions}: only likes alone with every pair counted, and averages over draws, have vectors "
-                "of any number of columns; these are exact with n_factors and the biases: leave it out, or fit fewer n_factors"
-            )
-        else:
-            users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
+        users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
         return Vectors(users, items, self.ratings_.user_ids, self.ratings_.item_ids)
 
-    def _nearest_vectors(self, n_dimensions: int) -> tuple[Float32s, Float32s]:
-        from natgrad.models.factorization.item_vectors import nearest_vectors
+    def scores(self, users: Any = None) -> Float32s:
+        """Compute the score that `recommend` ranks by of every item for some users, or all [users, items].
 
-        batch = max(1, BATCH_SCORES // max(self.ratings_.n_items, 1))
-        found = nearest_vectors(self._scorer(None, True), self.ratings_.shape, n_dimensions, batch, self._seen(None))
-        if found.agreement < LEAST_AGREEMENT:
-            warnings.warn(
-                f"vectors with n_dimensions={n_dimensions}: of the ten best items of users {found.agreement:.0%} are the same as "
-                "those that recommend() finds; raise n_dimensions for more",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        common = self._centred()[1]
-        if not common:
-            return found.users, found.items
-        users, items = (np.column_stack([part, np.ones(len(part), np.float32)]) for part in (found.users, found.items))
-        users[:, -1] = common
-        return users, items
+        Items are in the order of ``ratings_.item_ids``.
+        """
+        self._check_fitted()
+        rows = None if users is None else self.ratings_.find_users(users)
+        n_rows = self.ratings_.n_users if rows is None else len(rows)
+        return np.asarray(self._scorer(rows)(slice(0, n_rows)) + np.float32(self._centred()[1]))
 
-    def _scorer(self, rows: Ints | None, new: bool) -> Scores:
-        """Scores of all items for a run of the users in ``rows``, or of those that are ``new`` to them, less what all have."""
-        if not self._kind.sides:
-            users = np.arange(self.ratings_.n_users) if rows is None else rows
-            return lambda some: self._predictor.scores(users[some], new)
+    def _scorer(self, rows: Ints | None) -> Scores:
+        """Scores of all items for a run of the users in ``rows``, less what all have."""
         predictor = self._centred()[0]
         if self._kept_draws is not None:
             users = np.arange(self.ratings_.n_users) if rows is None else rows
@@ -184,15 +149,12 @@ class ExportMixin:
             return predictor._replace(offset=0.0), float(predictor.offset)
         return predictor, 0.0
 
-    def export_factors(self, folder: str | Path, n_dimensions: int | None = None) -> tuple[Path, Path]:
+    def export_factors(self, folder: str | Path) -> tuple[Path, Path]:
         """Write ``users.parquet`` and ``items.parquet``: id, mean and sd of factors and bias, and the vector of `vectors`.
-
-        Likes alone with every pair counted have ids and vectors.
 
         Parameters
         ----------
         folder : made if it is not there; files of these names are replaced
-        n_dimensions : of likes alone, as in `vectors`
         """
         self._check_fitted()
         try:
@@ -202,7 +164,7 @@ class ExportMixin:
             raise ImportError(
                 'export_factors writes Parquet, which needs PyArrow: pip install "natgrad[data]"'
             ) from None
-        where, named = Path(folder), self.vectors(n_dimensions)
+        where, named = Path(folder), self.vectors()
         where.mkdir(parents=True, exist_ok=True)
         sides = (
             ("users", named.user_ids, named.users, self.user_factors_, self.user_biases_),
@@ -220,8 +182,6 @@ class ExportMixin:
         return paths[0], paths[1]
 
     def _alike(self) -> Alike:
-        if not self._kind.sides:
-            return likes_alike(self.ratings_)
         users, items = self._predictor.vectors()
         toward = directions(users, items - items.mean(0))  # without what a user gives all items alike
         return lambda items: toward[items] @ toward[items].T
@@ -236,11 +196,6 @@ class ExportMixin:
         seed = None if draw is None else whole_number(draw, "draw", least=0)
         if quantile is not None and not 0 < real_number(quantile, "quantile") < 1:
             raise ValueError(f"quantile must lie in (0, 1), got {quantile!r}")
-        if not self._kind.sides:
-            from natgrad.models.factorization.item_spread import unsure_scores
-
-            kind: Any = self._kind
-            return unsure_scores(kind, self.result_.state, self._predictor, users, quantile, seed)
         predictor = self._centred()[0]
         if self._kept_draws is not None:
             return _of_draws(predictor, users, quantile, seed)
@@ -293,8 +248,7 @@ def _latent(predictor: Any, rows: Ints, columns: Ints) -> tuple[Floats, Floats]:
         mean, variance = predictor.pairs(rows, columns)
         return mean, variance - predictor.noise
     mean, variance = pair_moments(rows, columns, predictor.user, predictor.item, predictor.biased)
-    popular = getattr(predictor, "log_popular", ())
-    return mean + predictor.offset + (popular[columns] if len(popular) else 0.0), np.maximum(variance, 0.0)
+    return mean + predictor.offset, np.maximum(variance, 0.0)
 
 
 def drawn_scores(predictor: Any, users: Ints, seed: int) -> Scores:

@@ -10,7 +10,7 @@ import numpy as np
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
-from natgrad.inference.schema import check, either, pair_of, point_of, record, refuse, state_of
+from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.factorization.checks import check_settings
@@ -40,11 +40,13 @@ OF_THE_KIND: dict[str, Any] = {
     "noise_dof": "positive",
     "noise_precision": "none | positive",
     "prior_precision": "none | positive",
-    "n_negatives": "none | real in (0, 1e4]",
+    "n_negatives": "none | real in [0, 1e4]",
 }
 SETTINGS: dict[str, Any] = {
     **RUN,
     **OF_THE_KIND,
+    "biases": "none | flag",
+    "learn_priors": "none | flag",
     "max_steps": "natural",
     "max_messages": "none | natural",
     "max_passes": "none | positive",
@@ -63,58 +65,14 @@ RATINGS = record(
     values="real [rating]",
 )
 FEATURES = {"u?": "real [user_row, user_feature]", "v?": "real [item_row, item_feature]"}
-# Of likes alone: how popular items are, and tastes around it.
-TASTES = {
-    "rates": "positive [item_row]",
-    "vectors": "real [item_row, taste]",
-    "precision": "real [taste, taste]",
-    "information": "real [taste, taste]",
-    "shares": "positive [4]",
-    "degrees": "positive [bin]",
-    "activity": "positive [bin]",
-}
-# Vectors of items of the weighted factorisation, and the items that each like speaks for.
-WEIGHTED = {
-    "vectors": "real [item_row, weighted]",
-    "squares": "nonnegative [weighted]",
-    "unit": "positive",
-    "n_items": "positive",
-    "confidence": "positive",
-    "noise": "positive",
-}
-NEIGHBOURS = {"items": "whole [item_row, neighbour] in [0, item)", "values": "nonnegative [item_row, neighbour]"}
 # What was taken from the data, by likelihood.
 LEARNED: dict[str, Any] = {
     "gaussian": {"offset": "real", "variance": "positive", "features?": FEATURES},
     "ordinal": {"offset": "real", "levels": "real [level]", "cuts": "real [cut]", "features?": FEATURES},
     "bernoulli": {
         "offset": "real",
-        "one_class": "flag",
-        "popularity": "none | positive [item_row]",
-        "items?": "whole [modelled] in [0, item)",
-        "ridge?": {
-            "ridge": "positive",
-            "share": "nonnegative",
-            "bias": "flag",
-            "evenness": "nonnegative",
-            "power": "real",
-            "rank": "whole",
-            "flatness": "nonnegative",
-            "mix": "nonnegative",
-            "common?": "nonnegative",
-            "tastes?": "whole",
-            "strength?": "nonnegative",
-            "factors?": "whole",
-            "confidence?": "nonnegative",
-            "penalty?": "nonnegative",
-            "near?": "nonnegative",
-            "near_power?": "nonnegative",
-        },
-        "n_users?": "natural",
-        "basis?": "none | real [item_row, rank]",
-        "tastes?": either("none", TASTES),
-        "weighted?": either("none", WEIGHTED),
-        "neighbours?": either("none", NEIGHBOURS),
+        "variance?": "positive",
+        "unseen?": "positive in (0, 1]",
         "features?": FEATURES,
     },
 }
@@ -133,8 +91,6 @@ ALONG = {"trace": Trace, "stop": Stop, "elbo": "float"}
 
 def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, str]:
     """The table of every block of a kind with these settings; "number" is a factor, or the bias."""
-    if learned.get("ridge") is not None:
-        return {"items": "Wishart [; precision]"}
     features = learned.get("features") or {}
     if kind["likelihood"] == "poisson":
         return {
@@ -154,7 +110,7 @@ def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, 
             blocks[f"{name}_map"] = f"MultivariateNormal [number; {name}_feature]"
         if gaussian and kind["noise_per"] in (name, "both"):
             blocks[f"{name}_noise"] = f"Gamma [{name}]"
-    if gaussian and kind["learn_noise"]:
+    if kind["learn_noise"] and (gaussian or learned.get("unseen")):
         blocks["noise"] = "Gamma []"
     return blocks
 
@@ -296,8 +252,8 @@ class RatingFiles(Estimator):
 
 def _equal(wanted: Any) -> Any:
     def of(value: Any, sizes: dict[str, int], where: str) -> None:
-        check(value, "flag", sizes, where)
-        if bool(value) != bool(wanted):
+        check(value, "none | flag", sizes, where)
+        if value is not None and bool(value) != bool(wanted):
             refuse(where, f"= {bool(value)} is not what was fitted")
 
     return of
@@ -323,41 +279,11 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
         levels, cuts = (np.asarray(learned[name]) for name in ("levels", "cuts"))
         if len(cuts) != len(levels) - 1 or not ((np.diff(levels) > 0).all() and (np.diff(cuts) > 0).all()):
             refuse("learned", "has levels or cutpoints that do not increase, or not one cutpoint less than levels")
-    if learned.get("one_class") and learned["popularity"] is None:
-        refuse("learned", "has likes alone, and no popularity of items")
-    if len({name in learned for name in ("ridge", "items", "basis")}) > 1:
-        refuse("learned", "has some of items, their basis and how they are shrunk, and all belong together")
-    if "ridge" in learned and (learned["basis"] is None) != (learned["ridge"]["rank"] == 0):
-        refuse("learned", f"has a basis of another rank than {learned['ridge']['rank']}")
-    if "ridge" in learned and learned["ridge"]["mix"] > 1:
-        refuse("learned", f"mixes {learned['ridge']['mix']} parts of one")
-    if "ridge" in learned and learned["ridge"].get("near", 0) > 1:
-        refuse("learned", f"has {learned['ridge']['near']} parts of neighbours of one")
-    _check_tastes(learned)
-    for name, number in (("weighted", "factors"), ("neighbours", "near")):
-        wanted = (learned.get("ridge") or {}).get(number, 0)
-        if (learned.get(name) is None) != (wanted == 0):
-            refuse("learned", f"has {'no ' if learned.get(name) is None else ''}{name!r}, and {wanted} of {number!r}")
-    if "items" in learned:
-        sizes["precision"] = len(learned["items"]) + int(bool(learned["ridge"]["bias"]))
+    if settings["likelihood"] == "bernoulli" and ("unseen" in learned) != (settings["n_negatives"] != 0):
+        refuse("learned", "says what pairs that are not stored count, and n_negatives says otherwise")
     for row, most in (("user_row", "user"), ("item_row", "item")):
         if sizes.get(row, 0) > sizes[most]:
             refuse("learned", f"tells of {sizes[row]} rows, and there are {sizes[most]} of {most!r}")
-
-
-def _check_tastes(learned: Mapping[str, Any]) -> None:
-    """Tastes are there if the ridge says so, and can be computed with."""
-    tastes, wanted = learned.get("tastes"), (learned.get("ridge") or {}).get("tastes", 0)
-    if (tastes is None) != (wanted == 0):
-        refuse("learned", f"has {'no tastes' if tastes is None else 'tastes'}, and {wanted} dimensions of them")
-    if tastes is None:
-        return
-    for name, least in (("precision", 1e-300), ("information", None)):
-        table = np.asarray(tastes[name], dtype=np.float64)
-        if not np.allclose(table, table.T, rtol=1e-6) or (least and np.linalg.eigvalsh(table)[0] < least):
-            refuse(f"learned['tastes'][{name!r}]", "is not the matrix of a quadratic form")
-    if not (np.diff(tastes["degrees"]) > 0).all():
-        refuse("learned['tastes']['degrees']", "do not increase")
 
 
 def _check_posterior(posterior: Mapping[str, Any], blocks: Mapping[str, str], lam: Mapping[str, Any]) -> None:

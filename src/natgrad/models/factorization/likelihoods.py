@@ -5,7 +5,6 @@ A likelihood turns ratings into the engine's problem, phase by phase of a run, a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, final
 
@@ -20,7 +19,12 @@ from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Stop
 from natgrad.models.factorization.features import padded_features
-from natgrad.models.factorization.predictors import GaussianPredictor, Predictor, ScalarGaussianPredictor
+from natgrad.models.factorization.predictors import (
+    GaussianPredictor,
+    LikesPredictor,
+    Predictor,
+    ScalarGaussianPredictor,
+)
 from natgrad.validation import check_unit
 
 __all__ = [
@@ -70,7 +74,7 @@ class LikelihoodModel(Protocol):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Blocks of vectors of users and items; none where users are no more than their likes."""
+        """Blocks of vectors of users and items."""
         ...
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
@@ -103,13 +107,9 @@ def likelihood_of(
     ratings: Ratings,
     learned: Mapping[str, Any] | None = None,
     features: Mapping[str, Floats] | None = None,
-    all_pairs: bool = False,
     seed: int = 0,
 ) -> LikelihoodModel:
-    """The kind that settings ask for; ``learned`` is what a saved one had taken from the data.
-
-    ``all_pairs``: of likes alone, whether every pair may be counted, since all of them are here.
-    """
+    """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
     bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_per)
     if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
         what = 'likelihood="poisson"' if settings.likelihood == "poisson" else "known precisions without biases"
@@ -119,22 +119,19 @@ def likelihood_of(
 
         return Counts(settings, ratings)
     if settings.likelihood == "bernoulli":
-        from natgrad.models.factorization.bernoulli import Likes
+        from natgrad.models.factorization.bernoulli import Likes, one_class
 
-        alone = learned is None and all_pairs and settings.n_negatives is None and not features
-        if (learned or {}).get("ridge") is not None or (alone and bool((ratings.values == 1).all())):
-            from natgrad.models.factorization.items import ItemLikes
-
-            return ItemLikes(settings, ratings, learned, seed)
-        return Likes(settings, ratings, learned, features)
+        if settings.n_negatives == 0:
+            return Likes(settings, ratings, learned, features)
+        return Gaussian(settings, ratings, learned or one_class(settings, ratings), features)
     if settings.likelihood == "ordinal":
         from natgrad.models.factorization.ordinal import Stars
 
         return Stars(settings, ratings, learned, features, seed)
     if learned is None and len(ratings) > 1 and (ratings.values == 1.0).all():
-        warnings.warn(
-            'all ratings are 1, so that there is nothing to tell apart; for likes alone use likelihood="bernoulli"',
-            stacklevel=2,
+        raise ValueError(
+            'all ratings are 1, so that there is nothing to tell apart: for likes alone use likelihood="bernoulli" '
+            "(--likelihood bernoulli)"
         )
     return Bare(settings) if bare else Gaussian(settings, ratings, learned, features)
 
@@ -188,7 +185,10 @@ class Bare:
 
 @final
 class Gaussian:
-    """Ratings with biases, learned precisions, and noise that may differ from user to user or item to item."""
+    """Ratings with biases, learned precisions, and noise that may differ from user to user or item to item.
+
+    Of likes, every pair that is not stored counts ``unseen`` parts of a zero.
+    """
 
     sides = ("u", "v")
 
@@ -209,14 +209,14 @@ class Gaussian:
         }
         self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
         self.warm_up = WARM_UP if settings.learn_priors else 0
-        spread = kept["variance"]
+        spread, self.unseen = kept["variance"], float(kept.get("unseen") or 0.0)
         # A product of K factors with this precision on both sides has the variance of the ratings.
         fitting = float(np.sqrt(settings.n_factors / spread))
         by, freedom = settings.noise_per, settings.noise_dof
         guessed = settings.learn_priors and settings.prior_precision is None
         self.priors = RatingPriors(
             biases=settings.biases,
-            precision=_known(settings.prior_precision, fitting if settings.learn_priors else 1.0),
+            precision=_known(settings.prior_precision, fitting if settings.learn_priors or self.unseen else 1.0),
             bias_precision=fitting / np.sqrt(spread) if guessed else None,
             unit=float(np.sqrt(spread)),
             noise=_known(settings.noise_precision, 1.0 / spread if settings.learn_noise else 1.0),
@@ -230,7 +230,7 @@ class Gaussian:
         from natgrad.models.factorization.problem import FullRatingsProblem
 
         features = features_of(self.learned["features"], ratings, rows)
-        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, self.offset)
+        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, self.offset, self.unseen)
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """Vectors drawn from the prior, biases zero."""
@@ -242,10 +242,15 @@ class Gaussian:
 
         What the first of many ratings cannot tell from noise, later ones may; a factor that was switched off stays so.
         """
+        exact = method is None or isinstance(method, VB)
+        if self.unseen and not exact:
+            raise ValueError(
+                f'likelihood="bernoulli" reads every pair at each step, got method={method}: leave it out, or give '
+                "n_negatives=0, with which stored likes and dislikes alone count"
+            )
         if growing:
             problem = self._problem(ratings, hold=self.settings.learn_priors)
             return Phase(problem, method, order=problem.order)
-        exact = method is None or isinstance(method, VB)
         hold = exact and t < self.warm_up
         problem = self._problem(ratings, hold)
         return Phase(problem, method, order=problem.order, until=self.warm_up if hold else None)
@@ -258,10 +263,10 @@ class Gaussian:
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         """Some users, and their noise, anew, from the items that they rated."""
-        if not self.learned["features"]:
-            some, near = narrowed(some, state)
-            return folded_users(state, self._folded(near, some, rows, steps))
-        return self._folded(state, some, rows, steps)
+        if self.learned["features"] or self.unseen:
+            return self._folded(state, some, rows, steps)
+        some, near = narrowed(some, state)
+        return folded_users(state, self._folded(near, some, rows, steps))
 
     def _folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         problem = self._problem(some, rows=rows)
@@ -274,6 +279,8 @@ class Gaussian:
         sizes = {"user_noise": len(state.mu["u"][0]), "item_noise": len(state.mu["v"][0])}
         rows = [mean_inverse(state.lam[name]) if name in state.lam else np.ones(n) for name, n in sizes.items()]
         noise = float(mean_inverse(state.lam["noise"])) if "noise" in state.lam else 1.0 / self.priors.noise
+        if self.unseen:
+            return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, noise, self.unseen)
         return GaussianPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
 
     def saved(self) -> dict[str, Any]:

@@ -54,7 +54,4 @@ def _without(kind: Any, rows: Mapping[str, Ints], ratings: Ratings) -> Likelihoo
     learned["features"] = {
         side: np.asarray(table)[own[side][own[side] < len(table)]] for side, table in learned["features"].items()
     }
-    if (popularity := learned.get("popularity")) is not None:
-        items = rows["item"]
-        learned["popularity"] = np.asarray(popularity)[items[items < len(popularity)]]
     return likelihood_of(kind.settings, ratings, learned)

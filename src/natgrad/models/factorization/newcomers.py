@@ -58,7 +58,7 @@ def with_newcomers(base: MatrixFactorization, chunk: Ratings) -> MatrixFactoriza
     theirs = Ratings.numbered(chunk.users, items[chunk.items], chunk.values, chunk.user_ids, known.item_ids)
     kind, state = base._kind, base.result_.state
     alone, folded = copy.copy(base), copy.copy(base)
-    made = new_users(kind, state, theirs, int(base.seed)) if kind.sides else state
+    made = new_users(kind, state, theirs, int(base.seed))
     alone._published(kind, theirs, Result(made, base.trace_, base.stop_), None)
     for name in (*CHANGED, "draws_"):
         folded.__dict__.pop(name, None)
@@ -95,5 +95,5 @@ def _put_together(folded: Any, came: Newcomers) -> None:
     state, mine = base.result_.state, came.alone.result_.state
     vars(folded).pop("_newcomers")
     folded.posterior_ = base.posterior_
-    whole = Result(joined_users(state, mine) if kind.sides else state, base.trace_, base.stop_)
+    whole = Result(joined_users(state, mine), base.trace_, base.stop_)
     folded._published(kind, base.ratings_.extended(came.chunk), whole, None)

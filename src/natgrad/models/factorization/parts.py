@@ -179,11 +179,15 @@ class Likes:
 
 
 class PlacedRows(NamedTuple):
-    """The shards of one side where they are computed on; if they are ``likes``, as the ratings that these are."""
+    """The shards of one side where they are computed on; if they are ``likes``, as the ratings that these are.
+
+    ``whole``: every shard reads all rows of the other side, since pairs without a rating count too.
+    """
 
     placed: PlacedShards
     cut: CutRows
     likes: Likes | None = None
+    whole: bool = False
 
     def swept(self, sent: SweepInputs, lam: Pair) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
@@ -229,7 +233,7 @@ class PlacedRows(NamedTuple):
     def _told(self, tell: Floats, weight: Floats) -> Callable[[int], Any]:
         """What each shard is to be told."""
         others = self.cut.others
-        if sum(map(len, others)) > MANY * len(others) * len(tell):
+        if self.whole or sum(map(len, others)) > MANY * len(others) * len(tell):
             everything = BroadcastArgument(OtherSide(tell, weight))
             return lambda number: everything
         return lambda number: OtherSide(tell[others[number]], weight[others[number]], others[number], len(tell))

@@ -15,6 +15,7 @@ __all__ = [
     "LOG_2PI",
     "BernoulliPredictor",
     "GaussianPredictor",
+    "LikesPredictor",
     "PoissonPredictor",
     "Predictor",
     "ScalarGaussianPredictor",
@@ -27,6 +28,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 LOG_2PI = float(np.log(2 * np.pi))
+LEAST_CHANCE = 1e-6
 
 
 class Predictor(Protocol):
@@ -124,13 +126,12 @@ class ScalarGaussianPredictor(NamedTuple):
 
 @final
 class BernoulliPredictor(NamedTuple):
-    """Likes: P(1) = σ(u·v + b + c + offset); ``log_popular`` of items is added to their scores, if it is not empty."""
+    """Likes and dislikes: P(1) = σ(u·v + b + c + offset)."""
 
     user: Pair
     item: Pair
     biased: bool
     offset: float
-    log_popular: Floats
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like, p, and p (1 − p)."""
@@ -151,10 +152,47 @@ class BernoulliPredictor(NamedTuple):
 
     def vectors(self) -> Pair:
         """As for ratings; the probability rises with the score."""
-        users, items = augmented(self.user[0], self.item[0], self.biased, self.offset)
-        if not len(self.log_popular):
-            return users, items
-        return np.column_stack([users, np.ones(len(users))]), np.column_stack([items, self.log_popular])
+        return augmented(self.user[0], self.item[0], self.biased, self.offset)
+
+
+@final
+class LikesPredictor(NamedTuple):
+    """Likes among all pairs, of which those that are not stored count ``unseen`` parts of a dislike each.
+
+    Where a share p of pairs like these are likes, the expected value is s = p/(p + unseen (1 − p)), so that
+    p = unseen s/(1 − s + unseen s).
+    """
+
+    user: Pair
+    item: Pair
+    biased: bool
+    noise: float
+    unseen: float
+    offset: float = 0.0
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """The probability of a like, p, and p (1 − p)."""
+        mean, _ = pair_moments(rows, columns, self.user, self.item, self.biased)
+        chance = self._chance(mean)
+        return chance, chance * (1.0 - chance)
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """The probability itself, as far as it is known: that at the ends of the interval of u·v + b + c."""
+        low, high = _gaussian_interval(*pair_moments(rows, columns, self.user, self.item, self.biased), mass)
+        return self._chance(low), self._chance(high)
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """Of p or 1 − p, the logarithm."""
+        chance = self.pairs(rows, columns)[0]
+        return np.log(np.where(values > 0.5, chance, 1.0 - chance))
+
+    def vectors(self) -> Pair:
+        """As for ratings; the probability rises with the score."""
+        return augmented(self.user[0], self.item[0], self.biased, self.offset)
+
+    def _chance(self, s: Floats) -> Floats:
+        s = np.clip(s, LEAST_CHANCE, 1.0 - LEAST_CHANCE)  # a line may reach beyond zero and one
+        return np.asarray(self.unseen * s / (1.0 - s + self.unseen * s))
 
 
 @final

@@ -100,6 +100,8 @@ class FullRatingsProblem(EdgeProblem):
         What is known of users or items: their vectors are N(W f, diag(α)⁻¹), the rows of W in the blocks "user_map", "item_map".
     offset : float, m
         What is taken off every rating: the model has no mean of its own.
+    unseen : float
+        What each pair that is not stored counts as an observed zero, in parts of a rating: its log density is multiplied by this.
     """
 
     shards_by_row = True
@@ -115,15 +117,17 @@ class FullRatingsProblem(EdgeProblem):
         hold: bool = False,
         features: Mapping[str, Floats] | None = None,
         offset: float = 0.0,
+        unseen: float = 0.0,
     ) -> None:
+        self.unseen = unseen
         self.features = dict(features or {})
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
         self.values, self.trust, self.offset = ratings.values, np.ones(1), offset
         self._placed: PlacedShards | None = None
         self.sides = {
-            "u": SideRatings(ratings.sorted_by_user, priors.biases, offset),
-            "v": SideRatings(ratings.sorted_by_item, priors.biases, offset),
+            "u": SideRatings(ratings.sorted_by_user, priors.biases, offset, unseen=unseen),
+            "v": SideRatings(ratings.sorted_by_item, priors.biases, offset, unseen=unseen),
         }
 
     @property
@@ -135,12 +139,13 @@ class FullRatingsProblem(EdgeProblem):
     def placed(self, placed: PlacedShards | None) -> None:
         self._placed = placed
         for name, side in self.sides.items():
-            side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name])
+            whole = self.unseen > 0.0
+            side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name], whole=whole)
 
     def shards(self, n_threads: int) -> list[Any]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
         self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
-        make = partial(SideRatings, biased=self.priors.biases, offset=self.offset)
+        make = partial(SideRatings, biased=self.priors.biases, offset=self.offset, unseen=self.unseen)
         return shards_of(self.ratings, self.cuts, {name: partial(make, n_all=self.sides[name].n_all) for name in OTHER})
 
     def at(self, sides: dict[str, SideRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
@@ -273,11 +278,17 @@ class FullRatingsProblem(EdgeProblem):
             lam[name] = alpha * mean, np.tile(-0.5 * np.diag(alpha), (block.shape[0], 1, 1))
         return State(lam, {name: self.moments(self.blocks[name], part) for name, part in lam.items()}, 0)
 
+    @property
+    def n_counted(self) -> float:
+        """Observations: ratings, and the parts of one that pairs without a rating count as."""
+        n_pairs = self.ratings.n_users * self.ratings.n_items
+        return len(self.ratings) + self.unseen * (n_pairs - len(self.ratings))
+
     def _n_children(self, name: str) -> Any:
         """Of each element of a Gamma."""
         if name in PRECISION.values():
             return self.blocks[SIDE[name]].shape[0]
-        return len(self.ratings) if name == "noise" else np.diff(self.sides[SIDE[name]].rows.start)
+        return self.n_counted if name == "noise" else np.diff(self.sides[SIDE[name]].rows.start)
 
     # -- exact --
 

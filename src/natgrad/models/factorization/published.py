@@ -106,8 +106,6 @@ class PublishedFactors:
             vars(self).pop(gone, None)
         self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
         self.n_factors_: int = 0
-        if not kind.sides:
-            return
         sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)

@@ -31,12 +31,16 @@ Ints = npt.NDArray[np.int64]
 
 
 class _Told(NamedTuple):
-    """Numbers of the items that a user has rated, the values y_n − m and the precisions ω_n; and α, that of the prior."""
+    """Numbers of the items that a user has rated, the values y_n − m and the precisions ω_n; and α, that of the prior.
+
+    ``unseen`` is the precision with which every other item is a zero.
+    """
 
     items: Ints
     values: Floats
     weight: Floats
     prior: Floats
+    unseen: float = 0.0
 
 
 def reasons(kind: Any, state: State, ratings: Ratings, row: int, item: int) -> tuple[Ints, Floats]:
@@ -53,6 +57,9 @@ def reasons(kind: Any, state: State, ratings: Ratings, row: int, item: int) -> t
     prior = np.asarray(state.mu["user_precision"][0] if "user_precision" in state.mu else known)
     if isinstance(kind, Bare):
         told = _Told(rated, values, np.full(len(rated), kind.noise), np.full(kind.n_factors, prior))
+    elif isinstance(kind, Gaussian) and kind.unseen:
+        tau = float(state.mu["noise"][0]) if "noise" in state.mu else kind.priors.noise
+        told = _Told(rated, values, np.full(len(rated), tau), prior, tau * kind.unseen)
     elif isinstance(kind, Gaussian):
         told = _Told(rated, values - kind.offset, _trust(kind, state, row, rated), prior)
     else:
@@ -68,29 +75,29 @@ def _check_told(learned: Any) -> None:
             "because: with user_features= or item_features= the prior has a part in every prediction; fit without them to have "
             "scores that are sums over what a user has rated"
         )
-    if learned.get("one_class"):
-        raise TypeError(
-            "because: of likes alone with n_negatives= much of a score is said by the pairs drawn as dislikes, which the user "
-            "never gave; leave out n_negatives=, so that every pair is counted, or fit likes and dislikes"
-        )
 
 
 def _parts(state: State, told: _Told, item: int, k: int, biased: bool) -> Floats:
-    mean, second = (np.asarray(part) for part in state.mu["v"])
-    rated, weight = told.items, told.weight
-    z, zc, asked = mean[rated, :k], np.zeros((len(rated), k)), mean[item, :k]
-    if second.ndim == 2:  # a factor of q for each number
-        zz = z[:, :, None] * z[:, None, :] + np.eye(k) * (second[rated] - z**2)[:, None, :]
-    else:
-        zz = second[rated, :k, :k]
-    if biased:
-        bias, both = mean[rated, k], second[rated, :k, k]
-        ones = np.ones((len(rated), 1))
-        zz = np.block([[zz, z[:, :, None]], [z[:, None, :], ones[:, :, None]]])
-        z, zc, asked = np.hstack([z, ones]), np.hstack([both, bias[:, None]]), np.append(asked, 1.0)
+    z, zc, zz = _designs(state, told.items, k, biased)
+    weight = told.weight - told.unseen
     precision = np.diag(told.prior) + np.einsum("n,nde->de", weight, zz)
-    adds = weight[:, None] * (z * told.values[:, None] - zc)
-    return np.asarray(adds @ np.linalg.solve(precision, asked))
+    if told.unseen:
+        precision += told.unseen * _designs(state, np.arange(len(state.mu["v"][0])), k, biased)[2].sum(0)
+    adds = told.weight[:, None] * z * told.values[:, None] - weight[:, None] * zc
+    return np.asarray(adds @ np.linalg.solve(precision, _designs(state, np.array([item]), k, biased)[0][0]))
+
+
+def _designs(state: State, items: Ints, k: int, biased: bool) -> tuple[Floats, Floats, Floats]:
+    """E[z], E[z c] and E[z zᵀ] of some items."""
+    mean, second = (np.asarray(part)[items] for part in state.mu["v"])
+    z, zc = mean[:, :k], np.zeros((len(items), k))
+    if second.ndim == 2:  # a factor of q for each number
+        return z, zc, z[:, :, None] * z[:, None, :] + np.eye(k) * (second - z**2)[:, None, :]
+    if not biased:
+        return z, zc, second
+    bias, both, ones = mean[:, k], second[:, :k, k], np.ones((len(items), 1))
+    zz = np.block([[second[:, :k, :k], z[:, :, None]], [z[:, None, :], ones[:, :, None]]])
+    return np.hstack([z, ones]), np.hstack([both, bias[:, None]]), zz
 
 
 def _trust(kind: Gaussian, state: State, row: int, rated: Ints) -> Floats:

@@ -129,12 +129,12 @@ class RecommendMixin(ExportMixin):
             tries what may be. After ``inference="gibbs"`` a quantile over its draws; of counts that of the expected count, by the
             Gamma with its mean and variance.
         draw : int, optional
-            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. Of likes alone each
-            score is drawn by itself; after ``inference="gibbs"`` the seed chooses one of the draws that were kept.
+            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling. After
+            ``inference="gibbs"`` the seed chooses one of the draws that were kept.
         diversity : float in [0, 1]
             How much likeness to the items before counts against a score: 0 is a list by scores alone. The best item is the
             first; the others are chosen one after another among the best 100, or ten times ``n``. Likeness is the correlation
-            over the users of scores less each user's mean; of likes alone, of who likes them.
+            over the users of scores less each user's mean.
 
         Examples
         --------
@@ -164,14 +164,13 @@ class RecommendMixin(ExportMixin):
     ) -> Recommendations:
         """The best other items of somebody who likes or rated these: a visitor whom the fit does not know, and who is not kept.
 
-        Milliseconds, however many users there are. Of likes alone with every pair counted, and of ratings; `fold_in` makes new
-        users of any model known.
+        Milliseconds, however many users there are; `fold_in` makes new users of any model known.
 
         Parameters
         ----------
         liked : ids of items
         ratings : numbers, optional
-            What the visitor gave each of them, if the model is one of ratings.
+            What the visitor gave each of them; of likes, ones by default.
         n, only, exclude : as in `recommend`
 
         Examples
@@ -183,21 +182,22 @@ class RecommendMixin(ExportMixin):
         """
         self._check_fitted()
         places = self.ratings_.find_items(liked, "liked")
-        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] in ("gaussian", "ordinal"):
+        likelihood = self._kind.saved()["settings"]["likelihood"]
+        if likelihood == "poisson":
+            raise TypeError(
+                'recommend_for is for ratings and likes, and this model has likelihood="poisson": use fold_in'
+            )
+        if likelihood == "bernoulli":
+            values = np.ones(len(places)) if ratings is None else as_numbers(ratings, "ratings")
+        else:
             if ratings is None:
                 raise ValueError("a model of ratings needs ratings=, a number for each item that the visitor has rated")
             values = as_numbers(ratings, "ratings")
-            if values.shape != places.shape:
-                raise ValueError(
-                    f"ratings must be a number for each of {len(places)} items, got the shape {values.shape}"
-                )
-            if len(np.unique(places)) < len(places):
-                raise ValueError("liked names an item twice: a visitor gives one rating to each")
-            scores = visitor_scores(self._kind, self.result_.state, self.ratings_.item_ids, places, values)
-        else:
-            if ratings is not None:
-                raise ValueError("ratings= is for models of ratings: likes need none")
-            scores = self._of_all_pairs("recommend_for").scores_for(places)
+        if values.shape != places.shape:
+            raise ValueError(f"ratings must be a number for each of {len(places)} items, got the shape {values.shape}")
+        if len(np.unique(places)) < len(places):
+            raise ValueError("liked names an item twice: a visitor gives one rating to each")
+        scores = visitor_scores(self._kind, self.result_.state, self.ratings_.item_ids, places, values)
         scores[:, places] = -np.inf
         if (allowed := self._allowed(only, exclude)) is not None:
             scores[:, ~allowed] = -np.inf
@@ -208,10 +208,9 @@ class RecommendMixin(ExportMixin):
     def because(self, user: Any, item: Any, n: int = 5) -> Recommendations:
         """What of a user's speaks most for an item, with what each adds to its score: "because you liked …".
 
-        The rest of a score is nobody's: of likes alone with every pair counted what popularity adds; of ratings, levels, and
-        likes with dislikes the mean of all and the bias of the item; of counts what the prior adds. Levels and likes are
-        explained on the scale that they are ranked by, where hidden values stand for them. A fit that ended before it settled
-        has sums beside its scores by as much as its next sweep would move them. It needs ``inference="vb"``.
+        The remainder of a score is due to the prior and the biases, and of likes to the pairs that are not stored. Levels and
+        likes are explained on the scale that they are ranked by. A fit that ended before it converged has sums beside its scores
+        by as much as its next sweep would change them. It needs ``inference="vb"``.
 
         Examples
         --------
@@ -225,22 +224,11 @@ class RecommendMixin(ExportMixin):
         if (alone := alone_with(self, user)) is not None:
             return Recommendations(*alone.because(user, item, n))
         row, place = int(self.ratings_.find_users([user])[0]), int(self.ratings_.find_items([item])[0])
-        if self._kind.sides:
-            from natgrad.models.factorization.reasons import reasons
+        from natgrad.models.factorization.reasons import reasons
 
-            found, parts = reasons(self._kind, self.result_.state, self.ratings_, row, place)
-        else:
-            found, parts = self._of_all_pairs("because").parts(row, place)
+        found, parts = reasons(self._kind, self.result_.state, self.ratings_, row, place)
         order = np.argsort(-parts, kind="stable")[: whole_number(n, "n")]
         return Recommendations(self.ratings_.item_ids[found[order]], parts[order].astype(np.float32))
-
-    def _of_all_pairs(self, asked: str) -> Any:
-        self._check_fitted()
-        if self._kind.sides:
-            raise TypeError(
-                f'{asked} needs likes alone with every pair counted: likelihood="bernoulli", n_negatives=None, fitted to ones'
-            )
-        return self._predictor
 
     def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
         """Which items may be recommended; None if all."""
@@ -264,12 +252,9 @@ class RecommendMixin(ExportMixin):
         """The items whose predicted ratings go most along with those of one, over the users: correlations, best first."""
         self._check_fitted()
         place, n = int(self.ratings_.find_items([item], "item")[0]), whole_number(n, "n")
-        if self._kind.sides:
-            toward = directions(*self._predictor.vectors())
-            likeness = toward @ toward[place]
-            likeness[place] = -np.inf
-        else:
-            likeness = self._of_all_pairs("similar_items").likeness(place)
+        toward = directions(*self._predictor.vectors())
+        likeness = toward @ toward[place]
+        likeness[place] = -np.inf
         best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
         return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
 
@@ -327,7 +312,7 @@ class RecommendMixin(ExportMixin):
         sides = (known.user_ids, held.user_ids), (known.item_ids, held.item_ids)
         (user_ids, user), (item_ids, item) = (joined_ids(*ids) for ids in sides)
         new = len(user_ids) - known.n_users, len(item_ids) - known.n_items
-        if new == (0, 0) or not self._kind.sides:
+        if new == (0, 0):
             return self._predictor, user[held.users], item[held.items]
         # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
         foreign = (new[0] == held.n_users, new[1] == held.n_items)
@@ -362,7 +347,7 @@ class RecommendMixin(ExportMixin):
         from natgrad.kernels.factorization.top_items import top_items
 
         n_rows = self.ratings_.n_users if rows is None else len(rows)
-        scores_of = self._scorer(rows, exclude_seen) if scorer is None else scorer
+        scores_of = self._scorer(rows) if scorer is None else scorer
         seen_start, seen = self._seen(rows) if exclude_seen else (np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
         best = np.empty((n_rows, n), dtype=np.int64), np.empty((n_rows, n), dtype=np.float32)
         batch = max(1, BATCH_SCORES // self.ratings_.n_items)

@@ -119,7 +119,7 @@ class RatingUncertainty:
             raise TypeError(
                 'linear response corrects q, and inference="gibbs" has draws: posterior_ and interval have their spread'
             )
-        if not self._kind.sides or self._kind.settings.likelihood != "gaussian":
+        if self._kind.settings.likelihood != "gaussian":
             raise TypeError(
                 f"linear response is for Gaussian ratings, and likelihood={self._kind.settings.likelihood!r} has bounds in their "
                 "place, which move with q: declare the model as a network"

@@ -106,6 +106,8 @@ class SideRatings:
         What is taken off every rating.
     trust : array [n], optional
         A factor of the noise precision of each rating, in the order of the rows.
+    unseen : float
+        What each pair that is not stored counts as an observed zero, in parts of a stored one.
     n_all : int, optional
         Ratings and rows of the whole side, where these are a run of its rows: whether NumPy or a kernel computes is a matter of
         all of them, so that runs have the bits of the whole.
@@ -118,8 +120,9 @@ class SideRatings:
         offset: float = 0.0,
         trust: Floats | None = None,
         n_all: int | None = None,
+        unseen: float = 0.0,
     ) -> None:
-        self.rows, self.biased, self.offset = rows, biased, offset
+        self.rows, self.biased, self.offset, self.unseen = rows, biased, offset, unseen
         self.n_all = len(rows.values) + len(rows.start) if n_all is None else n_all
         self.trust = EVERYWHERE if trust is None else trust
         # Who computes, while that is not this process.
@@ -239,12 +242,20 @@ class SideRatings:
 
     def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
-        width = tell.shape[1]
+        width, shared = tell.shape[1], None
         block = max(1, BLOCK // width)
+        if self.unseen:  # zeros everywhere, less those in the places of ratings
+            shared = np.zeros(width + size + 3)
+            shared[:width], shared[width + size] = self.unseen * tell.sum(0), self.unseen * len(tell)
         for pieces, sums in self._runs(width, width + size + 3):
             self._run(
                 gather_rows, width, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums
             )
+            if shared is not None:
+                mine = sums[: pieces[-1] - pieces[0]]
+                mine[:, :width] *= 1.0 - self.unseen
+                mine[:, width + size] *= 1.0 - self.unseen
+                mine += shared
             yield pieces, sums
 
     def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:

@@ -98,7 +98,8 @@ class RatingSweep:
         """Σ_n E[t] of each row of a side."""
         start, other = self.problem.sides[side].rows.start, OTHER[side]
         if NOISE[other] not in self.mu:
-            return np.diff(start).astype(np.float64)
+            rated, unseen = np.diff(start).astype(np.float64), self.problem.unseen
+            return rated + unseen * (self.problem.sides[other].n_rows - rated)
         out = np.empty(len(start) - 1)
         sum_rows(start, self.weight(other)[self.problem.sides[side].rows.other], out)
         return out
@@ -179,7 +180,7 @@ class RatingSweep:
             self._add_map(name, None, None, out)
         elif name == "noise":
             out[0][...] -= 0.5 * self.total_error(with_off=True)
-            out[1][...] += 0.5 * len(self.problem.ratings)
+            out[1][...] += 0.5 * self.problem.n_counted
         else:
             side = SIDE[name]
             out[0][...] -= 0.5 * self.tau[0] * self._with_off(side)
@@ -239,7 +240,7 @@ class RatingSweep:
             name: self._rows_part(name) if name in OTHER else self._prior_part(name) for name in self.problem.blocks
         }
         tau, log_tau = self.tau
-        logs = len(self.problem.ratings) * (log_tau - LOG_2PI)
+        logs = self.problem.n_counted * (log_tau - LOG_2PI)
         for side in OTHER:
             if NOISE[side] in self.mu:
                 logs += float(np.diff(self.problem.sides[side].rows.start) @ self.mu[NOISE[side]][1])

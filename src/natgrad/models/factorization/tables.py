@@ -158,8 +158,6 @@ def _of_rows(
     kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], n_rows: int, rows: Ints, items: Any, values: Floats
 ) -> tuple[Predictor, int]:
     """Who predicts for so many new users with these ratings, and the number of the first of them."""
-    if not kind.sides:  # a user is no more than the likes
-        return kind.predictor(state, Ratings.numbered(rows, items, values, np.arange(n_rows), item_ids)), 0
     n_users = len(state.mu["u"][0])
     if len(rows):
         ids = np.arange(n_users + n_rows)
