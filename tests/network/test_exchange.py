@@ -11,8 +11,7 @@ from scipy.special import gammaln, logsumexp
 
 import natgrad as ng
 from natgrad.inference.sampler import alike
-from natgrad.network.draws.exchange import Exchange, exchanges_of, may_move
-from natgrad.network.draws.labels import label_sets, renumber
+from natgrad.network.draws.labels import Exchange, exchanges_of, label_sets, may_move, renumber
 
 # Sixty draws are few for R̂; what they say is compared with what is exact instead.
 pytestmark = pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")

@@ -10,8 +10,7 @@ from random_moves import random_move
 import natgrad as ng
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.results.fit import Fit
-from natgrad.network.start.components import NetworkComponents
-from natgrad.network.start.moving import moves_of
+from natgrad.network.start.components import NetworkComponents, moves_of
 from natgrad.network.start.order import default_order
 
 

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 from trees import same
 
 import natgrad as ng
-from natgrad.network.execute.compiled_sweep import one_sweep
+from natgrad.network.execute.exact_updates import one_sweep
 from natgrad.network.execute.interpreted_joint import InterpretedMeans
 from natgrad.network.execute.joint import _conjugate_gradients
 from natgrad.network.execute.numpy_contraction import product_of

@@ -9,10 +9,10 @@ from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.network.compile.plan import make_plan
+from natgrad.network.start.clusters import k_means, nearest
 from natgrad.network.start.initial import started_nodes
-from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.order import checked_order, default_order, factors_of_products
-from natgrad.network.start.shares import shares_anew
+from natgrad.network.start.probes import shares_anew
 
 
 def table(seed, shape=(60, 6), n_factors=2, scale=1.0):

@@ -6,7 +6,7 @@ from promises.nodes import HIDDEN, LEAVES
 from promises.structures import STRUCTURES
 
 import natgrad as ng
-from natgrad.network.execute import second_derivatives
+from natgrad.network.execute import tangent as second_derivatives
 from natgrad.network.execute.tangent import Tangent
 from natgrad.network.results.response import linearised
 from natgrad.posterior.response.operator import Operator

@@ -31,8 +31,8 @@ from natgrad.network.results.fit import Fit, Settings, warn_at_end
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
+from natgrad.network.start.components import asked_moves, moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
-from natgrad.network.start.moving import asked_moves, moves_of
 from natgrad.network.start.order import checked_order, default_order
 from natgrad.network.start.restarts import find_start, rivals_of
 from natgrad.posterior.fit_options import (

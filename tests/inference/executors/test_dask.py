@@ -262,7 +262,7 @@ def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
 
 
 def test_a_network_is_the_bits_of_threads(cluster, monkeypatch):
-    from natgrad.network.groups import problem as network_groups
+    from natgrad.network.groups import groups as network_groups
 
     monkeypatch.setattr(network_groups, "PART", 20)
     case = networks.scalar_mixture(n=240)

@@ -24,7 +24,7 @@ from natgrad.models import hmm
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
-from natgrad.network.groups import problem as network_groups
+from natgrad.network.groups import groups as network_groups
 
 
 class Elsewhere:

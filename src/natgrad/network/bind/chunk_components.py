@@ -29,8 +29,7 @@ from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.growing import axes_of
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.start.components import NetworkComponents
-from natgrad.network.start.moving import moves_of
+from natgrad.network.start.components import NetworkComponents, moves_of
 from natgrad.network.start.order import default_order
 from natgrad.random import Stream, generator
 

@@ -14,8 +14,7 @@ from natgrad.network.bind.checking import check_makes
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.template import Template, made_parents
-from natgrad.network.compile.joint_factors import groups_of
-from natgrad.network.compile.joint_node import Member
+from natgrad.network.compile.joint_factors import Member, groups_of
 from natgrad.posterior.factor import Factor
 
 __all__ = ["binding_from_data", "binding_to_data"]

@@ -38,8 +38,8 @@ from natgrad.network.compile.offsets import warn_of_offsets
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
+from natgrad.network.start.components import asked_moves
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
-from natgrad.network.start.moving import asked_moves
 from natgrad.network.start.order import default_order
 from natgrad.posterior.fit_options import (
     CheckpointOptions,

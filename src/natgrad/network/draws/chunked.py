@@ -21,11 +21,10 @@ from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.windows import summed
-from natgrad.network.compile.joint_node import PRECISIONS
+from natgrad.network.compile.joint_factors import PRECISIONS
 from natgrad.network.compile.plan import weight_key
-from natgrad.network.draws.exchange import Exchange, exchange_labels, exchanges_of
 from natgrad.network.draws.gibbs import _put
-from natgrad.network.draws.labels import Relabelling
+from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels, exchanges_of
 from natgrad.network.execute.updates import take_column
 from natgrad.posterior.drawing import draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws

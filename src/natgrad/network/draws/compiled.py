@@ -19,10 +19,8 @@ from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.network.gibbs import run_sweeps
 from natgrad.network.compile.plan import Plan
-from natgrad.network.draws.gaussian_sets import Group, Unsuitable
 from natgrad.network.draws.gibbs import Gibbs
-from natgrad.network.draws.layout import Layout
-from natgrad.network.draws.numbers import Numbers, written_in_numbers
+from natgrad.network.draws.numbers import Group, Layout, Numbers, Unsuitable, written_in_numbers
 from natgrad.network.execute.choice import make_backend
 from natgrad.network.execute.program import Program
 from natgrad.random import Stream, generator

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from natgrad.inference.problem import Block, BlockInfo, State
 from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, no_moves, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
-from natgrad.network.draws.exchange import Exchange, exchange_labels
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
-from natgrad.network.draws.labels import Relabelling
+from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels
 from natgrad.network.draws.scales import ScaleDraw, scales_of
 from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of
 from natgrad.network.draws.weights import Copies, copies_of

@@ -18,9 +18,8 @@ from natgrad.errors import SymmetricStart
 from natgrad.inference.engine import Limits, Phase, Result, run
 from natgrad.inference.steppers.gibbs import Schedule
 from natgrad.network.draws.chains import with_chains
-from natgrad.network.draws.exchange import exchanges_of
 from natgrad.network.draws.gibbs import Gibbs
-from natgrad.network.draws.labels import Relabelling
+from natgrad.network.draws.labels import Relabelling, exchanges_of
 from natgrad.network.draws.softmax import exact_softmax
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.results.joint import apart

@@ -1,30 +1,31 @@
-"""A fit in, its posterior draws out: chains that begin at draws from q, as one run of the loop."""
+"""Run chains of draws of a fit, and draw new data from them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.gibbs import Schedule, moves_of
-from natgrad.network.compile.plan import make_plan
+from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.compiled import compiled_gibbs
-from natgrad.network.draws.exchange import exchanges_of
 from natgrad.network.draws.gibbs import Gibbs
-from natgrad.network.draws.labels import Relabelling
-from natgrad.network.draws.predictive import predictive_of_draws
+from natgrad.network.draws.labels import Relabelling, exchanges_of
 from natgrad.network.draws.softmax import exact_softmax
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
+from natgrad.network.language.nodes import Node
 from natgrad.network.results.arviz_groups import network_groups
+from natgrad.network.results.predictive import Predictive, make_predictive
 from natgrad.posterior.drawing import MOST_KEPT, draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 from natgrad.posterior.fit_options import CheckpointOptions
@@ -32,7 +33,52 @@ from natgrad.posterior.fit_options import CheckpointOptions
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
-__all__ = ["attached", "draw_posterior"]
+__all__ = ["DrawnPredictive", "attached", "draw_posterior", "predictive_of_draws"]
+
+# The predictive distribution of a node under posterior draws: its parents at values that were drawn together.
+
+Array = npt.NDArray[Any]
+
+
+def predictive_of_draws(
+    plan: Plan, draws: Draws, name: str, sizes: Mapping[Any, int], slots: Mapping[str, Any]
+) -> DrawnPredictive:
+    """As `make_predictive`, with draws of the posterior in the place of q."""
+    made = make_predictive(plan, {}, name, sizes, slots)
+    return DrawnPredictive(made.node, draws, made._new)
+
+
+class DrawnPredictive(Predictive):
+    """The distribution of a node's new values, averaged over draws of its parents; arrays have its plates first."""
+
+    def __init__(self, node: Node, draws: Draws, new: Mapping[str, Node]) -> None:
+        super().__init__(node, {}, new, {})
+        self._draws = draws
+        self._picked: Array | None = None
+
+    def _exact_mean(self) -> Array | None:
+        return None
+
+    def _exact_variance(self) -> Array | None:
+        return None
+
+    def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
+        if not drawn:
+            self._picked = None
+        return super()._slots(node, rng, n, drawn)
+
+    def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
+        """Values of a parent at the same draws as those of all others."""
+        names = [name for name in self._draws if self._draws[name].kept is not None]
+        stride = max((self._draws[name].stride for name in names), default=1)
+        factor = self._draws[parent.name]
+        values = factor.values[:, :: stride // factor.stride]
+        flat = values.reshape(-1, *values.shape[2:])
+        if self._picked is None:
+            # All of them as often as one another, as far as n goes; the rest at random.
+            whole = np.tile(np.arange(len(flat)), n // len(flat))
+            self._picked = np.concatenate([whole, rng.choice(len(flat), n - len(whole), replace=False)])
+        return np.asarray(flat[self._picked])
 
 
 def draw_posterior(

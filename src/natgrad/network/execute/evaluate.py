@@ -15,7 +15,7 @@ from jax import lax
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.execute.addressing import COEFFICIENTS, FULL, SAMPLE, Labelled, View, address, index_factor
 from natgrad.network.execute.contraction import aligned, contract
-from natgrad.network.execute.packing import Symmetric, packed_factors
+from natgrad.network.execute.programs import Symmetric, packed_factors
 
 __all__ = ["Column", "evaluate", "of_column"]
 

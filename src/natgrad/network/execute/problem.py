@@ -26,18 +26,17 @@ from natgrad.inference.problem import (
     Sweeps,
 )
 from natgrad.inference.rotation import Rotation
-from natgrad.network.compile.gauge import find_gauges
+from natgrad.network.compile.gauge import StateSpace, find_gauges, find_state_spaces
 from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
 from natgrad.network.compile.plan import Plan
-from natgrad.network.compile.state_space import StateSpace, find_state_spaces
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
-from natgrad.network.execute.compiled_sweep import all_told, one_sweep, repeated_sweeps, told
+from natgrad.network.execute.exact_updates import all_told, one_sweep, repeated_sweeps, told
 from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
-from natgrad.network.execute.repeated import Repeated
+from natgrad.network.execute.programs import Repeated
 from natgrad.network.execute.state_rotation import rotation_of
 from natgrad.network.execute.updates import (
     blended_block,
@@ -46,7 +45,7 @@ from natgrad.network.execute.updates import (
     take_column,
 )
 from natgrad.network.execute.written_out import Writer
-from natgrad.network.groups.problem import NetworkGrouping
+from natgrad.network.groups.groups import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import probes_of
 

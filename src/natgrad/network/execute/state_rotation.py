@@ -28,7 +28,7 @@ import numpy.typing as npt
 from natgrad.inference.problem import State
 from natgrad.inference.quasi_newton import minimise
 from natgrad.inference.rotation import Rotation, rotate_product
-from natgrad.network.compile.state_space import Relevance, StateSpace
+from natgrad.network.compile.gauge import Relevance, StateSpace
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem

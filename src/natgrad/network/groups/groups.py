@@ -1,27 +1,44 @@
-"""Groups of one plate and what is inside them: local variables, the terms of a batch, how many messages it reads.
-
-A node is local if its plates are inside the groups (the plate itself, or a plate whose elements each belong to one group
-through a gather). Given the other nodes, the groups are independent of one another.
-"""
+"""Groups of one plate that are independent given the globals: batches, local steps, what they add to the globals."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.inference.problem import ChildSet, Sampled, State
+from natgrad.inference.executors.threads import Broadcast, Executor, Threads
+from natgrad.inference.methods import SVI
+from natgrad.inference.problem import (
+    Block,
+    ChildSet,
+    GlobalResult,
+    GroupProblem,
+    GroupResult,
+    LocalResult,
+    Sampled,
+    State,
+)
+from natgrad.inference.schema import check, refuse
+from natgrad.inference.steppers.sampled import BlockUpdates, step_parts
 from natgrad.network.compile.incidence import group_plates
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Take
 
 if TYPE_CHECKING:
-    from natgrad.network.execute.problem import LocalResult, NetworkProblem
+    from natgrad.network.compile.plan import Plan
+    from natgrad.network.execute.backend import BackendName
+    from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["Batch", "Groups"]
+__all__ = ["Batch", "Groups", "NetworkGrouping", "NetworkGroups"]
+
+# Groups of one plate and what is inside them: local variables, the terms of a batch, how many messages it reads.
+#
+# A node is local if its plates are inside the groups (the plate itself, or a plate whose elements each belong to one group
+# through a gather). Given the other nodes, the groups are independent of one another.
 
 Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
@@ -242,3 +259,378 @@ def _padded(length: int) -> int:
     while size < length:
         size = int(np.ceil(size * PADDING_RATIO))
     return size
+
+
+# A declared network seen along one plate: its groups as the engine's `GroupProblem`.
+#
+#     local step    the local variables of a batch, given the globals
+#    summary       S = Σ_g S_g, what groups add to the globals (`groups.summary`); or the batch itself, where what is
+#                   told does not add up or need not be kept
+#     global step   the globals, one after the other, from S or from the batch scaled by groups / batch
+#
+# Where the order of a sweep has globals before local variables, these are updated once from the start, so that a start given to
+# the local variables counts. A batch is visited in parts, each a pure function of the globals and the part's own local
+# variables: an executor may compute them anywhere. How many there are depends on the data alone, and S is summed in their order.
+
+# Observations of a part: worth a trip to a worker.
+PART = 2**17
+# Memoised VB cuts the groups into batches of two groups at least, and no smaller than the globals that each of them updates; more
+# batches than the most make no faster progress, and with fewer than the least a sweep of everything, as a whole, is quicker.
+MOST_BATCHES, LEAST_BATCHES = 50, 10
+
+
+class Visit(NamedTuple):
+    """A part of a batch with its local variables optimised: λ and μ of these, S, their entropy."""
+
+    rows: dict[str, Stats]
+    mu: dict[str, Stats]
+    iterations: int
+    stats: dict[str, Stats]
+    entropy: float
+
+
+class ReadBatch(NamedTuple):
+    """A batch that was just read, as what it tells the globals; ``scale`` times as many groups stand behind it."""
+
+    batch: Batch
+    local: LocalResult
+    scale: float
+
+
+class NetworkGroups(GroupProblem):
+    """The groups of a network along a plate.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    method : SVI, whose plate the groups lie along
+    order : of a sweep
+    remember : bool
+        Whether what is told is summarised, so that it can be kept.
+    executor : Executor, optional
+    """
+
+    summarises = True
+
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        method: SVI,
+        order: tuple[str, ...],
+        remember: bool,
+        executor: Executor | None = None,
+    ) -> None:
+        self.network, self.order, self.method, self.remember = problem, order, method, remember
+        self.groups = groups = Groups(problem, method.plate, order)
+        self.blocks: Mapping[str, Block] = problem.blocks
+        self.group_plate, self.n_groups, self.population = method.plate, len(groups), float(len(groups))
+        self.batch_size = min(method.size, self.n_groups)
+        self.row_bytes = 8 * sum(_numbers(problem, name) for name in groups.local) // max(1, self.n_groups)
+        local = [order.index(name) for name in groups.local]
+        # The others keep their start until the local variables have seen it: it may be all that tells components apart.
+        self.leading = tuple(order[: min(local, default=0)])
+        self.summary = None
+        self._batches: dict[int, tuple[Ints | None, list[Batch]]] = {}
+        if remember:
+            from natgrad.network.groups.summary import Summary
+
+            self.summary = Summary(problem, groups.local, groups.globals, groups.plate_of)
+            observed = sum(len(problem.observed[t.node]) for t in groups.grouped if t.node in problem.observed)
+            n_batches = math.ceil(self.n_groups / method.size)
+            self.n_parts = max(1, min(method.size, observed // n_batches // PART))
+            where = Threads() if executor is None else executor
+            self.placed = where.place(
+                [Broadcast(_RemoteNetwork(problem.plan, problem.backend.name, method, order, self))]
+            )
+
+    # -- what the engine asks --
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        """Of the network."""
+        return self.network.n_observed
+
+    @property
+    def n_messages(self) -> int:
+        """Of the network."""
+        return self.network.n_messages
+
+    def prior_of(self, name: str) -> Stats:
+        """η̃ of a block without parents; of others it depends on these, and is part of what the network computes."""
+        raise NotImplementedError("the prior of a block of a network is one of its messages")
+
+    def bound(self, state: State) -> float:
+        """Of the network."""
+        return self.network.bound(state)
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        """μ = ∇A(λ)."""
+        return self.network.moments(block, lam)
+
+    def begin(self, state: State) -> tuple[State, int]:
+        """The leading globals, updated from the start of the local variables."""
+        if not self.leading:
+            return state, 0
+        read = sum(children.n_reads for name in self.leading for children in self.network.child_sets(name))
+        return self.network.sweep(state, self.leading).state._replace(t=state.t), read
+
+    def rows_in(self, state: State, groups: Ints | None) -> Any:
+        """λ of the local variables of a batch, part by part."""
+        return [self.groups.rows(state, part) for part in self._parts(groups)]
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """The local variables of a batch, and what they tell the globals."""
+        if self.summary is None:
+            (batch,) = self._parts(groups)
+            local = self.groups.solve(state, rows[0], batch, tol, limit)
+            reads = self._reads(batch, local.iterations)
+            read = ReadBatch(batch, local, 1.0)
+            return GroupResult([local.lam], read, self.groups.entropy(local, batch), local.iterations, reads)
+        globals_ = {name: tuple(map(np.asarray, state.mu[name])) for name in self.groups.globals}
+        parts = self._parts(groups)
+        calls = [(0, (globals_, part.groups, own, tol, limit)) for part, own in zip(parts, rows, strict=True)]
+        visits: list[Visit] = list(self.placed.run(_visit, calls))
+        stats, entropy = visits[0].stats, visits[0].entropy
+        for visit in visits[1:]:
+            stats = {key: (value[0] + visit.stats[key][0],) for key, value in stats.items()}
+            entropy += visit.entropy
+        reads = sum(self._reads(part, visit.iterations) for part, visit in zip(parts, visits, strict=True))
+        most = max(visit.iterations for visit in visits)
+        return GroupResult([visit.rows for visit in visits], stats, entropy, most, reads)
+
+    def visit(self, mu: dict[str, Stats], chosen: Ints, rows: dict[str, Stats], tol: float, limit: int) -> Visit:
+        """A part, in whatever process; ``limit`` 0 leaves the local variables as they are."""
+        batch = Batch(self.groups, chosen)
+        if limit == 0:
+            return Visit(rows, {}, 0, *self._contribution(rows, batch))
+        local = self.groups.solve(State({}, mu, 0), rows, batch, tol, limit)
+        after = {name: tuple(map(np.asarray, value)) for name, value in local.lam.items()}
+        return Visit(after, {}, local.iterations, *self._contribution(after, batch))
+
+    def scaled(self, messages: Any, scale: float) -> Any:
+        """What a batch tells, for ``scale`` times as many groups."""
+        if isinstance(messages, ReadBatch):
+            return messages._replace(scale=scale)
+        return {key: (value[0] * scale,) for key, value in messages.items()}
+
+    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
+        """The globals in turn: exactly from S, or a step of length ρ from a batch."""
+        if isinstance(messages, ReadBatch):
+            return self._step_from_batch(state, messages, rho)
+        return self._settle(state, messages)
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """The bound without the entropies of local variables."""
+        if isinstance(messages, ReadBatch):
+            local = {**mu, **messages.local.mu}
+            samples = self._samples(messages, self.groups.grouped)
+            return self.network.partial_bound(State(lam, local, 0), self.groups.whole, samples, self.groups.globals)
+        bound = self._settle(State(lam, mu, 0), messages, ()).bound
+        assert bound is not None
+        return bound
+
+    def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
+        """Refuses what is no natural parameter of the local variables of a batch."""
+        parts = self._parts(groups)
+        if not isinstance(rows, list) or len(rows) != len(parts):
+            refuse(
+                where,
+                f"is of {len(rows) if isinstance(rows, list) else 'no'} parts of the data, and there are {len(parts)}",
+            )
+        for part, own in zip(parts, rows, strict=True):
+            usual = self.groups.rows(state, part)
+            if own.keys() != usual.keys():
+                refuse(where, f"is of {', '.join(own) or 'no node'}, and its local nodes are {', '.join(usual)}")
+            for name, stats in usual.items():
+                check(own[name], tuple(f"float {list(np.shape(s))}" for s in stats), where=f"{where}[{name!r}]")
+                if not np.all(self.blocks[name].family.valid(own[name])):
+                    refuse(f"{where}[{name!r}]", "is outside the natural parameters of its family")
+        return True
+
+    def write_rows(self, state: State, groups: Ints | None, solved: GroupResult) -> State:
+        """The local variables of a batch put back among all of them."""
+        read: ReadBatch = solved.messages
+        lam, mu = dict(state.lam), dict(state.mu)
+        for name in self.groups.local:
+            for new, out in ((read.local.lam, lam), (read.local.mu, mu)):
+                out[name] = tuple(np.array(full) for full in out[name])
+                self.groups.put_rows(name, out[name], new[name], read.batch)
+        return state._replace(lam=lam, mu=mu)
+
+    def collect(self, state: State, batches: Sequence[tuple[Ints | None, Any]]) -> State:
+        """The remembered local variables of all batches put in their places."""
+        lam, mu = dict(state.lam), dict(state.mu)
+        pieces = [
+            (part, None if rows is None else rows[place])
+            for groups, rows in batches
+            for place, part in enumerate(self._parts(groups))
+        ]
+        for name in self.groups.local:
+            arrays = tuple(np.array(full) for full in lam[name])
+            for part, rows in pieces:
+                if rows is not None:
+                    self.groups.put_rows(name, arrays, rows[name], part)
+            lam[name] = arrays
+            fresh = tuple(np.array(part) for part in self.moments(self.blocks[name], arrays))
+            for part, rows in pieces:
+                if rows is None:  # not visited yet: it may still be a point mass
+                    self.groups.put_rows(name, fresh, self.groups.take_rows(name, mu[name], part), part)
+            mu[name] = fresh
+        return state._replace(lam=lam, mu=mu)
+
+    # -- parts --
+
+    def _parts(self, groups: Ints | None) -> list[Batch]:
+        """A batch cut into its parts; of a cut that comes again and again, kept."""
+        key = id(groups)
+        if key in self._batches and self._batches[key][0] is groups:
+            return self._batches[key][1]
+        chosen = np.arange(self.n_groups) if groups is None else groups
+        n_parts = self.n_parts if self.remember else 1
+        made = [Batch(self.groups, part) for part in np.array_split(chosen, n_parts)]
+        if self.remember:
+            self._batches[key] = (groups, made)
+        return made
+
+    def _reads(self, batch: Batch, iterations: int) -> int:
+        reads = iterations * sum(self.groups.reads(name, batch) for name in self.groups.local)
+        return int(reads + sum(self.groups.reads(name, batch) for name in self.groups.globals))
+
+    def _samples(self, read: ReadBatch, terms: Any) -> tuple[Sampled, ...]:
+        return tuple(self.groups.sampled(term, read.batch, read.scale) for term in terms)
+
+    def _step_from_batch(self, state: State, read: ReadBatch, rho: Any) -> GlobalResult:
+        plan, plate_of = self.network.plan, self.groups.plate_of
+        updates = BlockUpdates(self.network, state._replace(mu={**state.mu, **read.local.mu}), together=False)
+        for name in self.groups.globals:
+            block, terms = self.blocks[name], plan.terms_of(name)
+            whole = tuple(t.node for t in terms if plate_of[t.node] is None)
+            samples = self._samples(read, [t for t in terms if plate_of[t.node] is not None])
+            columns: list[int | None] = [None] if block.column_axis is None else list(range(block.n_columns))
+            for column in columns:
+                for part in step_parts(block, rho, column, in_turn=True):
+                    target = self.network.target(block, updates.state, whole, samples, column)
+                    updates.move(block, target, part, column)
+        after = updates.state
+        bound = self.global_bound(after.lam, after.mu, read)
+        # Local variables are written when the step is done: here they are those of the batch alone.
+        rest = {name: state.mu[name] for name in self.groups.local}
+        return GlobalResult(after._replace(mu={**after.mu, **rest}), updates.info, bound)
+
+    def _contribution(self, rows: dict[str, Stats], batch: Batch) -> tuple[dict[str, Stats], float]:
+        """S and the entropy of a part whose local variables have these natural parameters."""
+        assert self.summary is not None
+        summary = self.summary
+        samples = tuple(self.groups.sampled(t, batch, 1.0) for t in self.groups.grouped)
+        layouts, arrays = tuple(s.layout for s in samples), [s.arrays for s in samples]
+        weights = {name: self.groups.entropy_weights(name, batch) for name in self.groups.local}
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, arrays: Any, weights: Any, known: Any) -> tuple[dict[str, Any], Any]:
+                samples = list(map(Sampled.rebuilt, layouts, arrays))
+                return summary.contribution(lam, weights, samples, known)
+
+            return function
+
+        stats, entropy = self.network.compiled(("contribution", self.groups.plate, layouts), build)(
+            rows, arrays, weights
+        )
+        return {key: (np.asarray(value),) for key, value in stats.items()}, float(entropy)
+
+    def _settle(self, state: State, stats: dict[str, Stats], names: tuple[str, ...] | None = None) -> GlobalResult:
+        """The named globals once, exactly, from S; the bound with it."""
+        assert self.summary is not None
+        globals_, summary = self.groups.globals, self.summary
+        chosen = globals_ if names is None else names
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, stats: Any, known: Any) -> Any:
+                lam, mu, info = dict(lam), dict(mu), {}
+                for name in chosen:
+                    block = self.network.blocks[name]
+                    lam[name], mu[name], info[name] = summary.update(block, lam, mu, stats, known)
+                return lam, mu, summary.bound(lam, mu, stats, 0.0, known), info
+
+            return function
+
+        lam, mu = {name: state.lam[name] for name in globals_}, {name: state.mu[name] for name in globals_}
+        sums = {key: value[0] for key, value in stats.items()}
+        lam, mu, bound, info = self.network.compiled(("settle", self.groups.plate, chosen), build)(lam, mu, sums)
+        after = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
+        return GlobalResult(after, info, float(bound))
+
+
+class NetworkGrouping:
+    """The plates of a network along which groups are independent."""
+
+    def __init__(self, problem: NetworkProblem) -> None:
+        self.problem = problem
+
+    def along(self, method: SVI, order: tuple[str, ...], executor: Executor | None = None) -> NetworkGroups:
+        """For steps that remember nothing."""
+        return NetworkGroups(self.problem, method, order, remember=False)
+
+    def remembered(self, method: SVI, order: tuple[str, ...], executor: Executor | None = None) -> NetworkGroups:
+        """For memoised steps."""
+        return NetworkGroups(self.problem, method, order, remember=True, executor=executor)
+
+    def best(self, order: tuple[str, ...], observations: int) -> SVI | None:
+        """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
+        problem, best = self.problem, (0, 0, "")
+        if problem.plan.n_observed < LEAST_BATCHES * observations:  # whichever the plate
+            return None
+        for plate in {plate for block in problem.blocks.values() for plate in block.plates}:
+            try:
+                groups = Groups(problem, plate, order)
+            except (PlateMismatch, ValueError):
+                continue
+            seen = sum(len(problem.observed[term.node]) for term in groups.grouped if term.node in problem.observed)
+            held, shared = (sum(_numbers(problem, n) for n in names) for names in (groups.local, groups.globals))
+            batches = min(MOST_BATCHES, len(groups) // 2, seen // observations, held // max(1, shared))
+            if groups.local and groups.globals and batches >= LEAST_BATCHES:
+                best = max(best, (held, -math.ceil(len(groups) / batches), plate))
+        return SVI({best[2]: -best[1]}, local_steps=1) if best[2] else None
+
+    def coupled_means(self, method: SVI, order: tuple[str, ...]) -> tuple[str, ...]:
+        """Effects on the groups and what is added to them elsewhere (crossed effects, an intercept): in turn they creep.
+
+        Groups with categories of their own gain more from being visited in batches.
+        """
+        groups, nodes = Groups(self.problem, method.plate, order), self.problem.plan.nodes
+        if any(nodes[name].categories is not None for name in groups.local):
+            return ()
+        cut = (names for names in self.problem.joint.groups if len({name in groups.local for name in names}) > 1)
+        return next(cut, ())
+
+
+def _numbers(problem: NetworkProblem, name: str) -> int:
+    """How many numbers λ of a block has."""
+    return sum(math.prod(shape) for shape in problem.plan.nodes[name].stat_shapes())
+
+
+class _RemoteNetwork:
+    """The groups of this process, which another one makes for itself when it is first asked."""
+
+    def __init__(
+        self, plan: Plan, backend: BackendName, method: SVI, order: tuple[str, ...], groups: NetworkGroups | None = None
+    ) -> None:
+        self.plan, self.backend, self.method, self.order, self._groups = plan, backend, method, order, groups
+
+    def __reduce__(self) -> Any:
+        return _RemoteNetwork, (self.plan, self.backend, self.method, self.order)
+
+    @property
+    def groups(self) -> NetworkGroups:
+        """Those of this process."""
+        from natgrad.network.execute.problem import NetworkProblem
+
+        if self._groups is None:
+            self._groups = NetworkGroups(
+                NetworkProblem(self.plan, self.backend), self.method, self.order, remember=True
+            )
+        return self._groups
+
+
+def _visit(network: _RemoteNetwork, *arguments: Any) -> Visit:
+    """A part, in whatever process."""
+    return network.groups.visit(*arguments)

@@ -168,7 +168,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
 
         The same as places where the plate does not grow. `natgrad.compare` counts labellings by these.
         """
-        from natgrad.network.start.moving import counted_components
+        from natgrad.network.start.components import counted_components
 
         return counted_components(self.problem, self.state, self.settings.order)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, State
-from natgrad.network.compile.joint_node import PRECISIONS, Member
+from natgrad.network.compile.joint_factors import PRECISIONS, Member
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.language.expressions import Constant
 from natgrad.network.language.nodes import Node

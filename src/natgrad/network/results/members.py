@@ -10,7 +10,7 @@ import numpy as np
 from natgrad import families
 from natgrad.families import Family
 from natgrad.inference.schema import check, refuse
-from natgrad.network.compile.joint_node import PRECISIONS, Member
+from natgrad.network.compile.joint_factors import PRECISIONS, Member
 from natgrad.posterior.factor import Factor
 
 __all__ = ["check_member", "members_of"]

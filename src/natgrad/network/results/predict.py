@@ -24,8 +24,7 @@ from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template, made_parents, parents_first
-from natgrad.network.compile.joint_factors import groups_inside, groups_of, with_joint_factors
-from natgrad.network.compile.joint_node import Member
+from natgrad.network.compile.joint_factors import Member, groups_inside, groups_of, with_joint_factors
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
 from natgrad.network.language.gaussian_chain import GaussianChain

@@ -12,7 +12,7 @@ from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.compile.joint_node import Member
+from natgrad.network.compile.joint_factors import Member
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import marginal
 from natgrad.network.results.table_fit import TableMixin

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.inference.problem import State
-from natgrad.network.compile.joint_factors import groups_of
-from natgrad.network.compile.joint_node import Member
+from natgrad.network.compile.joint_factors import Member, groups_of
 from natgrad.network.results.joint import marginal
 from natgrad.posterior.factor import Factor
 

@@ -1,16 +1,8 @@
-"""The components of a network for `natgrad.inference.moves`, found from its declaration.
-
-A hidden category, or a chain of them, chooses along an axis of other nodes; whatever lies on a plate along which it chooses is a
-part of its components: weights, emissions, transitions, precisions, coefficients. Categories that choose along one plate move
-together. A move changes the memberships q(z) alone; everything else follows by the sweep after it, each node from its own
-messages, so that nothing has to be told what a merge of its elements is.
-
-A component that holds nothing is at its prior. Its weight decides what it gets in a sweep: with Dirichlet(α) weights exp ψ(α) of
-an observation, which is nothing for α = 1/K, and with sticks less than the next one would have.
-"""
+"""Propose births, merges and exchanges of the components of a network, and the start from which they grow."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,23 +11,86 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.components import EMPTY, Birth, Components, out_of_reach
+from natgrad.inference.methods import VB
+from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
-from natgrad.network.compile.growing import axes_of
-from natgrad.network.start.features import rows_of
-from natgrad.network.start.kmeans import k_means, nearest
-from natgrad.network.start.meetings import meeting_rows
+from natgrad.network.compile.growing import axes_of, told_before
+from natgrad.network.compile.plan import element_keys
+from natgrad.network.start.clusters import k_means, nearest, rows_of
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
+    from natgrad.inference.methods import Method
+    from natgrad.network.compile.plan import Plan
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["NetworkComponents"]
+__all__ = ["NetworkComponents", "asked_moves", "counted_components", "meeting_rows", "moves_of", "start_of_one"]
+
+# Rows for categories that meet in their data two by two: who is connected to whom, as places in which clusters can be found.
+#
+# A block model reads y of a pair through the categories of both. The values of all pairs are a matrix, whose leading singular
+# vectors tell groups of elements apart that connect alike.
 
 Floats = npt.NDArray[np.float64]
+# Singular vectors, rounds of the power method that finds them, and the largest matrix that is made.
+WIDTH, ROUNDS, MOST = 10, 6, 5_000_000
+
+
+def meeting_rows(problem: NetworkProblem, gate: str) -> Floats | None:
+    """A row for each element of a category, from observed terms that read it beside another category; None if there are none."""
+    plan, shape = problem.plan, problem.blocks[gate].shape
+    size, tables = math.prod(shape), list[Floats]()
+    for term in plan.terms.values():
+        child = plan.nodes[term.node]
+        if gate not in term.readings or child.value is None or np.ndim(child.value) != len(term.plates):
+            continue
+        value = np.ravel(np.asarray(child.value, np.float64))
+        there = np.isfinite(value) if term.present is None else np.ravel(term.present)
+        value = np.where(there, value - value[there].mean(), 0.0)
+        keys = {
+            name: [element_keys(term, reading, problem.blocks[name].shape, plan.known)[0] for reading in readings]
+            for name, readings in term.readings.items()
+            if name in problem.blocks and name in term.gates.values()
+        }
+        for place, own in enumerate(keys.get(gate, ())):
+            for name, others in keys.items():
+                for number, other in enumerate(others):
+                    width = math.prod(problem.blocks[name].shape)
+                    if (name, number) != (gate, place) and size * width <= MOST and width > 1:
+                        table = np.zeros((size, width))
+                        np.add.at(table, (own, other), value)
+                        tables.append(table)
+    if not tables:
+        return None
+    return _leading(
+        np.hstack([np.add.reduce([t for t in tables if t.shape == s]) for s in sorted({t.shape for t in tables})])
+    )
+
+
+def _leading(table: Floats) -> Floats:
+    """The rows in the coordinates of the leading singular vectors."""
+    if min(table.shape) <= WIDTH:
+        return table
+    basis = np.random.default_rng(0).standard_normal((table.shape[1], WIDTH))
+    for _ in range(ROUNDS):
+        basis = np.linalg.qr(table.T @ (table @ basis))[0]
+    return np.asarray(table @ basis)
+
+
+# The components of a network for `natgrad.inference.moves`, found from its declaration.
+#
+# A hidden category, or a chain of them, chooses along an axis of other nodes; whatever lies on a plate along which it chooses is
+# a part of its components: weights, emissions, transitions, precisions, coefficients. Categories that choose along one plate
+# move together. A move changes the memberships q(z) alone; everything else follows by the sweep after it, each node from its own
+# messages, so that nothing has to be told what a merge of its elements is.
+#
+# A component that holds nothing is at its prior. Its weight decides what it gets in a sweep: with Dirichlet(α) weights exp ψ(α)
+# of an observation, which is nothing for α = 1/K, and with sticks less than the next one would have.
+
 Labels = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
 # Parts of a component that are tried, from clusters of the data and from draws; rounds in which only its own elements choose.
-PARTS, DRAWN_PARTS, ROUNDS = (2, 2, 4), (2, 2, 3, 4), 6
+PARTS, DRAWN_PARTS, COMPONENTS_ROUNDS = (2, 2, 4), (2, 2, 3, 4), 6
 # How certain an element is of the part that it begins in, in nats; the least that is split; rows that k-means sees.
 CERTAIN, LEAST_HELD, MOST_ROWS = 3.0, 2.0, 5_000
 LEAST = 1e-100
@@ -216,7 +271,7 @@ class NetworkComponents(Components):
         parts = np.arange(len(places))
         scores = {gate: np.where(own[..., None] == parts, 0.0, -CERTAIN) for gate, own in labels.items()}
         bound = -np.inf
-        for left in reversed(range(ROUNDS)):
+        for left in reversed(range(COMPONENTS_ROUNDS)):
             here = self.shared(state, k, places, scores)
             try:
                 result = self.problem.sweep(here, self.order)
@@ -326,3 +381,92 @@ def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> 
     chosen = own if len(own) <= MOST_ROWS else rng.choice(own, MOST_ROWS, replace=False)
     cluster_of: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
     return cluster_of if len(set(cluster_of[own].tolist())) == n else None
+
+
+# Which components of a network move, and the start from which they grow: a declaration and what a fit asked for in.
+
+
+def asked_moves(plan: Plan, moves: Any, method: Method | None, n_init: int | None = None) -> Any:
+    """``moves=`` of a fit; False where nothing was declared to grow, and steps are sampled or several starts are wanted."""
+    can = method in (None, VB()) and n_init is None
+    return moves if moves is not None or plan.asked_to_grow or can else False
+
+
+def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Moves | None:
+    """The components that move: along plates that grow, or with ``"keep"`` all that hidden categories choose from.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    asked : ``moves=`` of the fit: None, "keep" or False
+    order : of a sweep
+    """
+    if asked not in (None, "keep", False):
+        raise ValueError(f'moves must be "keep", False or None, got {asked!r}')
+    plates = _chosen_plates(problem)
+    grown = problem.plan.asked_to_grow if asked == "keep" else problem.plan.grown
+    if unchosen := grown - set[str]().union(*plates.values()):
+        raise ValueError(
+            f"{min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on a "
+            "plate with a category, as in Normal(mu[z], …)"
+        )
+    if asked is False or (asked is None and not grown):
+        return None
+    if asked == "keep" and grown:
+        raise ValueError(
+            f'moves="keep" keeps the number of components, and plate {min(grown)!r} is to grow: leave out one of them'
+        )
+    chosen = plates if asked == "keep" else {gate: names for gate, names in plates.items() if names & grown}
+    parts = _together(problem, chosen, grown, order)
+    if not parts:
+        raise ValueError('moves="keep" needs components: no hidden category chooses from anything in this network')
+    return Moves(parts, keep=asked == "keep")
+
+
+def counted_components(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Along every plate from which hidden categories choose: the components used, and the places for them."""
+    grown = problem.plan.grown
+    return {
+        part.plate: (int(part.active(state).sum()) if part.plate in grown else part.size, part.size)
+        for part in _together(problem, _chosen_plates(problem), grown, order)
+    }
+
+
+def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
+    """For every hidden category, the plates along which it chooses."""
+    nodes = problem.plan.nodes
+    return {
+        gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
+        for gate, choices in problem.plan.choices.items()
+        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
+    }
+
+
+def _together(
+    problem: NetworkProblem, plates: dict[str, set[str]], grown: set[str], order: tuple[str, ...]
+) -> tuple[NetworkComponents, ...]:
+    """Categories that choose along a plate in common are one set of components."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for gate in (name for name in order if name in plates):
+        names, members = set(plates[gate]), [gate]
+        for group in [group for group in groups if group[0] & plates[gate]]:
+            names, members = names | group[0], [*group[1], *members]
+            groups.remove(group)
+        groups.append((names, members))
+    parts = tuple(
+        NetworkComponents(problem, members, min(names & grown or names, default=members[0]), order)
+        for names, members in groups
+    )
+    for part in parts:
+        before = np.sum([told_before(problem.plan, gate) for gate in part.gates], axis=0)
+        part.known = before > EMPTY if np.any(before) else None
+    return parts
+
+
+def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
+    """A start in which the first of all components holds everything."""
+    state = start
+    for part in moves.parts:
+        assert isinstance(part, NetworkComponents)
+        state = part.alone(state, 0)
+    return state

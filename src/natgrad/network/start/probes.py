@@ -1,7 +1,4 @@
-"""Ways off a saddle, for networks: a settled state in, another one to try from out (`natgrad.inference.probes`).
-
-Components that have merged are shifted apart or split; shares of groups begin anew; factors that were switched off are revived.
-"""
+"""Propose ways off a saddle of a converged network: components shifted apart or split, shares reset, factors revived."""
 
 from __future__ import annotations
 
@@ -12,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.start.revival import revived_factors
-from natgrad.network.start.shares import shares_anew
+from natgrad.network.compile.polynomial import Take
+from natgrad.network.language.expressions import VECTOR
+from natgrad.network.start.order import default_order
+from natgrad.network.start.products import at_points, before_relevance, governors, spread_of_children
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -24,10 +23,96 @@ __all__ = [
     "moved_apart",
     "probes_of",
     "put_beside",
+    "revived_factors",
+    "shares_anew",
     "shifted_by_own",
     "shifted_components",
     "split_components",
 ]
+
+# A relevance that judged a factor before it had seen data drives it to zero, from where no sweep brings it back. When a run has
+# settled, the columns of a product that explain nothing are drawn anew in the units of the data; their relevances are taken from
+# that draw and held for some sweeps, in which the columns find what the others have left. Whether that leads higher, the run
+# finds out.
+
+# A column whose part of the data's variance is smaller than this explains nothing.
+NOTHING = 1e-4
+
+
+def revived_factors(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """The state with the columns of products that explain nothing started again; None where there are none."""
+    if not problem.products:
+        return None
+    revived = None
+    for number, pair in enumerate(problem.products):
+        large, small = sorted(pair, key=default_order(problem.plan).index)
+        power = [_power(problem, state, name) for name in (large, small)]
+        spread = spread_of_children(problem, pair)
+        dead = power[0] * power[1] < NOTHING * spread
+        if not dead.any():
+            continue
+        rng = generator(seed, Stream.REVIVAL, state.t, number)
+        draw = rng.standard_normal(np.asarray(state.mu[small][0]).shape) * np.sqrt(spread / len(dead))
+        value = np.where(_along(problem, small, dead), draw, np.asarray(state.mu[small][0]))
+        started = at_points(problem, state if revived is None else revived, {small: value})
+        revived = before_relevance(problem, started, governors(problem, set(pair))[1])
+    return None if revived is None else revived._replace(t=state.t, memory={})
+
+
+def _axis(problem: NetworkProblem, name: str) -> int:
+    block = problem.blocks[name]
+    if problem.plan.nodes[name].kind == VECTOR:
+        return len(block.shape)
+    assert block.column_axis is not None
+    return block.column_axis
+
+
+def _power(problem: NetworkProblem, state: State, name: str) -> npt.NDArray[np.float64]:
+    """The mean square of each column's means."""
+    means = np.moveaxis(np.asarray(state.mu[name][0]), _axis(problem, name), -1)
+    return np.asarray((means**2).reshape(-1, means.shape[-1]).mean(0))
+
+
+def _along(problem: NetworkProblem, name: str, columns: npt.NDArray[np.bool_]) -> Any:
+    shape = [1] * np.asarray(problem.plan.nodes[name].stat_shapes()[0]).size
+    shape[_axis(problem, name)] = -1
+    return columns.reshape(shape)
+
+
+# A way off a poor optimum of an admixture: the shares of all groups begun anew, given the components as they have become.
+#
+# A document that began while its topics were still vague has settled on a mix of them that nothing tells it to leave. Given the
+# topics that the run ended with, its shares begin at their prior and its words choose again. See `natgrad.inference.probes`.
+
+
+def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """Simplices that hidden categories read through known indices, at their priors, and the categories given these."""
+    pairs = _shares(problem)
+    if not pairs:
+        return None
+    for share in dict.fromkeys(share for _, share in pairs):
+        block = problem.blocks[share]
+        state, _ = problem.step_block(block, state, problem.target(block, state, (share,)), 1.0)
+    gates = {gate for gate, _ in pairs}
+    for gate in (name for name in order if name in gates):
+        block = problem.blocks[gate]
+        state, _ = problem.step_block(block, state, problem.target(block, state), 1.0)
+    return state
+
+
+def _shares(problem: NetworkProblem) -> list[tuple[str, str]]:
+    """Hidden categories that choose a component, and the simplices of groups that their probabilities are read from."""
+    pairs = []
+    for gate in sorted(set(problem.plan.choices) & set(problem.blocks)):
+        for name, readings in problem.plan.terms[gate].readings.items():
+            through = any(isinstance(axis, Take) for reading in readings for axis in reading.axes)
+            if through and name in problem.blocks and problem.blocks[name].family.name == "Dirichlet":
+                pairs.append((gate, name))
+    return pairs
+
+
+# Components that have merged are shifted apart or split; shares of groups begin anew; factors that were switched off are
+# revived.
 
 Stats = tuple[Any, ...]
 Probe = Callable[..., State | None]

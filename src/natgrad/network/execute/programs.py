@@ -1,9 +1,4 @@
-"""Sums of the square of known rows against symmetric matrices, for JAX to trace: each entry above the diagonal once.
-
-Σ_ij A_ij x_i x_j has D (D + 1) / 2 different products, not D². A is packed as ½ (A + Aᵀ), with weight two off the diagonal, so
-that a gradient through it is the symmetric one. Matrices that are gathered for each element are left as they are: rows of 25
-numbers are gathered and added up as fast as rows of 15.
-"""
+"""Make calls of compiled programs cheap: arguments packed, λ that repeats passed once, programs named by their structure."""
 
 from __future__ import annotations
 
@@ -15,8 +10,16 @@ import numpy as np
 
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Monomial, Take
 from natgrad.network.execute.addressing import Labelled, View, address
+from natgrad.network.execute.program import Program
+from natgrad.network.execute.updates import shortened
 
-__all__ = ["Symmetric", "packed_factors"]
+__all__ = ["Repeated", "Symmetric", "packed_factors"]
+
+# Sums of the square of known rows against symmetric matrices, for JAX to trace: each entry above the diagonal once.
+#
+# Σ_ij A_ij x_i x_j has D (D + 1) / 2 different products, not D². A is packed as ½ (A + Aᵀ), with weight two off the diagonal, so
+# that a gradient through it is the symmetric one. Matrices that are gathered for each element are left as they are: rows of 25
+# numbers are gathered and added up as fast as rows of 15.
 
 Array = Any
 Symmetric = frozenset[tuple[str, int]]  # node and number of each symmetric statistic
@@ -90,3 +93,49 @@ def _squared(part: Labelled, label: Label) -> Labelled:
     products = [x[..., i : i + 1] * x[..., i:] for i in range(x.shape[-1])]
     kept = tuple(name for name in part.labels if name != label)
     return Labelled(jnp.concatenate(products, axis=-1), (*kept, PACKED))
+
+
+# The precision of the scores of a PCA without missing data is one matrix. A sweep reads of the old one how far it moved, and
+# makes one new one; writing it for every row, and reading it in the next sweep, would take as long as the update.
+
+Stats = tuple[Any, ...]
+
+
+class Repeated:
+    """Blocks of a program with plates along which λ of an exact update is the same."""
+
+    def __init__(self, program: Program) -> None:
+        self.plan = plan = program.plan
+        # Elements that are updated in turn differ, and weights are each element's own.
+        at_once = {
+            name: block
+            for name, block in plan.blocks.items()
+            if block.n_columns == 1 and not any(plate in plan.weights for plate in block.plates)
+        }
+        by_block = {name: program.shared_plates(block) for name, block in at_once.items()}
+        self.plates = {name: shared for name, shared in by_block.items() if any(shared)}
+
+    def shortened(self, name: str, lam: Stats) -> Stats:
+        """λ of one block, one element in place of all that share it."""
+        return shortened(lam, self.plates[name]) if name in self.plates else lam
+
+    def once(self, lam: Mapping[str, Stats], order: tuple[str, ...]) -> dict[str, Stats]:
+        """λ as a sweep in this order takes it; blocks that it does not update are as they are."""
+        own = {name: shared for name, shared in self.plates.items() if name in order}
+        arrays = {  # NumPy cuts without a call of JAX
+            name: tuple(np.asarray(p) if axes else p for p, axes in zip(lam[name], shared, strict=True))
+            for name, shared in own.items()
+        }
+        return {**lam, **{name: shortened(arrays[name], shared) for name, shared in own.items()}}
+
+    def for_all(self, lam: Mapping[str, Stats], order: tuple[str, ...]) -> dict[str, Stats]:
+        """λ as a state has it: views, which take no memory."""
+        full = {
+            name: tuple(
+                np.broadcast_to(np.asarray(part), shape) if axes else part
+                for part, axes, shape in zip(lam[name], shared, self.plan.nodes[name].stat_shapes(), strict=True)
+            )
+            for name, shared in self.plates.items()
+            if name in order
+        }
+        return {**lam, **full}
