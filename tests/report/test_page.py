@@ -21,7 +21,7 @@ from natgrad.report.format import log_ticks, percent_range, tick_labels, ticks
 from natgrad.report.html import Html, json_block, tag
 from natgrad.report.notebook import summary
 from natgrad.report.page import LIMIT, asset, make_page
-from natgrad.report.sections import lda as sections_lda
+from natgrad.report.sections import topics as sections_topics
 from natgrad.report.sections.contribution import Subject
 
 VOID = {"meta", "input", "br", "hr"}
@@ -60,7 +60,7 @@ class Checked(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(topics, factors, fit, states, series, process, rows):
-    texts = [text + " " + NASTY for text in letters()]
+    texts = [[*text.split(), NASTY] for text in letters()]
     return {
         "LDA": make_page(Subject(topics, texts, names=[f"{NASTY} {d}" for d in range(30)], held_out=texts[:5])),
         "LDA alone": make_page(Subject(topics)),
@@ -268,7 +268,7 @@ def test_bound_steps_and_reason_are_on_the_page(topics, pages):
 
 
 def test_held_out_score_is_the_models(topics, pages):
-    score = topics.score([text + " " + NASTY for text in letters()[:5]])
+    score = topics.score([[*text.split(), NASTY] for text in letters()[:5]])
     assert f"{score:.4g}".replace("-", "−") in pages["LDA"]
 
 
@@ -305,7 +305,7 @@ def test_curve_classes_and_relevance_of_gaussian_processes(process, rows, pages)
 
 
 def test_long_share_of_states_is_stationary(rng):
-    from natgrad.report.sections.hmm import _stationary
+    from natgrad.report.sections.states import _stationary
 
     A = rng.dirichlet(np.ones(4), 4)
     share = _stationary(A)
@@ -323,8 +323,8 @@ def test_calibration_tells_right_from_wrong(rng):
 
 
 def test_more_data_make_no_larger_page(topics, monkeypatch):
-    monkeypatch.setattr(sections_lda, "BUDGET", 3000)
-    small = make_page(Subject(topics, [text * 20 for text in letters()]))
+    monkeypatch.setattr(sections_topics, "BUDGET", 3000)
+    small = make_page(Subject(topics, [text.split() * 20 for text in letters()]))
     data = json.loads(next(t for a, t in Checked(small).all("script") if a.get("id") == "topics-data"))
     assert data["show"] < 30
 
@@ -335,7 +335,7 @@ def test_report_method_writes_the_page(topics, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         topics.report(tmp_path / "nowhere" / "page.html")
     with pytest.raises(ValueError, match="names has 2 entries and there are 30 documents"):
-        topics.report(tmp_path / "page.html", data=letters(), names=["a", "b"])
+        topics.report(tmp_path / "page.html", data=[text.split() for text in letters()], names=["a", "b"])
 
 
 def test_loaded_models_have_pages_too(topics, fit, tmp_path):

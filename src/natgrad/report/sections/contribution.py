@@ -1,7 +1,7 @@
-"""A fitted model in; the facts and sections that its page has, out. Each model contributes a module of its own.
+"""Ask the module of a model's kind for the facts and sections of its page.
 
-A contribution has two functions: ``facts(subject)``, short lines for the summary of the run, and ``sections(subject)``.
-`CONTRIBUTIONS` says where it is, by the name of the model's class; nothing is imported before it is needed.
+A contribution has two functions: ``facts(subject)``, short lines for the summary of the run, and ``sections(subject)``. It stands
+in the module of this folder that is called like ``model.kind``; nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -11,22 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast
 
-from natgrad.report.html import Html
+from natgrad.report.html import Html, tag
 
-__all__ = ["CONTRIBUTIONS", "Contribution", "Fact", "Section", "Subject", "contribution_of"]
+__all__ = ["Contribution", "Fact", "Section", "Subject", "contribution_of", "level_note"]
 
-CONTRIBUTIONS = {
-    "LDA": "natgrad.report.sections.lda",
-    "MatrixFactorization": "natgrad.report.sections.factorization",
-    "ContextFactorization": "natgrad.report.sections.context",
-    "HiddenMarkov": "natgrad.report.sections.hmm",
-    "GaussianMixture": "natgrad.report.sections.mixture",
-    "SparseGP": "natgrad.report.sections.gp",
-    "StateSpaceGP": "natgrad.report.sections.gp",
-    "VecchiaGPRegressor": "natgrad.report.sections.gp",
-    "TopicNetwork": "natgrad.report.sections.topics",
-    "Fit": "natgrad.report.sections.network",
-    "SavedFit": "natgrad.report.sections.network",
+LEVELS = {
+    "q": "Standard deviations and intervals are those of q, which are too narrow where nodes depend on each other. Call "
+    "fit.linear_response(), or fit.draws(), before report() to see better ones here.",
+    "linear response": "Means are those of q; standard deviations and intervals are those of linear response. fit.draws() also "
+    "repairs means that are off.",
+    "draws": "Means, standard deviations and intervals are those of draws from the posterior.",
+    "q of a model": "Intervals are those of q, which are too narrow where parameters depend on what is hidden in the data: "
+    "model.linear_response(X) and model.draws(X) have better ones.",
 }
 
 
@@ -78,8 +74,11 @@ class Contribution(Protocol):
 
 
 def contribution_of(model: Any) -> Contribution | None:
-    """The contribution of the model's class, or of the nearest class that it derives from."""
-    for kind in type(model).__mro__:
-        if kind.__name__ in CONTRIBUTIONS:
-            return cast(Contribution, importlib.import_module(CONTRIBUTIONS[kind.__name__]))
-    return None
+    """The contribution of the module that is called like the kind of the model; of what has no kind, None."""
+    kind = getattr(model, "kind", None)
+    return None if kind is None else cast(Contribution, importlib.import_module(f"natgrad.report.sections.{kind}"))
+
+
+def level_note(level: str) -> Html:
+    """A sentence below intervals of "q", "linear response", "draws", or "q of a model"."""
+    return tag("p", LEVELS[level], class_="note")

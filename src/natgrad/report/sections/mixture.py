@@ -7,8 +7,7 @@ import numpy as np
 from natgrad.report.charts.heatmap import means_table
 from natgrad.report.format import count, percent, short
 from natgrad.report.html import join, table
-from natgrad.report.sections.contribution import Fact, Section, Subject
-from natgrad.report.sections.levels import level_note
+from natgrad.report.sections.contribution import Fact, Section, Subject, level_note
 
 __all__ = ["facts", "sections"]
 

@@ -10,8 +10,7 @@ from natgrad.report.charts.drawing import draw_network
 from natgrad.report.charts.svg import Axis, bar_chart
 from natgrad.report.format import count, short
 from natgrad.report.html import Html, join, table, tag
-from natgrad.report.sections.contribution import Fact, Section, Subject
-from natgrad.report.sections.levels import level_note
+from natgrad.report.sections.contribution import Fact, Section, Subject, level_note
 
 __all__ = ["facts", "sections"]
 

@@ -1,7 +1,4 @@
-"""The page of a matrix factorisation: how much each factor carries, whether its uncertainty is honest, and examples.
-
-Calibration is judged on held-out ratings where there are any, otherwise on those of the fit, and the page says which.
-"""
+"""Show a factorisation of ratings: factors, calibration, examples; levels over time and tastes in contexts."""
 
 from __future__ import annotations
 
@@ -11,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
+from natgrad.recommenders.columns import Columns
+from natgrad.recommenders.context import ContextFactorization
 from natgrad.report.charts.calibration import Judged, coverage, reliability, verdict
-from natgrad.report.charts.svg import Axis, bar_chart
+from natgrad.report.charts.svg import Axis, Line, bar_chart, line_chart
 from natgrad.report.format import count, short
 from natgrad.report.html import Html, join, table, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
 
-__all__ = ["factor_sizes", "facts", "sections", "some_judged"]
+__all__ = ["facts", "sections"]
 
 Floats = npt.NDArray[np.float64]
 MOST_JUDGED, USERS, ITEMS = 200_000, 6, 5
@@ -25,6 +24,8 @@ MOST_JUDGED, USERS, ITEMS = 200_000, 6, 5
 
 def facts(subject: Subject) -> list[Fact]:
     """How many ratings, users and items; the score on held-out ratings."""
+    if isinstance(subject.model, ContextFactorization):
+        return _facts_in_context(subject)
     model = subject.model
     facts_shown = []
     ratings = _ratings(subject)
@@ -45,8 +46,10 @@ def facts(subject: Subject) -> list[Fact]:
 
 def sections(subject: Subject) -> list[Section]:
     """Factors, calibration and examples."""
+    if isinstance(subject.model, ContextFactorization):
+        return _sections_in_context(subject)
     factors = subject.model.user_factors_ is not None
-    shown = [Section("factors", "Factors", factor_sizes(subject.model))] if factors else []
+    shown = [Section("factors", "Factors", _factor_sizes(subject.model))] if factors else []
     judged = _judged(subject)
     if judged is not None:
         shown.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))
@@ -64,7 +67,7 @@ def _ratings(subject: Subject) -> Ratings | None:
 # -- how much each factor carries --
 
 
-def factor_sizes(model: Any) -> Html:
+def _factor_sizes(model: Any) -> Html:
     """√(E[u²] E[v²]) of each factor, averaged over users and items: what it adds to a rating, in the ratings' own unit."""
     spread = np.ones(1)
     for side in (model.user_factors_, model.item_factors_):
@@ -90,13 +93,13 @@ def _judged(subject: Subject) -> Judged | None:
     ratings = _ratings(subject) if subject.held_out is None else as_ratings(subject.held_out)
     if ratings is None or not len(ratings.values):
         return None
-    chosen = some_judged(len(ratings.values))
+    chosen = _some_judged(len(ratings.values))
     users, items = ratings.user_ids[ratings.users[chosen]], ratings.item_ids[ratings.items[chosen]]
     mean, sd = subject.model.predict(users, items, return_std=True)
     return Judged(ratings.values[chosen], mean, sd, "ratings", subject.held_out is not None)
 
 
-def some_judged(n: int) -> npt.NDArray[np.int64]:
+def _some_judged(n: int) -> npt.NDArray[np.int64]:
     """The numbers of ratings that are judged: all, or as many as show it."""
     return np.arange(n) if n <= MOST_JUDGED else np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
 
@@ -134,3 +137,103 @@ def _offered(model: Any, ratings: Ratings, number: int, own: npt.NDArray[np.int6
     mean, sd = model.predict(who, ratings.item_ids[new], return_std=True)
     best = np.argsort(-mean, kind="stable")[:ITEMS]
     return ", ".join(f"{ratings.item_ids[new[i]]} ({mean[i]:.2f} ± {sd[i]:.2f})" for i in best)
+
+
+# -- times and contexts --
+
+MOST_LINES, MOST_ROWS = 6, 40
+
+
+def _facts_in_context(subject: Subject) -> list[Fact]:
+    """How many there are of each; the score on held-out ratings."""
+    model: ContextFactorization = subject.model
+    edges, contexts = model.time_edges_, model.context_ids_
+    shown = [
+        Fact("ratings", count(len(model.ratings_))),
+        Fact("users", count(len(model.user_ids_))),
+        Fact("items", count(len(model.item_ids_))),
+        *(
+            []
+            if edges is None
+            else [Fact("times", f"{short(edges[0], 6)} to {short(edges[-1], 6)}, {len(edges) - 1} bins")]
+        ),
+        *([] if contexts is None else [Fact("contexts", count(len(contexts)))]),
+        Fact("factors", count(model.n_factors)),
+        Fact("seed", str(model.seed)),
+    ]
+    if subject.held_out is not None:
+        score, error = (model._judged(_held_out_columns(subject), metric) for metric in ("log_likelihood", "rmse"))
+        shown.append(Fact("held-out", f"{short(score)} nats a rating, root mean square error {short(error)}"))
+    return shown
+
+
+def _sections_in_context(subject: Subject) -> list[Section]:
+    """Factors, calibration, drift and contexts."""
+    model: ContextFactorization = subject.model
+    shown = [Section("factors", "Factors", _factor_sizes(model))]
+    columns = model._data if subject.held_out is None else _held_out_columns(subject)
+    if columns is not None and len(columns.ratings):
+        some = columns.taken(_some_judged(len(columns.ratings)))
+        mean, variance = model._foreseen(some)
+        judged = Judged(some.ratings.values, mean, np.sqrt(variance), "ratings", subject.held_out is not None)
+        body = join([verdict(judged), tag("div", coverage(judged), class_="charts")])
+        shown.append(Section("calibration", "Calibration", body))
+    if model.time_edges_ is not None:
+        shown.append(Section("drift", "Drift", _drift(model)))
+    if model.context_ids_ is not None:
+        shown.append(Section("contexts", "Contexts", _contexts(model)))
+    return shown
+
+
+def _held_out_columns(subject: Subject) -> Columns:
+    """A table with the columns of the fit, or all that ``score`` takes."""
+    model: ContextFactorization = subject.model
+    if isinstance(subject.held_out, Columns):
+        return subject.held_out
+    X, *rest = subject.held_out if isinstance(subject.held_out, tuple) else (subject.held_out,)
+    return model._read(X, rest[0] if rest else None, *(*rest[1:], None, None)[:2])
+
+
+def _drift(model: ContextFactorization) -> Html:
+    """The items whose levels moved most."""
+    edges, drift = model.time_edges_, model.item_drift_
+    assert edges is not None
+    middle = 0.5 * (edges[:-1] + edges[1:])
+    moved = np.ptp(drift, axis=1)
+    order = np.argsort(-moved, kind="stable")
+    names = [str(model.item_ids_[j]) for j in order[:MOST_LINES]]
+    chart = line_chart(
+        [Line(middle, drift[j], name) for j, name in zip(order, names, strict=False)],
+        Axis("time"), Axis("level of the item"),
+        title="Items whose levels moved most", description=f"Biases of {', '.join(names)}, bin by bin.",
+    )  # fmt: skip
+    sizes = (short(float(np.sqrt(step))) for step in model.moments_.steps)
+    steps = " of users, ".join(sizes) + " of items"
+    words = f"What an item is rated above the mean of all, at each time. A step from one bin to the next has the size: {steps}."
+    rows = [
+        [str(model.item_ids_[j]), short(float(drift[j, 0])), short(float(drift[j, -1])), short(float(moved[j]))]
+        for j in order[:MOST_ROWS]
+    ]
+    grid = table(
+        ("item", "first", "last", "range"), rows, caption="Levels at the first and the last time", numeric=(1, 2, 3)
+    )
+    return join([tag("p", words), tag("div", tag("figure", chart), class_="charts"), grid])
+
+
+def _contexts(model: ContextFactorization) -> Html:
+    """What each adds to every rating, and how far it turns tastes."""
+    assert model.moments_.w is not None
+    assert model.moments_.d is not None
+    assert model.context_ids_ is not None
+    (weight, _), (level, spread) = model.moments_.w, model.moments_.d
+    rows = [
+        [
+            str(name), f"{short(float(level[place]))} ± {short(float(np.sqrt(spread[place])))}",
+            " ".join(f"{value:.2f}" for value in weight[place, :MOST_LINES]),
+        ]
+        for place, name in enumerate(model.context_ids_[:MOST_ROWS])
+    ]  # fmt: skip
+    words = (
+        "What a context adds to every rating, and what it multiplies the first factors with: 1 leaves a taste as it is."
+    )
+    return join([tag("p", words), table(("context", "level", "factors times"), rows, caption="Contexts", numeric=(1,))])

@@ -11,8 +11,7 @@ from natgrad.report.charts.heatmap import heat_table, means_table, values_table
 from natgrad.report.charts.svg import picture, thinned
 from natgrad.report.format import count, percent, short
 from natgrad.report.html import Html, join, json_block, table, tag
-from natgrad.report.sections.contribution import Fact, Section, Subject
-from natgrad.report.sections.levels import level_note
+from natgrad.report.sections.contribution import Fact, Section, Subject, level_note
 
 __all__ = ["facts", "sections"]
 
