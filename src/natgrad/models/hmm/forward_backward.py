@@ -6,7 +6,6 @@ its counts are exact. Tasks are cut by the data alone and summed in order: any n
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,7 +19,7 @@ from natgrad.kernels.hmm.chain import best_scores, grow_buffers, scan_backward, 
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import run_windows
 from natgrad.models.hmm.emissions import Emission
-from natgrad.threads import at_most, in_order, is_little
+from natgrad.threads import at_most, in_order, is_little, most_threads
 
 __all__ = [
     "Buffers", "Counts", "Weights", "Windows", "blocks_of_sequences", "count", "grown", "viterbi", "weights_of",
@@ -268,6 +267,4 @@ def in_threads(function: Callable[[S], T], items: Sequence[S], n_jobs: int) -> l
 
 def n_threads(n_jobs: int | None) -> int:
     """As many as asked for; by default one for each core that this process may use."""
-    if n_jobs is not None:
-        return n_jobs
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return most_threads() if n_jobs is None else n_jobs
