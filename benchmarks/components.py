@@ -137,29 +137,28 @@ def _peer(data: Any) -> tuple[int, float]:
 
 
 def _of(
-    estimator: Any, setting: str, **options: Any
+    estimator: Any, setting: str, most: int | None = None, **options: Any
 ) -> tuple[Callable[[Any], tuple[int, float]], Callable[[Any, int, int], float]]:
     def found(data: Any) -> tuple[int, float]:
-        model = estimator("auto", **options).fit(data)
+        model = estimator("auto" if most is None else ("auto", most), **options).fit(data)
         return int(getattr(model, f"{setting}_")), float(model.elbo_)
 
     def given(data: Any, k: int, seed: int) -> float:
-        own = {name: value for name, value in options.items() if not name.startswith("max_") or name == "max_passes"}
-        own |= {} if estimator is ng.LDA else {"n_init": 1}
+        own = {**options, **({} if estimator is ng.LDA else {"n_init": 1})}
         return float(estimator(k, seed=seed, **own).fit(data).elbo_)
 
     return found, given
 
 
-GAUSSIAN = _of(ng.GaussianMixture, "n_components", max_components=20)
+GAUSSIAN = _of(ng.GaussianMixture, "n_components", 20)
 LDA = _of(ng.LDA, "n_topics", max_passes=200, doc_prior="learn", topic_prior="learn")
 KINDS = {
     "mixture-2": Kind(8, mixture(2), *GAUSSIAN, range(1, 15), _peer),
     "mixture-10": Kind(8, mixture(10), *GAUSSIAN, range(1, 15), _peer),
     "topics-bars": Kind(10, topics(True), *LDA, range(2, 17, 2)),
     "topics-dirichlet": Kind(10, topics(False), *LDA, range(2, 17, 2)),
-    "hmm-gaussian": Kind(5, chain(False), *_of(ng.GaussianHMM, "n_states", max_states=12), range(1, 10)),
-    "hmm-categorical": Kind(5, chain(True), *_of(ng.CategoricalHMM, "n_states", max_states=12), range(1, 10)),
+    "hmm-gaussian": Kind(5, chain(False), *_of(ng.GaussianHMM, "n_states", 12), range(1, 10)),
+    "hmm-categorical": Kind(5, chain(True), *_of(ng.CategoricalHMM, "n_states", 12), range(1, 10)),
     "blocks": Kind(4, graph, _blocks_found, _blocks_given, range(1, 9)),
 }
 

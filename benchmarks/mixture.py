@@ -61,8 +61,9 @@ def start_of(x: np.ndarray) -> np.ndarray:
 
 
 def ours(x: np.ndarray, **settings: object) -> ng.GaussianMixture:
-    given = {"weight_prior": 1.0 / K, "mean_scale": 1.0, "dof_prior": float(D), "n_jobs": 1, "verbose": False}
-    return ng.GaussianMixture(K, mean_prior=x.mean(0), scale_prior=np.cov(x.T), **{**given, **settings})
+    own = ng.models.hmm.Gaussian("full", x.mean(0), 1.0, float(D), np.cov(x.T))
+    given = {"covariance": own, "weight_prior": 1.0 / K, "n_jobs": 1, "verbose": False}
+    return ng.GaussianMixture(K, **{**given, **settings})
 
 
 def theirs(x: np.ndarray) -> BayesianGaussianMixture:

@@ -107,13 +107,16 @@ def ready_models() -> dict[str, tuple[Any, int]]:
     """Fits whose priors are used, and the rows of a simulation."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20, 1))
-    mixed = {"mean_scale": 0.2, "weight_prior": 3.0, "dof_prior": 6.0, "n_init": 2, "verbose": False}
+    mixed = {"weight_prior": 3.0, "n_init": 2, "verbose": False}
+    diag, tied, full = (
+        ng.models.hmm.Gaussian(kind, mean_scale=0.2, dof_prior=6.0) for kind in ("diag", "tied", "full")
+    )
     chained = {"transition_prior": 2.0, "initial_prior": 2.0, "n_init": 2, "verbose": False}
     counts = rng.poisson(3.0, (30, 1))
     return {
-        "GaussianMixture, diag": (ng.GaussianMixture(2, covariance="diag", **mixed).fit(x), 30),
-        "GaussianMixture, tied": (ng.GaussianMixture(2, covariance="tied", **mixed).fit(x), 30),
-        "GaussianHMM": (ng.GaussianHMM(2, mean_scale=0.2, dof_prior=6.0, **chained).fit(x), 40),
+        "GaussianMixture, diag": (ng.GaussianMixture(2, covariance=diag, **mixed).fit(x), 30),
+        "GaussianMixture, tied": (ng.GaussianMixture(2, covariance=tied, **mixed).fit(x), 30),
+        "GaussianHMM": (ng.GaussianHMM(2, covariance=full, **chained).fit(x), 40),
         "PoissonHMM": (ng.PoissonHMM(2, rate_prior=(4.0, 1.0), **chained).fit(counts), 40),
         "CategoricalHMM": (ng.CategoricalHMM(2, n_categories=4, emission_prior=1.0, **chained).fit(counts % 4), 40),
     }

@@ -31,12 +31,12 @@ def rows(n: int = 240, seed: int = 0) -> Floats:
 
 @pytest.fixture(scope="module")
 def fitted() -> ng.GaussianMixture:
-    return ng.GaussianMixture("auto", max_components=8, seed=3).fit(rows())
+    return ng.GaussianMixture(("auto", 8), seed=3).fit(rows())
 
 
 @pytest.fixture(scope="module")
 def problem() -> MixtureProblem:
-    model = ng.GaussianMixture("auto", max_components=6)
+    model = ng.GaussianMixture(("auto", 6))
     x = rows()
     return model._problem(model._prepared(x, None), x, None)
 
@@ -88,7 +88,7 @@ def test_the_bound_is_that_of_the_whole_model(problem: MixtureProblem) -> None:
 @pytest.mark.parametrize("n_moves", [30, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_statistics_after_random_moves_are_those_of_the_data(n_moves: int) -> None:
     """Memoised in three batches: the sums that were exchanged 1,000 times over are those of the rows."""
-    model, x = ng.GaussianMixture("auto", max_components=6), rows(48)
+    model, x = ng.GaussianMixture(("auto", 6)), rows(48)
     problem = model._problem(model._prepared(x, None), x, None, batch_size=16)
     parts, state = MixtureComponents(problem), settled(problem, 3, 5)
     stepper = GroupStepper(problem, 16, 0.0, 1, remember=True)
@@ -166,7 +166,7 @@ def test_results_are_those_of_the_components_that_were_found(problem: MixturePro
 
 
 def test_what_was_told_before_a_move_stands_for_batches_that_are_not_read_again() -> None:
-    model, x = ng.GaussianMixture("auto", max_components=6), rows(48)
+    model, x = ng.GaussianMixture(("auto", 6)), rows(48)
     problem = model._problem(model._prepared(x, None), x, None, batch_size=16)
     parts, state = MixtureComponents(problem), settled(problem, 3, 5)
     merged = parts.merge(state._replace(t=9), 0, 1)
@@ -237,7 +237,7 @@ def test_many_components_are_born_at_once_and_each_is_worth_it() -> None:
     rng = np.random.default_rng(1)
     centres = 12.0 * np.stack(np.meshgrid(np.arange(4), np.arange(4)), -1).reshape(-1, 2)
     x = centres[np.arange(480) % 16] + rng.normal(size=(480, 2))
-    model = ng.GaussianMixture("auto", max_components=24).fit(x)
+    model = ng.GaussianMixture(("auto", 24)).fit(x)
     assert model.n_components_ == 16
     several = [move for move in model.trace_.moves if move.kind == "births" and move.accepted]
     assert several
@@ -292,11 +292,11 @@ def test_refused_proposals_are_not_made_again_at_the_same_state(problem: Mixture
 
 def test_seeds_repeat_and_a_run_that_was_stopped_goes_on_bit_by_bit(fitted: ng.GaussianMixture, tmp_path: Path) -> None:
     """After any number of steps: also where moves were due, which steps that ran out leave to the run that goes on."""
-    options = {"max_components": 8, "seed": 3}
+    options = {"seed": 3}
     for steps in range(1, fitted.n_steps_):
         where = tmp_path / str(steps)
-        ng.GaussianMixture("auto", **options, max_steps=steps).fit(rows(), checkpoint=where, every=1)
-        again = ng.GaussianMixture("auto", **options).fit(rows(), checkpoint=where, every=1, resume=True)
+        ng.GaussianMixture(("auto", 8), **options, max_passes=steps).fit(rows(), checkpoint=where, every=1)
+        again = ng.GaussianMixture(("auto", 8), **options).fit(rows(), checkpoint=where, every=1, resume=True)
         assert again.elbo_ == fitted.elbo_
         assert (again.means_ == fitted.means_).all()
         assert again.trace_.moves == fitted.trace_.moves
@@ -323,19 +323,19 @@ def test_keeping_k_leaves_a_poor_optimum() -> None:
 
 @pytest.mark.parametrize("covariance", ["diag", "tied", "spherical"])
 def test_every_covariance(covariance: str) -> None:
-    fit = ng.GaussianMixture("auto", covariance=covariance, max_components=6).fit(rows(120))  # type: ignore[arg-type]
+    fit = ng.GaussianMixture(("auto", 6), covariance=covariance).fit(rows(120))  # type: ignore[arg-type]
     assert fit.n_components_ == 4
     assert (np.diff(fit.trace_["elbo"]) >= -1e-9 * abs(fit.elbo_)).all()
 
 
 def test_streams_find_k_in_their_first_chunk_and_partial_fit_goes_on() -> None:
     x = rows(400)
-    fit = ng.GaussianMixture("auto", max_components=8, max_passes=2).fit([x[:200], x[200:]])
+    fit = ng.GaussianMixture(("auto", 8), max_passes=2).fit([x[:200], x[200:]])
     assert fit.n_components_ == 4
     assert set(fit.trace_.n_active()) == {4}
     assert {move.t for move in fit.trace_.moves} == {0}
     assert fit.partial_fit(x[:100]).n_components_ == 4
-    begun = ng.GaussianMixture("auto", max_components=8).partial_fit(x[:200])
+    begun = ng.GaussianMixture(("auto", 8)).partial_fit(x[:200])
     assert begun.n_components_ == 4
     assert begun.partial_fit(x[200:]).n_steps_ == 2
     kept = ng.GaussianMixture(4, n_init=1, seed=3, max_passes=2).fit([x[:200], x[200:]], moves="keep")

@@ -20,6 +20,7 @@ from natgrad.data.corpus import as_corpus
 from natgrad.data.sequences import Sequences, as_ends
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
+from natgrad.models import hmm
 from natgrad.models.gp import Solver
 from natgrad.models.hmm.problem import SequenceProblem
 from natgrad.models.lda.problem import LDAProblem, Local
@@ -138,7 +139,11 @@ def drawn_chain(kind: str, rng: np.random.Generator) -> tuple[object, np.ndarray
         X[missing.any(1) if kind == "full" else missing] = np.nan
         if np.isnan(X).all():
             X[:] = rng.normal(size=X.shape)
-        return ng.GaussianHMM(n_states, covariance=kind, mean_scale=float(rng.gamma(1.0) + 0.01), **chain), X, lengths
+        return (
+            ng.GaussianHMM(n_states, covariance=hmm.Gaussian(kind, mean_scale=float(rng.gamma(1.0) + 0.01)), **chain),
+            X,
+            lengths,
+        )
     if kind == "poisson":
         X = np.where(missing, np.nan, rng.poisson(3.0, (n, n_columns)) * 1.0)
         return ng.PoissonHMM(n_states, rate_prior=(1.5, 0.5), **chain), X, lengths

@@ -43,14 +43,14 @@ def counts(n: int, used: int, seed: int = 0) -> npt.NDArray[np.int64]:
 
 
 def mixture(**settings: Any) -> ng.GaussianMixture:
-    return ng.GaussianMixture("auto", max_components=8, **settings)
+    return ng.GaussianMixture(("auto", 8), **settings)
 
 
 # Those that take some seconds are slow.
 EVERY = ["mixture", pytest.param("hmm", marks=pytest.mark.slow), pytest.param("lda", marks=pytest.mark.slow)]
 MODELS = {
     "mixture": (mixture, lambda used, seed: rows(120, used, seed), "n_components_"),
-    "hmm": (lambda: ng.GaussianHMM("auto", max_states=8), lambda used, seed: chain(160, used, seed), "n_states_"),
+    "hmm": (lambda: ng.GaussianHMM(("auto", 8)), lambda used, seed: chain(160, used, seed), "n_states_"),
     "lda": (lambda: ng.LDA(("auto", 8)), lambda used, seed: counts(60, used, seed), "n_topics_"),
 }
 
@@ -260,7 +260,7 @@ def test_odd_chunks() -> None:
     assert begun.partial_fit(far).n_components_ == 4
     assert begun.means_[:, 1].min() == pytest.approx(-60.0, abs=0.5)
     assert begun.partial_fit(rows(1, 1, 5) + 1e4).n_components_ == 5
-    full = ng.GaussianMixture("auto", max_components=2).partial_fit(rows(100, 2)).partial_fit(rows(100, 4, 1))
+    full = ng.GaussianMixture(("auto", 2)).partial_fit(rows(100, 2)).partial_fit(rows(100, 4, 1))
     assert full.n_components_ == 2
     given = ng.GaussianMixture(2).fit(iter([rows(100, 2), rows(100, 4, 1)]))
     assert given.n_components_ == 2
@@ -290,11 +290,11 @@ def test_states_and_topics_of_every_kind() -> None:
     states = [np.repeat(np.random.default_rng(seed).integers(used, size=40), 10) for seed, used in ((0, 2), (1, 4))]
     rng, rates = np.random.default_rng(2), np.array([1.0, 60.0, 15.0, 200.0])
     draws = [rng.poisson(rates[z])[:, None] for z in states]
-    assert ng.PoissonHMM("auto", max_states=8).fit(iter(draws)).n_states_ == 4
+    assert ng.PoissonHMM(("auto", 8)).fit(iter(draws)).n_states_ == 4
     tracks = [(rng.random((400, 6)) < np.eye(4, 6)[z] * 0.8 + 0.1).astype(int) for z in states]
-    assert ng.BernoulliHMM("auto", max_states=8).fit(iter(tracks)).n_states_ == 4
+    assert ng.BernoulliHMM(("auto", 8)).fit(iter(tracks)).n_states_ == 4
     symbols = [(z + 4 * rng.integers(2, size=400))[:, None] for z in states]
-    assert ng.CategoricalHMM("auto", max_states=8, n_categories=8).fit(iter(symbols)).n_states_ == 4
+    assert ng.CategoricalHMM(("auto", 8), n_categories=8).fit(iter(symbols)).n_states_ == 4
     # Weights are no tokens, which a sampler could move.
     weights = [0.5 * counts(60, 2, 1), 0.5 * counts(60, 3, 2)]
     assert ng.LDA(("auto", 8)).fit(iter(weights)).n_topics_ == 3

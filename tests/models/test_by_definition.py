@@ -96,7 +96,7 @@ def test_no_network_can_declare_it(kind: str) -> None:
 def test_a_chain_has_the_bound_of_all_paths_and_no_network_is_it(kind: str, rng: np.random.Generator) -> None:
     X = rows(kind, rng)
     model = ng.GaussianHMM(
-        2, covariance=kind, scale_prior=SCALE[kind], n_init=1, max_passes=3, tol=0, verbose=False, **PRIOR
+        2, covariance=hmm.Gaussian(kind, scale_prior=SCALE[kind], **PRIOR), n_init=1, max_passes=3, tol=0, verbose=False
     ).fit(X, lengths=LENGTHS)
     density, wanted = {"tied": tied, "spherical": spherical}[kind](model.posterior_["emission"].parameters, X)
     wanted, begin = -wanted, 0
@@ -126,7 +126,8 @@ def test_a_chain_has_the_bound_of_all_paths_and_no_network_is_it(kind: str, rng:
 def test_a_mixture_has_the_bound_of_all_memberships_and_no_network_is_it(kind: str, rng: np.random.Generator) -> None:
     X = rows(kind, rng)
     model = ng.GaussianMixture(
-        2, covariance=kind, scale_prior=SCALE[kind], weight_prior=1.0, n_init=1, max_passes=3, tol=0, verbose=False, **PRIOR
+        2, covariance=hmm.Gaussian(kind, scale_prior=SCALE[kind], **PRIOR), weight_prior=1.0, n_init=1, max_passes=3, tol=0,
+        verbose=False,
     ).fit(X)  # fmt: skip
     parameters = dict(model.posterior_["components"].parameters)
     density, kl = {"tied": tied, "spherical": spherical}[kind](parameters, X)
@@ -142,7 +143,9 @@ def test_tracks_of_a_shared_precision_are_the_plain_chain(kind: str, rng: np.ran
     """Student's t with many degrees of freedom is the Gaussian, and a track alone is the chain without tracks."""
     X = rows(kind, rng)
     common: dict[str, Any] = {"n_init": 1, "max_passes": 3, "tol": 0, "verbose": False}
-    plain = ng.GaussianHMM(2, covariance=kind, scale_prior=SCALE[kind], **common, **PRIOR).fit(X, lengths=LENGTHS)
+    plain = ng.GaussianHMM(2, covariance=hmm.Gaussian(kind, scale_prior=SCALE[kind], **PRIOR), **common).fit(
+        X, lengths=LENGTHS
+    )
     own = {"covariance": kind, "scale_prior": SCALE[kind], **PRIOR}
     track = hmm.HMM(2, emissions={(0, 1): hmm.Gaussian(**own)}, **common).fit(X, lengths=LENGTHS)
     assert track.elbo_ == pytest.approx(plain.elbo_, rel=1e-10)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.models import hmm
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "abilities.md"
@@ -91,15 +92,8 @@ def test_chains_and_mixtures_are_their_networks(kind: str, chain: bool, rng: np.
         precision = ng.Gamma("precision", 2.5, 0.5 * np.diag(rate), plate=(state, column))
         mu = ng.Normal("mu", mean, 0.5 * precision, plate=(state, column))
         y = ng.Normal("y", mu[z, :], precision[z, :], plate=(point, column), observed=X)
-    prior = {
-        "mean_prior": mean,
-        "mean_scale": 0.5,
-        "dof_prior": 5.0,
-        "covariance": kind,
-        "tol": 1e-14,
-        "verbose": False,
-    }
-    prior |= {"scale_prior": rate if kind == "full" else np.diag(rate), "max_passes": 2000}
+    own = hmm.Gaussian(kind, mean, 0.5, 5.0, rate if kind == "full" else np.diag(rate))
+    prior = {"covariance": own, "tol": 1e-14, "verbose": False, "max_passes": 2000}
     if chain:
         model: Any = ng.GaussianHMM(2, **prior).fit(X, lengths=[20, 28])
     else:

@@ -11,6 +11,7 @@ import scipy.special as sp
 import natgrad as ng
 from natgrad.errors import PoorMixing
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
+from natgrad.models import hmm
 from natgrad.models.mixture.problem import MixtureProblem
 from natgrad.posterior.diagnostics import ess
 
@@ -65,8 +66,8 @@ def test_draws_of_a_mixture_are_those_that_all_memberships_add_up_to(kind: str) 
     if kind in ("diag", "spherical"):
         x[1, 0] = np.nan
     # Weights differ, so that labels mean something and nothing is put back; more freedom, so that variances exist.
-    prior = {"weight_prior": [1.0, 2.5], "dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALES[kind]}
-    model = ng.GaussianMixture(2, covariance=kind, **prior).fit(x)
+    own = hmm.Gaussian(kind, dof_prior=8.0, mean_scale=0.5, scale_prior=SCALES[kind])
+    model = ng.GaussianMixture(2, covariance=own, weight_prior=[1.0, 2.5]).fit(x)
     problem = model._draws_problem(x)
     assert isinstance(problem, MixtureProblem)
     paths = np.array(list(itertools.product(range(2), repeat=len(x))))
@@ -83,8 +84,8 @@ def test_draws_of_a_mixture_are_those_that_all_memberships_add_up_to(kind: str) 
 def test_labellings_far_from_one_another_have_the_shares_of_all_memberships(weights: list[float]) -> None:
     """Rows so far apart that no sweep exchanges their labels; of three components two are alike, and keep their order."""
     x, n = 5.0 * X4[[0, 1, 3, 4]], len(weights)
-    prior = {"dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALES["full"], "weight_prior": weights}
-    model = ng.GaussianMixture(n, **prior).fit(x)
+    own = hmm.Gaussian(dof_prior=8.0, mean_scale=0.5, scale_prior=SCALES["full"])
+    model = ng.GaussianMixture(n, covariance=own, weight_prior=weights).fit(x)
     problem = model._draws_problem(x)
     chances = np.eye(n)[list(itertools.product(range(n), repeat=len(x)))]
     wanted, shares = exact(problem, [problem.clustered(member.T) for member in chances], chances)
@@ -101,10 +102,9 @@ def test_labellings_far_from_one_another_have_the_shares_of_all_memberships(weig
 def chain(kind: str) -> tuple[object, np.ndarray]:
     chain = {"initial_prior": [1.0, 2.0], "transition_prior": [[2.0, 1.0], [1.0, 1.0]], "n_init": 1}
     y = np.array([[0.1], [2.0], [np.nan], [3.0], [0.0], [1.0]])
-    if kind == "gaussian":
-        return ng.GaussianHMM(2, covariance="full", dof_prior=8.0, mean_scale=0.5, scale_prior=SCALE1[kind], **chain), y
-    if kind == "diag":
-        return ng.GaussianHMM(2, covariance="diag", dof_prior=8.0, mean_scale=0.5, scale_prior=SCALE1[kind], **chain), y
+    if kind in ("gaussian", "diag"):
+        own = {"dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALE1[kind]}
+        return ng.GaussianHMM(2, covariance=hmm.Gaussian("diag" if kind == "diag" else "full", **own), **chain), y
     if kind == "poisson":
         return ng.PoissonHMM(2, rate_prior=(1.5, 0.5), **chain), y.round()
     if kind == "bernoulli":
@@ -151,7 +151,7 @@ def test_states_that_are_known_or_forbidden_are_drawn_as_they_are() -> None:
 def overlapping() -> tuple[ng.GaussianMixture, np.ndarray]:
     rng = np.random.default_rng(3)
     x = np.where(rng.random(30) < 0.5, 0.0, 1.5)[:, None] + rng.normal(size=(30, 1))
-    return ng.GaussianMixture(2, covariance="diag", weight_prior=2.0, mean_scale=0.2).fit(x), x
+    return ng.GaussianMixture(2, covariance=hmm.Gaussian("diag", mean_scale=0.2), weight_prior=2.0).fit(x), x
 
 
 def test_labels_are_those_of_the_fit_in_every_chain() -> None:
@@ -218,8 +218,8 @@ def test_a_run_of_draws_goes_on_where_it_stopped_and_draws_are_kept_in_files(tmp
 
 def test_rows_of_weight_two_are_two_rows() -> None:
     x, weight = X4[:3], np.array([2.0, 0.0, 1.0])
-    settings = {"covariance": "diag", "weight_prior": [1.0, 2.5], "dof_prior": 8.0, "scale_prior": [8.0, 8.0]}
-    model = ng.GaussianMixture(2, **settings).fit(x, sample_weight=weight)
+    own = hmm.Gaussian("diag", dof_prior=8.0, scale_prior=[8.0, 8.0])
+    model = ng.GaussianMixture(2, covariance=own, weight_prior=[1.0, 2.5]).fit(x, sample_weight=weight)
     rows = x[[0, 0, 2]]
     problem = MixtureProblem(model._model_, rows, None)
     paths = np.array(list(itertools.product(range(2), repeat=3)))
@@ -237,8 +237,8 @@ def test_a_mode_that_chains_do_not_reach_is_said() -> None:
     """Three groups for two components: the one in the middle goes with either, and X and −X are the same data."""
     off = np.array([-1.2, -0.7, -0.3, 0.1, 0.4, 0.9])
     x = np.concatenate([-6.0 + off, 0.1 * off, -0.1 * off, 6.0 - off])[:, None]
-    prior = {"weight_prior": 2.0, "dof_prior": 400.0, "scale_prior": [[400.0]], "mean_scale": 0.02}
-    model = ng.GaussianMixture(2, covariance="tied", **prior).fit(x)
+    own = hmm.Gaussian("tied", dof_prior=400.0, scale_prior=[[400.0]], mean_scale=0.02)
+    model = ng.GaussianMixture(2, covariance=own, weight_prior=2.0).fit(x)
     with pytest.warns(PoorMixing, match="0.0 nats lower, which is a share of about 50% of the two"):
         draws = model.draws(x, 200, chains=2, verbose=False)
     quiet = model.draws(x, 200, chains=2, verbose=False, starts="q")
@@ -270,7 +270,9 @@ def test_models_without_draws_say_what_to_do() -> None:
 
 def test_calibration_of_a_model_whose_q_is_exact() -> None:
     # One component: q is the posterior itself, and so are draws; ranks of both must be uniform.
-    model = ng.GaussianMixture(1, covariance="diag", mean_scale=1.0, dof_prior=6.0, n_init=1, verbose=False)
+    model = ng.GaussianMixture(
+        1, covariance=hmm.Gaussian("diag", mean_scale=1.0, dof_prior=6.0), n_init=1, verbose=False
+    )
     model.fit(X4[:, :1] + 50.0)
     found = model.calibrate(60, size=5, n_ranks=19)
     drawn = model.calibrate(40, size=5, level="draws", n_ranks=19, draws_options={"n": 20, "warmup": 1, "chains": 1})

@@ -41,7 +41,7 @@ ESTIMATORS = {
             "tied covariance": {"covariance": "tied"},
             "spherical covariance": {"covariance": "spherical"},
             "left to right": {"topology": "left-to-right"},
-            "a number that is found": {"n_states": "auto", "max_states": 3},
+            "a number that is found": {"n_states": ("auto", 3)},
         }.items()
     },
     **{
@@ -56,7 +56,7 @@ ESTIMATORS = {
     },
     "GaussianMixture": lambda: ng.GaussianMixture(2, n_init=1, max_passes=2, n_jobs=1),
     "GaussianMixture of a number that is found": lambda: ng.GaussianMixture(
-        "auto", max_components=3, n_init=1, max_passes=2, n_jobs=1
+        ("auto", 3), n_init=1, max_passes=2, n_jobs=1
     ),
     **{
         f"GaussianMixture of {kind}": lambda kind=kind: ng.GaussianMixture(

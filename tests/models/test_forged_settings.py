@@ -72,7 +72,7 @@ def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tm
         ("GaussianHMM", "method", 1.0),
         ("GaussianMixture", "n_components", 10**12),
         ("GaussianMixture", "covariance", "diag"),
-        ("GaussianMixture", "scale_prior", [1.0, 2.0, 3.0]),
+        ("GaussianMixture", "weight_prior", [1.0, 2.0, 3.0, 4.0, 5.0]),
         ("SparseGPRegressor", "n_inducing", 0),
         ("SparseGPRegressor", "kernel", 3.0),
         ("SparseGPRegressor", "inducing", [[1.0], [2.0, 3.0]]),

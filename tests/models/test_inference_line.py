@@ -91,3 +91,7 @@ def test_a_sequence_of_one_column_may_be_an_array_or_a_series() -> None:
             assert model.elbo_ == table.elbo_
             np.testing.assert_array_equal(model.predict(given), table.predict(X[:, None]))
             assert model.score(given) == table.score(X[:, None])
+
+
+def test_mixtures_have_fourteen_settings_at_most() -> None:
+    assert len(ng.GaussianMixture().get_params()) <= 14

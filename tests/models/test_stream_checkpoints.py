@@ -69,17 +69,17 @@ def factors(model: Any) -> list[Any]:
 Case = tuple[Callable[..., Any], Callable[[], Any], Callable[[Any], list[Any]]]
 CASES: dict[str, Case] = {
     "mixture, auto": (
-        lambda **s: ng.GaussianMixture("auto", max_components=8, tol=0, **{"max_passes": 2, **s}), lambda: ROWS, mixture,
+        lambda **s: ng.GaussianMixture(("auto", 8), tol=0, **{"max_passes": 2, **s}), lambda: ROWS, mixture,
     ),
     "few rows": (
-        lambda **s: ng.GaussianMixture("auto", max_components=4, tol=0, **{"max_passes": 2, **s}), lambda: FEW, mixture,
+        lambda **s: ng.GaussianMixture(("auto", 4), tol=0, **{"max_passes": 2, **s}), lambda: FEW, mixture,
     ),
     "mixture": (lambda **s: ng.GaussianMixture(4, n_init=2, tol=0, **{"max_passes": 2, **s}), lambda: ROWS, mixture),
-    "mixture, read once": (lambda **s: ng.GaussianMixture("auto", max_components=8, **s), lambda: iter(ROWS), mixture),
+    "mixture, read once": (lambda **s: ng.GaussianMixture(("auto", 8), **s), lambda: iter(ROWS), mixture),
     "mixture, moves": (
         lambda **s: ng.GaussianMixture(4, n_init=1, tol=0, **{"max_passes": 2, **s}), lambda: ROWS, mixture,
     ),
-    "chain, auto": (lambda **s: ng.GaussianHMM("auto", max_states=6, **s), lambda: iter(TIMES), chain),
+    "chain, auto": (lambda **s: ng.GaussianHMM(("auto", 6), **s), lambda: iter(TIMES), chain),
     "chain": (lambda **s: ng.GaussianHMM(3, n_init=2, **s), lambda: iter(TIMES), chain),
     "topics, auto": (
         lambda **s: ng.LDA(("auto", 8), inference="vb", tol=0, **{"max_passes": 2, **s}), lambda: Texts(), topics,

@@ -11,6 +11,7 @@ from scipy.special import multigammaln
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.models import hmm
 
 Y = np.array([1.2, -0.3, 0.8, 2.1, 0.4])
 
@@ -232,9 +233,9 @@ def test_a_mixture_reaches_the_bound_of_the_ready_model(covariance, init):
         mu = ng.Normal("mu", 0.0, 0.1 * precision, plate=(component, column))
         y = ng.Normal("y", mu[z, :], precision[z, :], plate=(row, column), observed=x)
     fit = ng.Network(y, joint=[("mu", "precision")]).fit(init=init, tol=1e-8)
-    prior: dict[str, Any] = {"weight_prior": 1.0, "mean_prior": np.zeros(2), "mean_scale": 0.1, "dof_prior": 4.0}
-    prior |= {"scale_prior": np.eye(2) if covariance == "full" else np.ones(2)}
-    model = ng.GaussianMixture(3, covariance=covariance, tol=1e-10, verbose=False, **prior).fit(x)
+    rate = np.eye(2) if covariance == "full" else np.ones(2)
+    prior = hmm.Gaussian(covariance, np.zeros(2), 0.1, 4.0, rate)
+    model = ng.GaussianMixture(3, covariance=prior, weight_prior=1.0, tol=1e-10, verbose=False).fit(x)
     assert fit.elbo == pytest.approx(model.elbo_, rel=1e-7)
 
 

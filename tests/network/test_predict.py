@@ -134,7 +134,7 @@ def test_components_of_new_rows_are_those_of_the_ready_mixture() -> None:
     y = ng.MultivariateNormal("y", mu[z], precision[z], plate=row, observed=ng.Columns("a", "b"))
     fit = ng.Network(y, joint=[("mu", "precision")]).fit({"a": x[:, 0], "b": x[:, 1]}, verbose=False, tol=1e-9)
     model = ng.GaussianMixture(
-        3, weight_prior=1.0, mean_prior=np.zeros(2), mean_scale=0.1, dof_prior=4.0, scale_prior=np.eye(2), tol=1e-12,
+        3, weight_prior=1.0, covariance=ng.models.hmm.Gaussian("full", np.zeros(2), 0.1, 4.0, np.eye(2)), tol=1e-12,
         verbose=False,
     ).fit(x)  # fmt: skip
     assert fit.elbo == pytest.approx(model.elbo_, rel=1e-7)

@@ -21,7 +21,7 @@ def rows() -> npt.NDArray[np.float64]:
 @pytest.fixture(scope="module")
 def fits() -> dict[str, ng.GaussianMixture]:
     found = {str(k): ng.GaussianMixture(k, seed=0, n_init=2).fit(rows()) for k in (1, 2, 3)}
-    return {**found, "auto": ng.GaussianMixture("auto", max_components=6).fit(rows())}
+    return {**found, "auto": ng.GaussianMixture(("auto", 6)).fit(rows())}
 
 
 def test_bounds_and_labellings(fits: dict[str, ng.GaussianMixture]) -> None:

@@ -108,14 +108,7 @@ OTHERS: dict[str, list[Any]] = {
     "solver": [Solver(batch_size=7)], "fixed": ["kernel"],
 }  # fmt: skip
 # Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.
-CHAIN_IDLE = ("max_states",)
 UNHEARD: dict[str, tuple[str, ...]] = {
-    "BernoulliHMM": CHAIN_IDLE,
-    "CategoricalHMM": CHAIN_IDLE,
-    "GaussianHMM": CHAIN_IDLE,
-    "HMM": CHAIN_IDLE,
-    "PoissonHMM": CHAIN_IDLE,
-    "GaussianMixture": ("max_components",),
     "MatrixFactorization": ("noise_dof",),
     "gaussian": ("n_negatives",),
     "bernoulli": (
@@ -225,8 +218,8 @@ CHAINS = {
     'topology="left-to-right"': _chain(
         ng.GaussianHMM, "level", "hmm", "--topology", "left-to-right", topology="left-to-right"
     ),
-    'GaussianHMM("auto")': _chain(ng.GaussianHMM, "level", "hmm", n_states="auto", max_states=4),
-    'HMM("auto") of StudentT': _emitting("StudentT()", n_states="auto", max_states=4),
+    'GaussianHMM("auto")': _chain(ng.GaussianHMM, "level", "hmm", n_states=("auto", 4)),
+    'HMM("auto") of StudentT': _emitting("StudentT()", n_states=("auto", 4)),
     "subchains": _chain(
         ng.GaussianHMM, "level", "hmm", "--method", "Subchains(2, 8)",
         method=hmm.Subchains(2, 8),
@@ -260,7 +253,7 @@ MIXTURES = {
         f'covariance="{kind}"': _mixture("--covariance", kind, covariance=kind)
         for kind in ("full", "diag", "tied", "spherical")
     },
-    'GaussianMixture("auto")': _mixture(n_components="auto", max_components=4),
+    'GaussianMixture("auto")': _mixture(n_components=("auto", 4)),
     "batches of rows": _mixture("--method", "SVI({'row': 20})", method=ng.SVI({"row": 20})),
 }
 

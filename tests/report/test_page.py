@@ -426,7 +426,7 @@ def test_bound_of_a_process_is_the_same_on_card_and_chart(process):
 def test_the_number_of_components_is_drawn_with_the_fate_of_its_moves(tmp_path) -> None:
     rng = np.random.default_rng(0)
     x = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])[np.arange(90) % 3] + rng.normal(size=(90, 2))
-    model = ng.GaussianMixture("auto", max_components=6).fit(x)
+    model = ng.GaussianMixture(("auto", 6)).fit(x)
     model.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     (caption,) = re.findall(r"<figcaption>The number of components[^<]*", page)

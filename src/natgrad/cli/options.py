@@ -202,11 +202,11 @@ def _option(name: str, kind: str, default: Any, words: str) -> click.Option:
     settings: dict[str, Any] = {"default": None, "help": (words + shown).strip() or None}
     if kind == "bool":
         return click.Option([f"{flag}/--no-{name.replace('_', '-')}"], **settings)
-    if kind.startswith("Literal["):
+    if kind.startswith("Literal[") and kind.endswith("]"):
         choices = ast.literal_eval(f"({kind[len('Literal[') : -1]},)")
         return click.Option([flag], type=click.Choice([str(choice) for choice in choices]), **settings)
     if (
-        kind.startswith("int | Literal['auto']") and name.startswith("n_") and name != "n_inducing"
+        kind.startswith("int | Literal['auto'") and name.startswith("n_") and name != "n_inducing"
     ):  # --topics auto; --inducing are inputs
         return click.Option([name, flag, "--" + name[2:].replace("_", "-")], type=Value(), **settings)
     if kind.startswith("Sequence["):

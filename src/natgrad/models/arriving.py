@@ -63,7 +63,7 @@ class ArrivingMixin:
     def _found_in(self, moves: str | None, *data: Any, **named: Any) -> Any:
         """A model of the first chunk of a stream, which is in memory: a run begins with the components that are found there."""
         first: Any = copy(self)
-        first.max_passes, first.max_steps = type(self)().max_passes, None  # those that were given are of the stream
+        first.max_passes = type(self)().max_passes  # those that were given are of the stream
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)  # what is to converge is the run over the stream
             first.fit(*data, moves=moves, **named)

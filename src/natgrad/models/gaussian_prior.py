@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.schema import check
 from natgrad.validation import check_unit, real_number
 
 __all__ = [
     "ARGUMENTS",
     "COVARIANCES",
     "GaussianPrior",
+    "covariance_of",
     "finite_numbers",
+    "gaussian_of",
     "gaussian_prior",
     "mean_and_variance",
     "prior_tables",
@@ -43,14 +47,35 @@ COVARIANCES = {
 def prior_tables(covariance: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tables of the settings of a Gaussian prior, and of what it is made of, for one kind of covariance."""
     rate = COVARIANCES[covariance]
-    settings = {
-        "covariance": f"'{covariance}'",
-        "mean_prior": "none | real list [column]",
-        "mean_scale": "positive",
-        "dof_prior": "none | positive",
-        "scale_prior": f"none | {rate.replace(' [', ' list [') if covariance != 'spherical' else 'positive'}",
-    }
-    return settings, {**ARGUMENTS, "rate": rate}
+    return {"covariance": covariance_of((covariance,))}, {**ARGUMENTS, "rate": rate}
+
+
+def covariance_of(kinds: Collection[str]) -> Callable[[Any, dict[str, int], str], None]:
+    """The rule of a setting that is one of these kinds of covariance, or a Gaussian with such a covariance and its prior."""
+
+    def rule(value: Any, sizes: dict[str, int], where: str) -> None:
+        from natgrad.models.hmm.kinds import Gaussian
+
+        words = " | ".join(f"'{kind}'" for kind in kinds)
+        if not isinstance(value, Gaussian):
+            check(value, words, sizes, where)
+            return
+        rate = COVARIANCES[value.covariance]
+        check(value.covariance, words, sizes, f"{where}.covariance")
+        check(value.mean_prior, "none | real list [column]", sizes, f"{where}.mean_prior")
+        check(value.mean_scale, "positive", sizes, f"{where}.mean_scale")
+        check(value.dof_prior, "none | positive", sizes, f"{where}.dof_prior")
+        one = "positive" if value.covariance == "spherical" else rate.replace(" [", " list [")
+        check(value.scale_prior, f"none | {one}", sizes, f"{where}.scale_prior")
+
+    return rule
+
+
+def gaussian_of(covariance: Any) -> Any:
+    """The Gaussian that the setting ``covariance`` declares, with its prior."""
+    from natgrad.models.hmm.kinds import Gaussian
+
+    return covariance if isinstance(covariance, Gaussian) else Gaussian(covariance)
 
 
 class GaussianPrior(NamedTuple):

@@ -24,7 +24,6 @@ from natgrad.data.stream import Stream, as_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.schema import check, either
-from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller
 from natgrad.models.base import Estimator
@@ -32,7 +31,7 @@ from natgrad.posterior.drawing import drawn_rule, saved_draws
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.files.tables import RUN, group_state
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.validation import is_masked, require
+from natgrad.validation import is_masked, require, whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
@@ -49,10 +48,9 @@ FEW_ROWS, BATCHES = 20_000, 20
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_")
 SETTINGS: dict[str, Any] = {
-    **RUN,
+    **{name: rule for name, rule in RUN.items() if name != "step"},
     "n_init": "natural",
     "max_passes": "none | positive",
-    "max_steps": "none | natural",
     "max_seconds": "none | positive",
 }
 FITTED: dict[str, Any] = {
@@ -63,6 +61,17 @@ FITTED: dict[str, Any] = {
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
     "draws?": drawn_rule,
 }
+
+
+def number_of(given: Any, name: str, most: int) -> tuple[int, bool]:
+    """A number of components, or the most that may be found, and whether it is found."""
+    if isinstance(given, str) and given == "auto":
+        return most, True
+    if isinstance(given, (tuple, list)) and len(given) == 2 and given[0] == "auto":
+        return whole_number(given[1], f'most of {name}=("auto", most)'), True
+    if isinstance(given, (str, tuple, list)):
+        raise ValueError(f'{name} must be a whole number ≥ 1, "auto" or ("auto", most), got {given!r}')
+    return whole_number(given, name), False
 
 
 class _Fitted:
@@ -83,13 +92,13 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
     Parameters
     ----------
-    method, step : as in ``Network.fit``
+    method : as in ``Network.fit``
         By default exact sweeps of up to 20,000 rows, memoised VB in batches of more; `trace_.strategy` says why. `VB()`;
         `SVI({"row": size})`.
     n_init : int
         Starts that are improved on a slice of the data; the best one goes on.
-    max_passes, max_steps, max_seconds : limits
-        Most readings of the data, most steps, most time.
+    max_passes, max_seconds : limits
+        Most readings of the data, most time.
     tol : float
         Nats a row left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
     seed : int
@@ -105,10 +114,8 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
     _: KW_ONLY
     method: Method | None = None
-    step: Step | None = None
     n_init: int = 8
     max_passes: float | None = 200
-    max_steps: int | None = None
     max_seconds: float | None = None
     tol: float = 1e-6
     seed: int = 0
@@ -243,7 +250,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         method = checked_method(self.method)
         if method is None and state is not None:
             method = VB()
-        if method is None and self.step is None and len(x) <= FEW_ROWS:
+        if method is None and len(x) <= FEW_ROWS:
             method = VB()
         if (number := self._number_in(model)) > len(x) and state is None and not self._finds_number:
             words = (
@@ -253,7 +260,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         problem = self._problem(model, x, weight, batch_size=-(-len(x) // BATCHES) if len(x) > FEW_ROWS else None)
         number_known = state is not None or not self._finds_number  # an update keeps the number that was found
         moves = None if keep is None and number_known else self._moves(problem, keep)
-        phase = Phase(problem, method, checked_step(self.step, method, problem), tuple(problem.blocks), moves=moves)
+        phase = Phase(problem, method, checked_step(None, method, problem), tuple(problem.blocks), moves=moves)
         result = self._run(
             phase, (lambda: self._starts(problem)) if state is None else state, self._limits(problem.total_weight), model,
             options=options,

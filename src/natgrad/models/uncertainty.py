@@ -298,7 +298,7 @@ class UncertaintyMixin:
         --------
         >>> import numpy as np, natgrad as ng
         >>> X = np.random.default_rng(0).normal(size=(20, 1))
-        >>> model = ng.GaussianMixture(1, mean_scale=1.0).fit(X)
+        >>> model = ng.GaussianMixture(1, covariance=ng.models.hmm.Gaussian(mean_scale=1.0)).fit(X)
         >>> 0.6 < model.calibrate(10, size=10).coverage(0.9)["components"] <= 1.0
         True
         """

@@ -136,9 +136,9 @@ def _same(one: npt.NDArray[np.float64] | None, other: npt.NDArray[np.float64] | 
 
 
 Floats = npt.NDArray[np.float64]
-# The attributes of ready models that count exchangeable components: as found, and the setting of the most. Empty topics are no
-# part of a model with learned priors (decision 0040), and so have no places.
-COUNTED = (("n_components_", "max_components"), ("n_topics_", "n_topics_"), ("n_states_", "max_states"))
+# The attributes of ready models that count exchangeable components. Empty topics are no part of a model with learned priors
+# (decision 0040), and so have no places.
+COUNTED = ("n_components_", "n_topics_", "n_states_")
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,10 +381,10 @@ def _measured(
 
 def _components(fit: Any) -> tuple[int, float]:
     """K, and the logarithm of the number of labellings that give the same fit: of one labelling, 0."""
-    for name, most in COUNTED:
+    for name in COUNTED:
         if hasattr(fit, name):
-            k, auto = int(getattr(fit, name)), name.rstrip("_")
-            room = int(getattr(fit, most)) if getattr(fit, auto, None) == "auto" else k
+            k = int(getattr(fit, name))
+            room = int(getattr(fit, "_places", k))
             return k, _log_ways(room, k) if getattr(fit, "_exchangeable", True) else 0.0
     counted: Mapping[str, tuple[int, int]] = getattr(fit, "component_counts", {})
     total, ways = 0, 0.0

@@ -122,7 +122,7 @@ def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
 def found_mixture(executor=None):
     rng = np.random.default_rng(0)
     centres = np.array([[-9.0, 0.0], [0.0, 9.0], [9.0, 0.0]])
-    return ng.GaussianMixture("auto", max_components=6, executor=executor).fit(
+    return ng.GaussianMixture(("auto", 6), executor=executor).fit(
         centres[np.arange(300) % 3] + rng.normal(size=(300, 2))
     )
 
@@ -131,7 +131,7 @@ def found_states(executor=None):
     rng = np.random.default_rng(0)
     states = np.repeat(np.arange(18) % 3, 10)
     x = np.array([[-6.0, 0.0], [0.0, 6.0], [6.0, 0.0]])[states] + rng.normal(size=(180, 2))
-    return ng.GaussianHMM("auto", max_states=6, executor=executor).fit(x)
+    return ng.GaussianHMM(("auto", 6), executor=executor).fit(x)
 
 
 def found_topics(executor=None):

@@ -440,5 +440,3 @@ def test_a_fit_that_has_made_its_passes_says_so():
     assert "max_passes = 3" in stop.message
     stop, n = stop_of(max_passes=3, method=ng.SVI({"sequence": 2}))
     assert (stop.reason, n) == (Reason.PASSES, 9)
-    stop, n = stop_of(max_passes=3, max_steps=2)
-    assert (stop.reason, n) == (Reason.STEPS, 2)

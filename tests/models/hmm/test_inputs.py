@@ -246,7 +246,7 @@ def test_kernels_are_compiled_for_one_form_of_the_arrays_that_they_read(rng) -> 
     X = np.column_stack([rng.normal(size=40), np.zeros(40)])
     options = {"emissions": {0: hmm.Gaussian()}, "n_init": 1, "max_passes": 1, "seed": 0}
     forms = set()
-    for settings in ({}, {"inputs": 1}, {"durations": hmm.Explicit(3)}, {"n_states": "auto", "max_states": 3}):
+    for settings in ({}, {"inputs": 1}, {"durations": hmm.Explicit(3)}, {"n_states": ("auto", 3)}):
         with mock.patch.object(forward_backward, "_run_windows", side_effect=plain.run_windows) as run:
             hmm.HMM(**{"n_states": 2, **options, **settings}).fit(X if "inputs" in settings else X[:, :1])
         for call in run.call_args_list:

@@ -212,8 +212,7 @@ def test_shared_precisions_are_the_conjugate_update_when_states_are_known():
     X, states = rng.normal(size=(40, 2)) + 1e6, np.repeat([0, 1], 20)
     for kind in ("tied", "spherical"):
         model = ng.GaussianHMM(
-            2, covariance=kind, mean_prior=[1e6, 1e6], mean_scale=2.0, dof_prior=5.0,
-            scale_prior=np.eye(2) if kind == "tied" else 1.0, n_init=1,
+            2, covariance=hmm.Gaussian(kind, [1e6, 1e6], 2.0, 5.0, np.eye(2) if kind == "tied" else 1.0), n_init=1,
         ).fit(X, labels=states)  # fmt: skip
         means = np.array([(2.0 * 1e6 + X[states == k].sum(0)) / 22.0 for k in range(2)])
         np.testing.assert_allclose(model.means_, means, rtol=1e-12)
@@ -247,7 +246,7 @@ def test_the_other_covariances_find_states_draw_and_save(kind, tmp_path):
     X = np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])[np.repeat(rng.integers(0, 3, 40), 15)] + rng.normal(
         size=(600, 2)
     )
-    model = ng.GaussianHMM("auto", max_states=8, covariance=kind, seed=0).fit(X)
+    model = ng.GaussianHMM(("auto", 8), covariance=kind, seed=0).fit(X)
     assert model.n_states_ == 3
     model.save(tmp_path / "model.natgrad")
     np.testing.assert_array_equal(ng.load(tmp_path / "model.natgrad").predict(X), model.predict(X))

@@ -9,6 +9,7 @@ import pytest
 from random_moves import random_move
 
 import natgrad as ng
+from natgrad.models import hmm
 
 STATES = np.repeat(np.arange(18) % 3, 10)
 
@@ -39,7 +40,7 @@ MODELS: dict[str, Any] = {
     "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
 )
 def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
-    model = MODELS[kind]("auto", max_states=6, sticky=1.0).fit(data(kind))
+    model = MODELS[kind](("auto", 6), sticky=1.0).fit(data(kind))
     assert model.n_states_ == 3 == len(model.startprob_) == len(model.transmat_)
     bounds = model.trace_["elbo"]
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
@@ -52,10 +53,10 @@ def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
     "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
 )
 def test_files_and_checkpoints(kind: str, tmp_path: Path) -> None:
-    x, options, model_of = data(kind), {"max_states": 6, "sticky": 1.0}, MODELS[kind]
-    whole = model_of("auto", **options).fit(x)
-    model_of("auto", max_steps=3, **options).fit(x, checkpoint=tmp_path / "run", every=1)
-    again = model_of("auto", **options).fit(x, checkpoint=tmp_path / "run", every=1, resume=True)
+    x, options, model_of = data(kind), {"sticky": 1.0}, MODELS[kind]
+    whole = model_of(("auto", 6), **options).fit(x)
+    model_of(("auto", 6), max_passes=3, **options).fit(x, checkpoint=tmp_path / "run", every=1)
+    again = model_of(("auto", 6), **options).fit(x, checkpoint=tmp_path / "run", every=1, resume=True)
     assert again.elbo_ == whole.elbo_
     assert again.trace_.moves == whole.trace_.moves
     for name, factor in whole.posterior_.items():
@@ -73,7 +74,7 @@ def test_a_truncated_model_has_the_bound_of_the_whole() -> None:
     from natgrad.models.hmm.problem import SequenceProblem
     from natgrad.models.hmm.start import start_of_one
 
-    model = ng.GaussianHMM("auto", max_states=4)
+    model = ng.GaussianHMM(("auto", 4))
     x = data("gaussian")
     model.n_features_in_ = 2
     priors = model._model(x)
@@ -98,7 +99,7 @@ def test_statistics_after_random_moves_are_those_of_the_sequences(n_moves: int) 
     from natgrad.models.hmm.problem import SequenceProblem
     from natgrad.models.hmm.start import start_of_one
 
-    model, x = ng.GaussianHMM("auto", max_states=5), data("gaussian")[:120]
+    model, x = ng.GaussianHMM(("auto", 5)), data("gaussian")[:120]
     model.n_features_in_ = 2
     priors = model._model(x)
     problem = SequenceProblem(model._sequences(x, [20] * 6, None, priors.emission), priors, truncated=True)
@@ -127,7 +128,7 @@ def test_after_a_birth_and_a_merge_of_the_same_pair_sweeps_lead_back() -> None:
     from natgrad.models.hmm.components import HMMComponents, _split_state
     from natgrad.models.hmm.problem import SequenceProblem
 
-    model, x = ng.GaussianHMM("auto", max_states=5, sticky=1.0), data("gaussian")
+    model, x = ng.GaussianHMM(("auto", 5), sticky=1.0), data("gaussian")
     model.n_features_in_ = 2
     priors = model._model(x)
     problem = SequenceProblem(model._sequences(x, None, None, priors.emission), priors, truncated=True)
@@ -154,7 +155,7 @@ def test_a_merge_after_a_birth_restores_the_statistics(kind: str) -> None:
     from natgrad.models.hmm.problem import SequenceProblem
 
     x, rng = data(kind), np.random.default_rng(0)
-    model = MODELS[kind](5, n_init=1, max_steps=1).fit(x)
+    model = MODELS[kind](5, n_init=1, max_passes=1).fit(x)
     priors = model._model(x)
     problem = SequenceProblem(model._sequences(x, [100, 80], None, priors.emission), priors, truncated=True)
     parts, states = HMMComponents(problem), np.zeros((180, 5))
@@ -178,7 +179,7 @@ def test_results_are_those_of_the_states_that_were_found(kind: str) -> None:
     rows = np.concatenate([np.flatnonzero(k == STATES)[:n] for k, n in ((0, 20), (1, 60), (2, 40))])
     x, rng = data("gaussian" if shared else kind)[rows], np.random.default_rng(0)
     priors = {"initial_prior": rng.gamma(1.0, size=5), "transition_prior": rng.gamma(1.0, size=(5, 5))}
-    model = MODELS["gaussian" if shared else kind](5, n_init=1, max_steps=1, **priors)
+    model = MODELS["gaussian" if shared else kind](5, n_init=1, max_passes=1, **priors)
     model = (model.set_params(covariance=kind) if shared else model).fit(x)
     whole = model._model(x)
     problem = SequenceProblem(model._sequences(x, None, None, whole.emission), whole)
@@ -208,9 +209,8 @@ def test_one_precision_for_all_does_not_depend_on_the_room(model_of: Any) -> Non
     """Priors of states that are empty were counted as observations of the precision that all share."""
     x = data("gaussian")
     fits = [
-        model_of("auto", **{most: room}, covariance="tied", mean_prior=[20.0, 0.0], scale_prior=np.eye(2)).fit(x)
+        model_of(("auto", room), covariance=hmm.Gaussian("tied", [20.0, 0.0], scale_prior=np.eye(2))).fit(x)
         for room in (4, 12)
-        for most in (["max_states"] if model_of is ng.GaussianHMM else ["max_components"])
     ]
     found = [(fit.posterior_["emission" if model_of is ng.GaussianHMM else "components"]).lam[3] for fit in fits]
     assert [len(fit.means_) for fit in fits] == [3, 3]
@@ -230,12 +230,12 @@ def test_keep_is_never_worse() -> None:
 )
 def test_iterators_find_states_in_their_first_part(kind: str) -> None:
     x, other, model_of = data(kind), data(kind, 1), MODELS[kind]
-    model = model_of("auto", max_states=6, sticky=1.0).fit(iter([x, other]))
+    model = model_of(("auto", 6), sticky=1.0).fit(iter([x, other]))
     assert model.n_states_ == 3 == len(model.transmat_)
     assert model.n_times_seen_ == 360
     assert set(model.trace_.n_active()) == {3}
     assert all((np.bincount(model.predict(x)[state == STATES], minlength=3).max() > 50) for state in range(3))
-    begun = model_of("auto", max_states=6, sticky=1.0).partial_fit(x)
+    begun = model_of(("auto", 6), sticky=1.0).partial_fit(x)
     assert begun.n_states_ == 3
     assert begun.partial_fit(other).n_steps_ == 2
     assert model_of(3, n_init=1, seed=2).fit(iter([x]), moves="keep").n_states_ == 3
@@ -244,7 +244,7 @@ def test_iterators_find_states_in_their_first_part(kind: str) -> None:
 @pytest.mark.filterwarnings("ignore:X.* does not vary")
 def test_nothing_but_missing_times_is_one_state() -> None:
     """And its bound is the evidence of its path: an urn with a third of a ball of each of three colours."""
-    fit = ng.GaussianHMM("auto", max_states=3).fit(np.full((20, 2), np.nan))
+    fit = ng.GaussianHMM(("auto", 3)).fit(np.full((20, 2), np.nan))
     stays = np.arange(19)
     assert fit.n_states_ == 1
     assert fit.elbo_ == pytest.approx(np.log(1 / 3) + np.log((1 / 3 + stays) / (1 + stays)).sum(), rel=1e-10)

@@ -8,6 +8,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.data import open_source
+from natgrad.models import hmm
 
 KINDS = ("full", "diag", "tied", "spherical")
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -137,11 +138,10 @@ def test_constant_columns_are_told() -> None:
         ({"covariance": "round"}, X, 'covariance must be "full", "diag", "tied" or "spherical"'),
         ({"weight_prior": -1.0}, X, "weight_prior = -1 must be > 0"),
         ({"weight_prior": [1.0, 2.0]}, X, r"weight_prior must be finite, of shape \(\) or \(3,\)"),
-        ({"mean_prior": [1.0]}, X, r"mean_prior must be finite, of shape \(2,\)"),
-        ({"mean_scale": 0.0}, X, "mean_scale must be > 0"),
-        ({"dof_prior": 0.5}, X, "dof = 0.5 must be > D − 1"),
-        ({"scale_prior": [[1.0, 2.0], [2.0, 1.0]]}, X, "smallest eigenvalue of rate"),
-        ({"covariance": "diag", "scale_prior": np.eye(2)}, X, "scale_prior must be finite, of shape"),
+        ({"covariance": hmm.Gaussian(mean_prior=[1.0])}, X, r"mean_prior must be finite, of shape \(2,\)"),
+        ({"covariance": hmm.Gaussian(dof_prior=0.5)}, X, "dof = 0.5 must be > D − 1"),
+        ({"covariance": hmm.Gaussian(scale_prior=[[1.0, 2.0], [2.0, 1.0]])}, X, "smallest eigenvalue of rate"),
+        ({"covariance": hmm.Gaussian("diag", scale_prior=np.eye(2))}, X, "scale_prior must be finite, of shape"),
         ({"tol": -1.0}, X, "tol must be ≥ 0"),
         ({"n_init": 0}, X, "n_init must be a whole number ≥ 1"),
         ({"method": "vb"}, X, "method must be VB"),
@@ -161,7 +161,7 @@ def test_mistakes_are_named(settings, data, error) -> None:
 def test_groups_too_far_apart_for_their_width_are_an_error() -> None:
     far = np.concatenate([X[:50], X[:50] + 1e12])
     with pytest.raises(ValueError, match="so far apart, by their own width"):
-        quick(2, scale_prior=np.eye(2), mean_scale=1e-9).fit(far)
+        quick(2, covariance=hmm.Gaussian(scale_prior=np.eye(2), mean_scale=1e-9)).fit(far)
 
 
 def test_weights_are_checked() -> None:

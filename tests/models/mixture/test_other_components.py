@@ -78,7 +78,7 @@ def test_it_is_the_declared_network() -> None:
 
 def test_it_fits_finds_k_predicts_and_draws() -> None:
     X, z = counts(200)
-    model = PoissonMixture("auto", max_components=6, verbose=False).fit(X)
+    model = PoissonMixture(("auto", 6), verbose=False).fit(X)
     assert model.n_components_ == 2
     agreement = np.mean(model.predict(X) == z)
     assert max(agreement, 1.0 - agreement) > 0.97

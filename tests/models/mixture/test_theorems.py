@@ -14,6 +14,7 @@ import natgrad as ng
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.models import hmm
 
 KINDS = ("full", "diag", "tied", "spherical")
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -53,8 +54,8 @@ def test_with_means_that_are_known_it_is_the_declared_network() -> None:
     alpha, member = [0.5, 1.0, 2.0], rng.dirichlet(np.ones(3), len(X)).T
     n, k, column = ng.Plate("n", len(X)), ng.Plate("k", 3), ng.Plate("column", 2)
     for kind, rate in (("full", [[1.0, 0.2], [0.2, 2.0]]), ("diag", [1.0, 2.0]), ("spherical", 1.5)):
-        prior = {"mean_prior": [0.0, 0.0], "mean_scale": 1e14, "dof_prior": 4.0, "scale_prior": rate}
-        problem = problem_of(quick(covariance=kind, weight_prior=alpha, **prior), X)
+        prior = {"covariance": hmm.Gaussian(kind, [0.0, 0.0], 1e14, 4.0, rate)}
+        problem = problem_of(quick(weight_prior=alpha, **prior), X)
         state = problem.updated(problem.clustered(member))
         z = ng.Categorical("z", ng.Dirichlet("pi", alpha), plate=n)
         if kind == "full":
@@ -86,8 +87,8 @@ def test_with_precisions_that_are_known_it_is_the_declared_network() -> None:
     network = ng.Network(ng.Normal("x", mu[z, :], 1.0, plate=(n, column), observed=X))
     fit = network.fit(ng.VB(), max_steps=7, tol=0, init={"z": member.T}, order=("mu", "pi", "z"))
     for kind, rate in zip(KINDS, (known * np.eye(2), [known, known], known * np.eye(2), known), strict=True):
-        prior = {"mean_prior": [0.5, -1.0], "mean_scale": 0.3, "dof_prior": known, "scale_prior": rate}
-        problem = problem_of(quick(covariance=kind, weight_prior=alpha, **prior), X)
+        prior = {"covariance": hmm.Gaussian(kind, [0.5, -1.0], 0.3, known, rate)}
+        problem = problem_of(quick(weight_prior=alpha, **prior), X)
         state, _ = sweeps(problem, problem.updated(problem.clustered(member)), 6)
         np.testing.assert_allclose(state.lam["weights"][0] + 1.0, fit["pi"].parameters["concentration"], rtol=1e-9)
         means = problem.emission.located(state.lam["components"]).means
@@ -217,7 +218,7 @@ def test_it_is_the_mixture_of_scikit_learn() -> None:
         X = rows(80, width, seed=4)
         rate = {"full": np.eye(3) + 0.2, "diag": [0.7], "spherical": 0.7}[kind]
         ours = quick(
-            covariance=kind, weight_prior=0.3, mean_scale=0.5, dof_prior=width + 1.0, scale_prior=rate, mean_prior=[0.2] * width
+            covariance=hmm.Gaussian(kind, [0.2] * width, 0.5, width + 1.0, rate), weight_prior=0.3
         )  # fmt: skip
         theirs = BayesianGaussianMixture(
             n_components=3, covariance_type=kind, weight_concentration_prior_type="dirichlet_distribution",
@@ -285,10 +286,10 @@ def test_pieces_and_shards_add_up_to_the_whole(kind: str, monkeypatch) -> None:
 
 def test_a_full_step_of_a_stream_is_a_sweep() -> None:
     X = rows()
-    sweep = quick(method=ng.VB(), max_steps=1).fit(X)
-    once = quick(step=Constant(1.0)).partial_fit(X)
-    chunk = quick(step=Constant(1.0)).fit(iter([X]))
-    for other in (once, chunk):
+    sweep = quick(method=ng.VB(), max_passes=1).fit(X)
+    whole, chunk = quick(), quick()
+    whole.step = chunk.step = Constant(1.0)
+    for other in (whole.partial_fit(X), chunk.fit(iter([X]))):
         for name in sweep.posterior_:
             for one, two in zip(sweep.posterior_[name].lam, other.posterior_[name].lam, strict=True):
                 np.testing.assert_allclose(one, two, rtol=1e-12)

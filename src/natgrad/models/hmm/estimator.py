@@ -22,17 +22,17 @@ from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.starts import Starts
-from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
-from natgrad.models.hmm.finding import FoundStates
+from natgrad.models.hmm.finding import MAX_STATES, FoundStates
 from natgrad.models.hmm.live import LiveHMM
 from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
 from natgrad.models.registry import EVERY_MODEL
+from natgrad.models.rows import number_of
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.validation import real_number, whole_number
@@ -60,11 +60,9 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
 
     Parameters
     ----------
-    n_states : int or "auto"
-        How many states; with "auto" it is found: states are born, merged and deleted as the exact bound says, from one up to
-        ``max_states`` (`finding K <finding-k.md>`_). Concentrations are then numbers, shared out among max_states.
-    max_states : int
-        The most that "auto" may find.
+    n_states : int, "auto" or ("auto", most)
+        How many states; with "auto" it is found, up to ``most`` (20): states are born, merged and deleted as the exact bound says
+        (`finding K <finding-k.md>`_). Concentrations are then numbers, shared out among ``most``.
     initial_prior : float or array [K]
         Concentration of the first states; 0 forbids.
     transition_prior : float or array [K, K]
@@ -73,7 +71,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         Added to the diagonal of transition_prior: states last longer.
     topology : "ergodic" or "left-to-right"
         Left to right begins in state 0 and only stays, or goes on to the next state.
-    method, step : optional
+    method : optional
         By default exact sweeps, of many sequences in memoised batches. `VB()`; `SVI({"sequence": size})`, sampled batches;
         `hmm.Subchains() <natgrad.models.hmm.Subchains>`, sampled subchains of long sequences, whose bound is an estimate.
     inference : "vb" or "gibbs"
@@ -85,8 +83,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         Starts that are improved on a slice of the data; the best one goes on.
     max_passes : float, optional
         Most readings of the data; by default 1000 by exact methods, and one by sampled subchains.
-    max_steps, max_seconds : limits
-        Most steps and most time.
+    max_seconds : float, optional
+        Most time.
     tol : float
         Nats a time left to gain, as the last sweeps tell, below which the fit has converged; 0 runs all sweeps.
     seed : int
@@ -112,9 +110,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         "n_jobs", "partial_fit", "executor", "draws", "linear_response", "calibrate", "missing", "decode", "forecast",
     }  # fmt: skip
 
-    n_states: int | Literal["auto"] = 4
+    n_states: int | Literal["auto"] | tuple[Literal["auto"], int] = 4
     _: KW_ONLY
-    max_states: int = 20
     initial_prior: Any = 1.0
     transition_prior: Any = 1.0
     sticky: float = 0.0
@@ -122,10 +119,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     inference: Literal["vb", "gibbs"] = "vb"
     n_sweeps: int | None = None
     method: Method | Subchains | None = None
-    step: Step | None = None
     n_init: int = 8
     max_passes: float | None = None
-    max_steps: int | None = None
     max_seconds: float | None = None
     tol: float = 1e-6
     seed: int = 0
@@ -214,7 +209,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         return self._kept(*self._columns(X, y, lengths), labels)
 
     def _kept(self, columns: Array, lengths: Any, labels: Any) -> HeldSequences:
-        known = None if labels is None else as_labels(labels, len(columns), self._size)
+        known = None if labels is None else as_labels(labels, len(columns), self._places)
         return HeldSequences(columns, np.diff(as_ends(lengths, len(columns))), known)
 
     def _go_on(self, held: HeldSequences) -> None:
@@ -262,16 +257,15 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         problem, method, steps = self._plan(data, model)
         sampled = problem.overlapping
         phase = Phase(
-            problem, method, checked_step(self.step, method, problem), tuple(problem.blocks),
+            problem, method, checked_step(None, method, problem), tuple(problem.blocks),
             why=f"{data.n_times:,} times in {len(data):,} sequence{'s' * (len(data) != 1)}",
             bound_every="never" if sampled else None, moves=self._moves(problem, moves),
         )  # fmt: skip
         # Of subchains a pass is as many times as the data have, without the buffers.
         given: dict[str, Any] = {"max_passes": self.max_passes or EXACT_PASSES}
         if steps is not None:
-            given = {"max_passes": None, "max_steps": min(steps, self.max_steps or steps)}
-        advice = "raise max_passes" if self.max_steps is None else "raise max_steps and max_passes"
-        limits = self._limits(problem.data.n_times, advice, **given)
+            given = {"max_passes": None, "max_steps": steps}
+        limits = self._limits(problem.data.n_times, **given)
         result = self._run(
             phase,
             self._starts(problem) if state is None else state,
@@ -315,9 +309,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         size = None
         if isinstance(method, SVI):
             size = method.size
-        elif method is None and (
-            self.step is not None or self._finds_number or data.n_times <= FEW_TIMES or len(data) < LEAST_SEQUENCES
-        ):
+        elif method is None and (self._finds_number or data.n_times <= FEW_TIMES or len(data) < LEAST_SEQUENCES):
             method = VB()
         elif method is None:
             size = -(-len(data) // BATCHES)
@@ -393,7 +385,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False) -> Sequences:
         ends = as_ends(lengths, len(columns))
         seen = self._observe(emission, columns, ends, held_out)
-        known = as_labels(labels, len(columns), self._size)
+        known = as_labels(labels, len(columns), self._places)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
     def _model(self, X: Array) -> HMMModel:
@@ -401,10 +393,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         from natgrad.models.hmm.problem import HMMModel
 
         self._check_choices()
-        if self._finds_number and self.n_states != "auto":
-            raise ValueError(f'n_states must be a whole number ≥ 1, or "auto", got {self.n_states!r}')
-        name = "max_states" if self._finds_number else "n_states"
-        n_states = whole_number(getattr(self, name), name)
+        n_states, _ = number_of(self.n_states, "n_states", MAX_STATES)
         for name, least in (("n_init", 1), ("seed", 0)):
             whole_number(getattr(self, name), name, least)
         if self.n_jobs is not None:

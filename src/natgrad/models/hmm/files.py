@@ -12,7 +12,7 @@ from natgrad.families import TiedNormalWishart
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
-from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
+from natgrad.models.gaussian_prior import ARGUMENTS, COVARIANCES, covariance_of, prior_tables
 from natgrad.models.hmm.criteria import HMMCriteria
 from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.tracks import Tracks
@@ -35,10 +35,9 @@ def _stored_method(value: Any, sizes: dict[str, int], where: str) -> None:
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_")
 SETTINGS: dict[str, Any] = {
-    **RUN,
+    **{name: rule for name, rule in RUN.items() if name != "step"},
     "method": _stored_method,
-    "n_states": "'auto' | size state",
-    "max_states": "natural",
+    "n_states": either("'auto' | size state", ("'auto'", "natural")),
     "initial_prior": "nonnegative | nonnegative list [state]",
     "transition_prior": "nonnegative | nonnegative list [state, state]",
     "sticky": "nonnegative",
@@ -47,7 +46,6 @@ SETTINGS: dict[str, Any] = {
     "n_sweeps": "none | natural",
     "n_init": "natural",
     "max_passes": "none | positive",
-    "max_steps": "none | natural",
     "max_seconds": "none | positive",
 }
 FITTED: dict[str, Any] = {
@@ -303,6 +301,8 @@ class HMMFiles(HMMCriteria, Estimator):
         if cls.__name__ == "HMM":
             return {**SETTINGS, "emissions": _declared, "durations": _lasting, "inputs": INPUTS}
         kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
+        if "covariance" in kinds[0]:
+            return {**SETTINGS, "covariance": covariance_of(tuple(COVARIANCES))}
         own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
         return {**SETTINGS, **own}
 

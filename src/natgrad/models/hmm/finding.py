@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from natgrad.models.hmm.priors import chain_priors
+from natgrad.models.rows import number_of
 from natgrad.validation import real_number
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from natgrad.models.hmm.components import HMMComponents
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
-__all__ = ["FoundStates"]
+__all__ = ["MAX_STATES", "FoundStates"]
+
+# The most states that "auto" finds.
+MAX_STATES = 20
 
 
 class FoundStates:
@@ -23,7 +27,6 @@ class FoundStates:
 
     if TYPE_CHECKING:
         n_states: Any
-        max_states: int
         initial_prior: Any
         transition_prior: Any
         sticky: float
@@ -32,12 +35,12 @@ class FoundStates:
 
     @property
     def _finds_number(self) -> str:
-        return 'n_states="auto"' if isinstance(self.n_states, str) else ""
+        return 'n_states="auto"' if isinstance(self.n_states, (str, tuple, list)) else ""
 
     @property
-    def _size(self) -> int:
+    def _places(self) -> int:
         """The states that the model has room for."""
-        return int(self.max_states if isinstance(self.n_states, str) else self.n_states)
+        return number_of(self.n_states, "n_states", MAX_STATES)[0]
 
     def _chain_priors(self, n_states: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Concentrations of first states and of rows of transitions."""
@@ -75,9 +78,9 @@ class FoundStates:
         from natgrad.models.hmm.components import with_states
         from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
-        if self._size <= problem.model.n_states:
+        if self._places <= problem.model.n_states:
             return None
-        wide = HMMModel(*self._chain_priors(self._size), with_states(problem.model.emission, self._size))
+        wide = HMMModel(*self._chain_priors(self._places), with_states(problem.model.emission, self._places))
         return SequenceProblem(problem.data, wide, n_jobs=self.n_jobs, truncated=True), {}
 
     def _narrowed(self, problem: SequenceProblem, wide: SequenceProblem, state: State) -> tuple[SequenceProblem, State]:

@@ -91,13 +91,13 @@ class HMM(HiddenMarkov):
         named = declared_emissions(self.emissions, X.shape[1])
         alone = self.durations is None and self.inputs is None
         if not isinstance(self.emissions, Mapping) and named[0][2].plain and alone:
-            made: Emission = named[0][2].emission(X, self._size, self.categories_.get("emission"))
+            made: Emission = named[0][2].emission(X, self._places, self.categories_.get("emission"))
             return made
         tracks = [
-            kind.track(name, columns, X[:, list(columns)], self._size, self.categories_.get(name))
+            kind.track(name, columns, X[:, list(columns)], self._places, self.categories_.get(name))
             for name, columns, kind in named
         ]
-        return Tracks(self._size, tracks)  # type: ignore[return-value]
+        return Tracks(self._places, tracks)  # type: ignore[return-value]
 
     def _chain(self, n_states: int) -> Chain | InputChain | None:
         if self.inputs is not None:

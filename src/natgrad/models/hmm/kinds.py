@@ -111,7 +111,15 @@ class Gaussian(_Normal):
     Parameters
     ----------
     covariance : "full", "diag", "tied" or "spherical"
-    mean_prior, mean_scale, dof_prior, scale_prior : as in `GaussianHMM`
+    mean_prior : array [D], optional
+        m, by default the mean of each column.
+    mean_scale : float
+        κ, how many observations the prior mean is worth.
+    dof_prior : float, optional
+        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of "diag" and "spherical", τ ~ Gamma(ν/2, R/2). By default D + 2.
+    scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
+        R. By default the variance of each column divided by K^(2/D), a guess of what one state covers; of "spherical" the mean of
+        these.
     """
 
 
@@ -125,7 +133,7 @@ class StudentT(_Normal):
     Parameters
     ----------
     covariance : "full", "diag", "tied" or "spherical"
-    mean_prior, mean_scale, dof_prior, scale_prior : as in `GaussianHMM`
+    mean_prior, mean_scale, dof_prior, scale_prior : as in `Gaussian`
     dof : float, ν
         Degrees of freedom: 1 is Cauchy's distribution, 30 and more nearly a Gaussian.
     """

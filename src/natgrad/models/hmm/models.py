@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.models.gaussian_prior import gaussian_of
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.models.hmm.kinds import Bernoulli, Categorical, Gaussian, Poisson
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels, is_several
@@ -31,19 +32,11 @@ class GaussianHMM(HiddenMarkov):
     ----------
     n_states : int or "auto"
         The number of hidden states, K; "auto" finds it.
-    covariance : "full", "diag", "tied" or "spherical"
+    covariance : "full", "diag", "tied", "spherical" or `Gaussian`
         A precision matrix for each state, q(μ_k, Λ_k) is Normal–Wishart; one for each state and column, Normal–Gamma; one matrix
         for all states; one number for each state. With "diag" and "spherical" single entries may be missing (NaN), with the
-        others whole rows.
-    mean_prior : array [D], optional
-        By default the mean of each column.
-    mean_scale : float, κ
-        How many observations the prior mean is worth.
-    dof_prior : float, optional
-        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of "diag" and "spherical", τ ~ Gamma(ν/2, R/2). By default D + 2.
-    scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
-        R. By default the variance of each column divided by K^(2/D), a guess of what one state covers; of "spherical" the mean of
-        these.
+        others whole rows. `natgrad.models.hmm.Gaussian` has a kind of covariance and its prior, ``Gaussian("diag",
+        mean_scale=1.0)``; by default it follows from the data.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
@@ -66,20 +59,18 @@ class GaussianHMM(HiddenMarkov):
     """
 
     _: KW_ONLY
-    covariance: Literal["full", "diag", "tied", "spherical"] = "full"
-    mean_prior: Any = None
-    mean_scale: float = 0.01
-    dof_prior: float | None = None
-    scale_prior: Any = None
+    covariance: Literal["full", "diag", "tied", "spherical"] | Gaussian = "full"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.covariance in ("diag", "spherical")  # others: whole rows alone
+        tags.input_tags.allow_nan = gaussian_of(self.covariance).covariance in (
+            "diag",
+            "spherical",
+        )  # others: whole rows alone
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        settings = self.covariance, self.mean_prior, self.mean_scale, self.dof_prior, self.scale_prior
-        made: Emission = Gaussian(*settings).emission(X, self._size)
+        made: Emission = gaussian_of(self.covariance).emission(X, self._places)
         return made
 
     def _name(self, emission: Any, lam: Any) -> None:
@@ -145,7 +136,7 @@ class CategoricalHMM(HiddenMarkov):
 
     def _emission(self, X: Array) -> Emission:
         made: Emission = Categorical(self.n_categories, None, self.emission_prior).emission(
-            X, self._size, self.categories_
+            X, self._places, self.categories_
         )
         return made
 
@@ -232,7 +223,7 @@ class PoissonHMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        made: Emission = Poisson(self.rate_prior).emission(X, self._size)
+        made: Emission = Poisson(self.rate_prior).emission(X, self._places)
         return made
 
     def _name(self, emission: Any, lam: Any) -> None:
@@ -269,7 +260,7 @@ class BernoulliHMM(HiddenMarkov):
     track_prior: tuple[float, float] = (1.0, 1.0)
 
     def _emission(self, X: Array) -> Emission:
-        made: Emission = Bernoulli(self.track_prior).emission(X, self._size)
+        made: Emission = Bernoulli(self.track_prior).emission(X, self._places)
         return made
 
     def _name(self, emission: Any, lam: Any) -> None:

@@ -19,11 +19,12 @@ import numpy.typing as npt
 from sklearn.base import DensityMixin
 
 from natgrad.inference.problem import State
+from natgrad.inference.schema import either
 from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.models.gaussian_prior import finite_numbers
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.rows import SETTINGS as ROW_SETTINGS
-from natgrad.models.rows import RowEstimator
+from natgrad.models.rows import RowEstimator, number_of
 from natgrad.models.uncertainty import as_means, drawn_from_priors
 from natgrad.validation import require, whole_number
 
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "Mixture"]
 
 Floats = npt.NDArray[np.float64]
+# The most components that "auto" finds.
+MAX_COMPONENTS = 30
 # Draws over which predictions are averaged.
 DRAWS_AVERAGED = 100
 SETTINGS: dict[str, Any] = {
     **ROW_SETTINGS,
-    "n_components": "'auto' | size component",
-    "max_components": "natural",
+    "n_components": either("'auto' | size component", ("'auto'", "natural")),
     "weight_prior": "none | positive | positive list [component]",
     "inference": "'vb' | 'gibbs'",
     "n_sweeps": "none | natural",
@@ -57,9 +59,8 @@ class Mixture(DensityMixin, RowEstimator, ABC):
         "n_jobs", "partial_fit", "executor", "draws", "linear_response", "calibrate", "sample_weight", "missing", "predict",
     }  # fmt: skip
 
-    n_components: int | Literal["auto"] = 4
+    n_components: int | Literal["auto"] | tuple[Literal["auto"], int] = 4
     _: KW_ONLY
-    max_components: int = 30
     weight_prior: Any = None
     inference: Literal["vb", "gibbs"] = "vb"
     n_sweeps: int | None = None
@@ -123,13 +124,7 @@ class Mixture(DensityMixin, RowEstimator, ABC):
 
     def _concentration(self) -> Floats:
         """α [K], checked; of "auto" that of the most components."""
-        finds_number = bool(self._finds_number)
-        if finds_number and self.n_components != "auto":
-            raise ValueError(f'n_components must be a whole number ≥ 1, or "auto", got {self.n_components!r}')
-        n = whole_number(
-            self.max_components if finds_number else self.n_components,
-            "max_components" if finds_number else "n_components",
-        )
+        n, finds_number = number_of(self.n_components, "n_components", MAX_COMPONENTS)
         shapes: list[tuple[int, ...]] = [()] if finds_number else [(), (n,)]
         alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", shapes)
         require(alpha > 0, alpha, "weight_prior", "> 0")
@@ -137,7 +132,12 @@ class Mixture(DensityMixin, RowEstimator, ABC):
 
     @property
     def _finds_number(self) -> str:
-        return 'n_components="auto"' if isinstance(self.n_components, str) else ""
+        return 'n_components="auto"' if isinstance(self.n_components, (str, tuple, list)) else ""
+
+    @property
+    def _places(self) -> int:
+        """The components that the model has room for."""
+        return number_of(self.n_components, "n_components", MAX_COMPONENTS)[0]
 
     def _problem(self, model: Any, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
         from natgrad.models.mixture.problem import MixtureProblem
@@ -169,7 +169,7 @@ class Mixture(DensityMixin, RowEstimator, ABC):
         return model._replace(alpha=model.alpha[:number])
 
     def _room(self, problem: MixtureProblem, state: State) -> tuple[MixtureProblem, dict[str, Any]] | None:
-        alpha, size = problem.model.alpha, int(self.max_components)
+        alpha, size = problem.model.alpha, self._places
         wide = problem.model._replace(alpha=np.full(size, alpha[0]))
         return (self._problem(wide, *problem.data), {}) if size > len(alpha) else None
 

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.schema import check
-from natgrad.models.gaussian_prior import COVARIANCES, gaussian_prior, prior_tables
+from natgrad.models.gaussian_prior import COVARIANCES, covariance_of, gaussian_of, gaussian_prior, prior_tables
 from natgrad.models.mixture.base import SETTINGS, Mixture
 from natgrad.models.uncertainty import with_locations
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
+    from natgrad.models.hmm.kinds import Gaussian
     from natgrad.models.mixture.problem import MixtureProblem
     from natgrad.posterior.draws import DrawnFactor
 
@@ -56,26 +57,16 @@ class GaussianMixture(Mixture):
 
     Parameters
     ----------
-    n_components : int, K, or "auto"
-        How many components; with "auto" it is found: components are born, merged and deleted as the exact bound says, from one
-        up to ``max_components`` (`finding K <finding-k.md>`_).
-    max_components : int
-        The most that "auto" may find; part of the model, which has room for so many.
-    covariance : "full", "diag", "tied" or "spherical"
+    n_components : int, "auto" or ("auto", most)
+        K, how many components; with "auto" it is found, up to ``most`` (30), for which the model has room: components are born,
+        merged and deleted as the exact bound says (`finding K <finding-k.md>`_).
+    covariance : "full", "diag", "tied", "spherical" or `Gaussian`
         A precision matrix for each component; one for each component and column; one matrix for all components; one number for
-        each component. With "diag" and "spherical" single entries may be missing (NaN).
+        each component. With "diag" and "spherical" single entries may be missing (NaN). `natgrad.models.hmm.Gaussian` has a kind
+        of covariance and the prior of a component, ``Gaussian("diag", mean_scale=1.0)``; by default it follows from the data.
     weight_prior : float or array [K], optional
         α, concentration of the weights; by default 1/K, with which components that are not needed become empty. Of "auto" a
-        number, by default 1/max_components.
-    mean_prior : array [D], optional
-        m. By default the mean of each column.
-    mean_scale : float, κ
-        How many rows the prior mean is worth.
-    dof_prior : float, optional
-        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of "diag" and "spherical", τ ~ Gamma(ν/2, R/2). By default D + 2.
-    scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
-        R. By default the variance of each column divided by K^(2/D), a guess of what one component covers; of "spherical" the
-        mean of these. For "auto" K is max_components here.
+        number, by default 1/most.
     inference : "vb" or "gibbs"
         "gibbs" goes on from the fit of "vb" by Gibbs sampling on all rows: `posterior_`, predictions and intervals are those of
         the draws, `draws_`, and there is no bound.
@@ -106,11 +97,7 @@ class GaussianMixture(Mixture):
     """
 
     _: KW_ONLY
-    covariance: Literal["full", "diag", "tied", "spherical"] = "full"
-    mean_prior: Any = None
-    mean_scale: float = 0.01
-    dof_prior: float | None = None
-    scale_prior: Any = None
+    covariance: Literal["full", "diag", "tied", "spherical"] | Gaussian = "full"
 
     _model_class = MixtureModel
     _nan_advice = '; covariance="diag" and covariance="spherical" take missing entries'
@@ -119,11 +106,11 @@ class GaussianMixture(Mixture):
 
     @property
     def _takes_nan(self) -> bool:
-        return self.covariance in ("diag", "spherical")
+        return getattr(self.covariance, "covariance", self.covariance) in ("diag", "spherical")
 
     def _prepared(self, x: Any, weight: Floats | None) -> MixtureModel:
-        alpha = self._concentration()
-        return MixtureModel(alpha, self.covariance, *gaussian_prior(self, x, len(alpha), weight)[:5])
+        alpha, kind = self._concentration(), gaussian_of(self.covariance)
+        return MixtureModel(alpha, kind.covariance, *gaussian_prior(kind, x, len(alpha), weight)[:5])
 
     def _name(self, problem: MixtureProblem, state: State) -> None:
         self.means_, self.covariances_, self.deviations_ = problem.emission.located(state.lam["components"])
@@ -132,15 +119,13 @@ class GaussianMixture(Mixture):
         return with_locations(factors, "components", problem.emission, "component")
 
     def _renumbered(self, name: str, value: Any, order: Any) -> Any:
-        if name == "components" and self.covariance == "tied":
+        if name == "components" and self._model_.covariance == "tied":
             return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
         return value[order]
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
-        tables = [prior_tables(kind)[0] for kind in COVARIANCES]
-        joined = {name: " | ".join(dict.fromkeys(table[name] for table in tables)) for name in tables[0]}
-        return {**SETTINGS, **joined}
+        return {**SETTINGS, "covariance": covariance_of(tuple(COVARIANCES))}
 
     @classmethod
     def _model_table(cls, model: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
