@@ -13,6 +13,9 @@ from natgrad.data.ratings import Duplicates, Ratings
 
 __all__ = ["are_ids", "are_pairs", "as_ratings"]
 
+# Fewer rows of three numbers are a table of three items.
+LEAST_TRIPLES = 4
+
 
 def are_pairs(X: Any, y: Any) -> bool:
     """Whether X is rows of user and item, and y their ratings, as scikit-learn cuts them into folds.
@@ -60,4 +63,19 @@ def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratin
         raise TypeError(
             f"X is a tuple of {len(X)}: pass Ratings(users, items, ratings), or np.array(X) if it holds a row for each user"
         )
+    _refuse_triples(X)
     return Ratings.from_dense(X)
+
+
+def _refuse_triples(X: Any) -> None:
+    """Ask about an array of three columns of which two may be ids: rows of (user, item, rating), or a table of three items."""
+    rows = np.asarray(X) if isinstance(X, (list, np.ndarray)) and not np.ma.isMaskedArray(X) else np.empty((0, 0))
+    if rows.ndim != 2 or rows.shape[1] != 3 or len(rows) < LEAST_TRIPLES or rows.dtype.kind not in "iuf":
+        return
+    ids = rows[:, :2]
+    if not np.isfinite(rows).all() or (ids != np.round(ids)).any() or len(np.unique(ids, axis=0)) < len(ids):
+        return
+    raise ValueError(
+        f"X has {len(rows)} rows of three numbers, the first two of which may be ids: give Ratings(X[:, 0], X[:, 1], X[:, 2]) if "
+        "a row is user, item and rating, or Ratings.from_dense(X) if it is a user's ratings of three items"
+    )

@@ -250,6 +250,15 @@ def test_steps_that_ran_out_are_counted_over_all_parts(rng):
     assert "max_steps" in str(model.stop_)
 
 
+def test_rows_of_user_item_and_rating_are_not_a_table_of_three_items():
+    rows = np.array([[0, 7, 5], [0, 8, 3], [1, 7, 4], [2, 8, 1]])
+    for X in (rows, rows.astype(float), rows.tolist()):
+        with pytest.raises(ValueError, match=r"give Ratings\(X\[:, 0\], X\[:, 1\], X\[:, 2\]\)"):
+            ng.MatrixFactorization(1).fit(X)
+    stars = np.random.default_rng(0).integers(1, 6, (40, 3)).astype(float)
+    assert ng.MatrixFactorization(1, max_steps=2, tol=0, verbose=False).fit(stars).ratings_.shape == (40, 3)
+
+
 def test_tables_of_pairs_are_likes_and_can_be_predicted():
     rng = np.random.default_rng(0)
     users, items = np.divmod(rng.permutation(600)[:300], 20)
@@ -275,6 +284,9 @@ def test_unknown_users_and_items_are_predicted_from_the_prior(caplog):
     assert mean[0] == model.predict(["ann"], ["x"])[0]
     assert min(std[1:]) > std[0]
     assert mean[1] == model.predict([("zoe", "x"), ("ann", "y")])[0]
+    # A pair of which nothing is known is predicted alone as beside others.
+    alone, beside = model.predict(["zoe"], ["new"]), model.predict(["ann", "zoe"], ["x", "new"])
+    assert alone[0] == pytest.approx(beside[1], rel=1e-12)
     low, high = model.interval(["zoe"], ["x"])
     assert low[0] < mean[1] < high[0]
     np.testing.assert_array_equal(model.predict(ratings), model.predict(ratings.pairs()[0]))
@@ -283,8 +295,6 @@ def test_unknown_users_and_items_are_predicted_from_the_prior(caplog):
             call(["zoe"], ["x"], unknown="error")
         with pytest.raises(ValueError, match='unknown must be "prior" or "error"'):
             call(["zoe"], ["x"], unknown="ignore")
-        with pytest.raises(ValueError, match=r"'zoe' is not among|'new' is not among"):
-            call(["zoe"], ["new"])  # another catalogue
     numbers = ng.MatrixFactorization(2, max_steps=2).fit(ng.data.Ratings([42, 43, 42], [1, 1, 2], [1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match="The text '42' is not the int 42, which is: pass 42"):
         numbers.predict(["42"], [1])

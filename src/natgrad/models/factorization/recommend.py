@@ -314,11 +314,11 @@ class RecommendMixin(ExportMixin):
         new = len(user_ids) - known.n_users, len(item_ids) - known.n_items
         if new == (0, 0):
             return self._predictor, user[held.users], item[held.items]
-        # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
+        # Text for numbers, and counts, whose new rows have no prior here: an error with the first such id.
         foreign = (new[0] == held.n_users, new[1] == held.n_items)
         counts = self._kind.saved()["settings"]["likelihood"] == "poisson"
         misspelled = any(same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so)
-        if unknown == "error" or counts or all(foreign) or misspelled:
+        if unknown == "error" or counts or misspelled:
             self._pairs(held.user_ids[held.users], held.item_ids[held.items])
         LOG.info("%d users and %d items are not among those fitted: predicted from the prior", *new)
         larger = with_new(self._kind, self.result_.state, *new)
