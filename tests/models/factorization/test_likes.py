@@ -125,7 +125,7 @@ def test_probabilities_are_those_of_all_pairs(rng):
     ({"likelihood": "gaussian", "n_negatives": 4}, 'n_negatives=4 belongs to likelihood="bernoulli"'),
     ({"n_negatives": -1}, "n_negatives must be ≥ 0"),
     ({"method": ng.SVI({"rating": 8})}, 'likelihood="bernoulli" reads every pair'),
-    ({"likelihood": "gaussian"}, "all ratings are 1.*--likelihood bernoulli"),
+    ({"likelihood": "gaussian"}, 'all ratings are 1.*likelihood="bernoulli"'),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(rng, settings, message):
     with pytest.raises(ValueError, match=message):

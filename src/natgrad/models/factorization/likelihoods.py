@@ -130,8 +130,7 @@ def likelihood_of(
         return Stars(settings, ratings, learned, features, seed)
     if learned is None and len(ratings) > 1 and (ratings.values == 1.0).all():
         raise ValueError(
-            'all ratings are 1, so that there is nothing to tell apart: for likes alone use likelihood="bernoulli" '
-            "(--likelihood bernoulli)"
+            'all ratings are 1, so that there is nothing to tell apart: for likes alone use likelihood="bernoulli"'
         )
     return Bare(settings) if bare else Gaussian(settings, ratings, learned, features)
 
