@@ -277,3 +277,30 @@ def test_noise_constants_and_what_the_usual_kernel_explains_keep_it(rng):
     for y in (rng.normal(size=(60, 1)), np.ones((60, 1)), x[:, :1] + 0.1 * rng.normal(size=(60, 1)), x * np.nan):
         found = choosing.fine_enough(x, y)
         assert np.array_equal(found.theta[1], usual[1])
+
+
+def seasons(n=300):
+    t, g = np.arange(n) / 12.0, np.random.default_rng(0)
+    wave = 3 * np.sin(2 * np.pi * t) + 0.8 * np.sin(4 * np.pi * t + 0.5)
+    return t[:, None], 315 + 1.2 * t + 0.012 * t**2 + wave + 0.25 * g.normal(size=n)
+
+
+def test_what_a_smooth_kernel_leaves_of_a_season_has_its_period(rng):
+    t, y = seasons()
+    x, y = (t - t.mean()) / t.std(), (y - y.mean()) / y.std()
+    wave = choosing.wave_left(x, y, covariance.RBF(lengthscale=1.0), 0.05)
+    assert wave.parts[0].period == pytest.approx(1.0 / t.std(), rel=0.02)
+    assert choosing.wave_left(x, x[:, 0] + rng.normal(size=300), covariance.RBF(lengthscale=1.0), 1.0) is None
+
+
+@pytest.mark.slow  # compilation
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_season_of_a_monthly_series_is_found(ahead):
+    """It was noise: the next years were off by its size (2.8), as were months between, with "converged"."""
+    t, y = seasons()
+    out = np.arange(300) >= 240 if ahead else np.random.default_rng(1).random(300) > 0.8
+    model = ng.SparseGPRegressor("auto", n_inducing=100, verbose=False).fit(t[~out], y[~out])
+    low, high = model.interval(t[out], 0.9)
+    assert np.sqrt(np.mean((model.predict(t[out]) - y[out]) ** 2)) < (1.0 if ahead else 0.4)
+    assert ahead or np.mean((low < y[out]) & (y[out] < high)) > 0.8
+    assert model.stop_.converged

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.covariance import RBF, Categories, Covariance, Linear, Matern12, Matern32, Matern52, Product, Sum
+from natgrad.covariance import RBF, Categories, Covariance, Linear, Matern12, Matern32, Matern52, Periodic, Product, Sum
 from natgrad.data.rows import Rows
 from natgrad.inference.engine import take_steps
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
@@ -55,6 +55,8 @@ ENOUGH, MOST_INDUCING, FEWEST = 0.01, 500, 16
 MARGIN = 0.005
 # Values up to which a column of whole numbers may be one of categories, and rows for each of them.
 MOST_CATEGORIES, ROWS_OF_EACH = 100, 10
+# Rows in which waves are sought, and the share of what is left that one must explain.
+MOST_WAVES, LEAST_WAVE = 1_000, 0.1
 # Columns up to which a function of each of them alone is tried.
 MOST_COLUMNS = 20
 
@@ -85,9 +87,10 @@ class Trials(NamedTuple):
     seed: int
     in_time: Callable[[], bool]
 
-    def tried(self, kernel: Covariance, steps: int = STEPS) -> Trial:
+    def tried(self, kernel: Covariance, steps: int = STEPS, inducing: int = INDUCING, psi: Any = None) -> Trial:
         """One of them; its bound is −∞ if it fails."""
-        settings = self.first(kernel, INDUCING)
+        settings = self.first(kernel, inducing)
+        settings = settings if psi is None else settings._replace(psi=psi)
         problem = self.make(kernel, len(settings.inducing))
         size = min(problem.batch_size, problem.n_groups)
         stepper = GroupStepper(problem, size, *problem.local_limits, FOLLOWING, remember=False)
@@ -193,11 +196,14 @@ def with_categories(best: Covariance, n_columns: int, kinds: list[int]) -> Itera
     yield Sum(smooth, levels, Product(smooth, levels))
 
 
-def chosen_kernel(trials: Trials, x: Floats, kinds: Sequence[int] = ()) -> tuple[Covariance, Settings]:
+def chosen_kernel(
+    trials: Trials, x: Floats, kinds: Sequence[int] = (), y: Floats | None = None
+) -> tuple[Covariance, Settings]:
     """The kernel with the largest bound after short fits to rows [N, D], and what it learned; ``kinds``: columns of categories.
 
     One kind with a length scale for each column and one with a function of each are found first, by half as many steps; then
-    these, and sums with them, go on from there, all equally far. A sum has to gain by more than the noise of a trial.
+    these, and sums with them, go on from there, all equally far. A sum has to gain by more than the noise of a trial. Of outputs
+    y [N] with Gaussian noise what the best of them leaves is searched for a wave along a column.
     """
     n_columns, margin = x.shape[1], MARGIN * len(x)
     single = trials.climbed(singles(n_columns), margin)
@@ -211,10 +217,40 @@ def chosen_kernel(trials: Trials, x: Floats, kinds: Sequence[int] = ()) -> tuple
         best = trials.best_of([columns.learned, Sum(columns.learned, start)], best, margin)
     if kinds:
         best = trials.best_of(with_categories(start, n_columns, [*kinds]), best, margin)
+    noise = float(np.exp(np.ravel(best.settings.psi)[0]))
+    wave = None if y is None or not trials.in_time() else wave_left(x, y, best.learned, noise)
+    if wave is not None:  # not learned here: Adam's steps are far longer than a period is known
+        trial = trials.tried(Sum(best.learned, wave), 1, 4 * INDUCING, np.asarray(best.settings.psi) - 1.0)
+        best = trial if trial.bound > best.bound + margin else best
     simpler = without_idle_parts(best.learned, x)
     if simpler is not None and trials.in_time() and (trial := trials.tried(simpler)).bound > best.bound - margin:
         best = trial
     return best[1:]
+
+
+def wave_left(x: Floats, y: Floats, kernel: Covariance, noise: float) -> Covariance | None:
+    """A wave along a column of x [N, D] in what a kernel leaves of y [N], by a periodogram (Lomb, 1976); None if there is none.
+
+    From a long length scale the bound has no slope towards the many short waves of a season: they are taken for noise.
+    """
+    x, y = x[:MOST_WAVES], y[:MOST_WAVES] - y[:MOST_WAVES].mean()
+    left = np.linalg.solve(kernel(x) + max(noise, 1e-6) * np.eye(len(x)), y)
+    left = left / max(float(left.std()), 1e-300)
+    found: tuple[float, int, float] = (max(LEAST_WAVE, 2.0 * np.log(100.0 * len(x)) / len(x)), -1, 0.0)
+    for column in range(min(x.shape[1], MOST_COLUMNS)):
+        extent = float(np.ptp(x[:, column]))
+        if extent == 0.0 or len(np.unique(x[:, column])) < len(x) // 4:
+            continue
+        frequencies = np.arange(3.0, len(x) / 2.0, 0.25) / extent
+        angles = 2.0 * np.pi * np.outer(frequencies, x[:, column])
+        shares = 2.0 * ((np.cos(angles) @ left) ** 2 + (np.sin(angles) @ left) ** 2) / len(x) ** 2
+        best = int(np.argmax(shares))
+        found = max(found, (float(shares[best]), column, 1.0 / float(frequencies[best])))
+    share, column, period = found
+    if column < 0:
+        return None
+    repeated = Periodic(variance=share * float(y.var()) / 2.0, period=period, active=[column])
+    return Product(repeated, RBF(lengthscale=float(np.ptp(x[:, column])), active=[column]))
 
 
 def without_idle_parts(kernel: Covariance, x: Floats) -> Covariance | None:

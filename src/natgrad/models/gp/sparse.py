@@ -320,7 +320,9 @@ class SparseGP(Estimator):
         if self.kernel == "auto":
             bare = rows.scaled_by(Scaling.none(rows.n_columns), rows.y_scaling)
             kinds = choosing.few_valued(bare.take(numbers)[0])
-            kernel, settings = choosing.chosen_kernel(trials, rows.take(numbers)[0], kinds)
+            x, y = rows.take(numbers)
+            one = likelihood.standardised and y.shape[1] == 1
+            kernel, settings = choosing.chosen_kernel(trials, x, kinds, y[:, 0] if one else None)
         else:
             kernel = self._first_kernel(rows, likelihood, seed)
             settings = trials.tried(kernel).settings

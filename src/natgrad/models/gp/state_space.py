@@ -199,6 +199,12 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     _draws_advice = "sample(X, n) draws functions exactly, and linear_response().sample() hyper-parameters"
 
+    @property
+    def inference_(self) -> str:
+        """Which inference was run, and after a comma its schedule."""
+        self._check_fitted()
+        return f"exact, natural steps on all rows, {self.n_steps_:,} steps"
+
     # -- fitting --
 
     def _fit_rows(

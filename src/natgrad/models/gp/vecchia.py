@@ -229,6 +229,12 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
 
     _draws_advice = "sample(X, n) draws functions"
 
+    @property
+    def inference_(self) -> str:
+        """Which inference was run, and after a comma its schedule."""
+        self._check_fitted()
+        return f"Vecchia's likelihood, natural steps, {self.n_steps_:,} steps"
+
     # -- fitting --
 
     def _fit_rows(
