@@ -10,8 +10,8 @@ import pytest
 
 import natgrad as ng
 from natgrad.inference.components import HOPELESS
+from natgrad.inference.engine import Round
 from natgrad.inference.moves import Moves, Proposal, proposals
-from natgrad.inference.moving import Round
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY
 from natgrad.inference.steppers.groups import GroupStepper

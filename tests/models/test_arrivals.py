@@ -9,7 +9,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.inference import moving
+from natgrad.inference import engine as moving
 from natgrad.inference.arrivals import Arrivals
 from natgrad.inference.moves import Moves, proposals
 from natgrad.inference.problem import State

@@ -97,7 +97,7 @@ def test_single_steps_of_chains_are_drawn(make: Any, method: Any, tmp_path: Path
     case = make()
     fits = [chunked(case, size, method, max_steps=3) for size in (9, 1000)]
     assert_same(*fits)
-    monkeypatch.setattr("natgrad.network.bind.row_store.IN_MEMORY", -1)
+    monkeypatch.setattr("natgrad.network.bind.sampled.IN_MEMORY", -1)
     again = chunked(case, 9, method, max_steps=3)
     assert again.trace["elbo"].tolist() == fits[0].trace["elbo"].tolist()
     path = tmp_path / "rows.parquet"

@@ -116,7 +116,7 @@ def test_single_rows_with_hidden_nodes(make: Any, monkeypatch: pytest.MonkeyPatc
     for method in (ng.Children(5), ng.GlobalBatch(11)):
         fits = [chunked(case, size, method, max_steps=2) for size in (9, 1000)]
         assert_same(*fits)
-    monkeypatch.setattr("natgrad.network.bind.row_store.IN_MEMORY", 0)
+    monkeypatch.setattr("natgrad.network.bind.sampled.IN_MEMORY", 0)
     again = chunked(case, 9, method, max_steps=2)
     assert again.trace["elbo"].tolist() == fits[0].trace["elbo"].tolist()
 

@@ -10,8 +10,7 @@ import scipy.stats as st
 from scipy.optimize import brentq
 
 import natgrad as ng
-from natgrad.network.results.conditional_quantiles import LAWS
-from natgrad.network.results.mixture_quantiles import mixture_quantiles
+from natgrad.network.results.conditional_quantiles import LAWS, mixture_quantiles
 
 RNG = np.random.default_rng(0)
 TABLE = {

@@ -20,11 +20,10 @@ from natgrad.inference.executors.threads import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import EdgeProblem, GroupProblem, Problem
 from natgrad.inference.step_sizes import Constant, PerNode, Step
-from natgrad.inference.steppers.accelerated import AcceleratedStepper
+from natgrad.inference.steppers.accelerated import AcceleratedStepper, PrunedStepper
 from natgrad.inference.steppers.checked import SafeguardedStepper
 from natgrad.inference.steppers.groups import FOLLOWING, ONE_PASS, GroupStepper, WholePasses
 from natgrad.inference.steppers.message_memory import MessageStepper
-from natgrad.inference.steppers.pruned import PrunedStepper
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.steppers.sweep import ExactStepper

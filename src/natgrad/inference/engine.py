@@ -1,24 +1,13 @@
-"""The loop: phases of problems and methods, and a start, in; the last good state, the trace and the reason it ended out.
-
-    for phase in phases:                  a warm-up, the main run, a chunk of a stream, a new draw of negatives, …
-        for t in steps:
-            sample            which children or groups, with what weight
-            target            η̃_i + Σ weight · η̃_ki                         (eq. 6)
-            natural step      λ ← (1 − ρ) λ + ρ target
-            guard, trace, callbacks, stop, checkpoint
-    closing phases            an exact pass, samples
-
-The first three of a step are the stepper's; the rest is here. A whole fit is one run: it has one clock, one count of messages
-read, one trace, one guard, one list of callbacks, one reason to stop and one checkpoint.
-"""
+"""Run a fit: phases of steps with guards, probes, moves and restarts, until a limit is reached or nothing is left to gain."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
 from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, progress_bar
@@ -33,32 +22,197 @@ from natgrad.inference.checkpoint import (
 from natgrad.inference.executors.threads import Executor, Threads, opened, place_shards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
-from natgrad.inference.moves import records_of_start
-from natgrad.inference.moving import Round, is_due, just_moved
-from natgrad.inference.phases import Phase, Phases
-from natgrad.inference.probes import tried
+from natgrad.inference.moves import Moves, Proposal, proposals, records_of_start
+from natgrad.inference.probes import Trial, followed, tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
 from natgrad.inference.step_sizes import Constant
-from natgrad.inference.steppers.ahead import concrete
 from natgrad.inference.steppers.groups import GroupStepper, schedule_of
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
-from natgrad.inference.steppers.sweep import ExactStepper
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.steppers.sweep import ExactStepper, concrete
+from natgrad.inference.trace import MoveRecord, Reason, Stop, Trace
 from natgrad.threads import one_blas_thread
 
 __all__ = [
     "TOLERANCE",
+    "Accepted",
     "BoundEvery",
     "Limits",
     "Phase",
     "Phases",
     "Progress",
     "Result",
+    "Round",
     "default_step",
+    "is_due",
+    "just_moved",
     "run",
     "take_steps",
 ]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of a run: what is optimised, and how.
+
+    Parameters
+    ----------
+    problem, method, step, order : as the steps are to be taken
+    until : int, optional
+        The step after which the next phase begins; such a phase does not settle. None: it lasts until a limit is reached.
+    stepper : Stepper, optional
+        In place of the one that follows from method and step.
+    enter : function, optional
+        The state of the phase before in, that of this one out.
+    bound_every : how often a sampled method evaluates the exact bound
+    why : str
+        What comes before the strategy in words.
+    optional : bool
+        Of a closing phase: whether it is left out when the time is up.
+    moves : Moves, optional
+        The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
+    rivals : Rivals, optional
+        Other starts, each followed to its end when the run has settled: it goes on from the highest.
+    probed : whether a run that has settled, or creeps, is probed for a saddle
+    """
+
+    problem: Problem
+    method: Method | None = None
+    step: Control = Auto()  # noqa: RUF009  (frozen)
+    order: tuple[str, ...] = ()
+    until: int | None = None
+    stepper: Stepper | None = None
+    enter: Callable[[State], State] | None = None
+    bound_every: BoundEvery = None
+    why: str = ""
+    optional: bool = False
+    moves: Moves | None = None
+    rivals: Rivals | None = None
+    probed: bool = True
+
+
+# The phase of the steps after a given one, or why there is none.
+Phases = Callable[[int], Phase | Stop]
+
+
+# A pass that gains less than so many nats has found what its components are; or so many passes since the last move are enough.
+LITTLE, ENOUGH = 1.0, 10
+# Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
+BIRTH = 1.0
+# Moves that must gain so much: those that make more components, and those that may lead to the same ones in another order.
+COSTLY = ("birth", "births", "anew", "exchange", "explore", "order")
+# Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
+NOT_FAR = 1.0
+# Nats above the run up to which the same components in another order are no more than the same.
+AS_HIGH = 0.1
+# Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
+PATIENCE, GROWING = 5, 3
+
+
+class Accepted(NamedTuple):
+    """The state that a move led to, and its last step."""
+
+    state: State
+    info: StepInfo
+
+
+def is_due(trace: Trace, bounds: Sequence[float], per_pass: int, tol: float, settled: bool) -> bool:
+    """Whether components may move now: after a pass, when little was gained, or all of it.
+
+    A function of the trace alone, so that a run that was stopped goes on with the same moves.
+    """
+    if settled:
+        return True
+    if len(bounds) < per_pass + 1 or trace.last.elbo != bounds[-1]:
+        return False
+    begun = trace.moves[-1].t if trace.moves else 0
+    since = sum(record.t > begun and not math.isnan(record.elbo) for record in trace.records)
+    if since == 0 or since % per_pass:
+        return False
+    if trace.moves and not trace.moves[-1].accepted:
+        return since >= PATIENCE * per_pass
+    if trace.moves and trace.moves[-1].kind in ("births", "anew") and since >= GROWING * per_pass:
+        return True
+    return bounds[-1] - bounds[-1 - per_pass] <= max(tol, LITTLE) or since >= ENOUGH * per_pass
+
+
+def just_moved(trace: Trace, per_pass: int, t: int) -> bool:
+    """Whether a move led to step ``t``: the next one is not before another step."""
+    return any(m.accepted and m.kind != "start" and m.t + per_pass == t for m in trace.moves[-1:])
+
+
+class Round:
+    """The proposals at one state, tried one after the other.
+
+    Parameters
+    ----------
+    moves : Moves
+    stepper : whose bound cannot fall
+    seed, tol : of the run
+    late : whether time is up
+    """
+
+    def __init__(self, moves: Moves, stepper: Stepper, seed: int, tol: float, late: Callable[[], bool]) -> None:
+        self.moves, self.stepper, self.seed, self.tol, self.late = moves, stepper, seed, tol, late
+        self.messages_read = 0
+
+    def first(self, state: State, bound: float, records: list[MoveRecord]) -> Accepted | None:
+        """The first proposal that leads higher; None if none does. What was tried is added to the records."""
+        goal = bound - NOT_FAR
+        for proposal in proposals(self.moves, state, tuple(records), self.seed, goal):
+            hopeless = proposal.state is None or proposal.bound < goal or _is_back(proposal, state, bound)
+            trial = None if hopeless else self._tried(proposal, state, bound)
+            accepted = trial is not None and trial.higher
+            after = trial.state if trial is not None and accepted else state
+            gain = -math.inf if trial is None else _gain(trial, bound)
+            records.append(_record(proposal, state, after, self.stepper, bound, gain, accepted))
+            if trial is not None and accepted:
+                return Accepted(trial.state, trial.info)
+            if self.late():
+                break
+        return None
+
+    def _tried(self, proposal: Proposal, settled: State, bound: float) -> Trial:
+        assert proposal.state is not None
+        least = BIRTH * proposal.n_born if proposal.kind in COSTLY else 0.0
+        margin = max(self.tol, least)
+        trial = followed(self.stepper, proposal.state, settled, bound, self.seed, margin)
+        self.messages_read += trial.messages_read
+        return trial
+
+
+def _is_back(proposal: Proposal, settled: State, bound: float) -> bool:
+    """Whether an exchange has led to the components that there were, and no higher: priors may tell their order apart."""
+    if proposal.kind != "exchange" or proposal.state is None or not proposal.bound < bound + AS_HIGH:
+        return False
+    return proposal.part.alike(proposal.state, settled)
+
+
+def _record(
+    proposal: Proposal, state: State, after: State, stepper: Stepper, bound: float, gain: float, accepted: bool
+) -> MoveRecord:
+    n_active = int(proposal.part.active(stepper.finish(after)).sum())
+    return MoveRecord(
+        state.t, proposal.part.plate, proposal.kind, proposal.components, bound, gain, accepted, n_active,
+        float(proposal.held),
+    )  # fmt: skip
+
+
+def _gain(trial: Trial, bound: float) -> float:
+    reached = trial.info.bound
+    return -math.inf if reached is None or math.isnan(reached) else float(reached - bound)
+
+
+#     for phase in phases:                  a warm-up, the main run, a chunk of a stream, a new draw of negatives, …
+#         for t in steps:
+#             sample            which children or groups, with what weight
+#             target            η̃_i + Σ weight · η̃_ki                         (eq. 6)
+#             natural step      λ ← (1 − ρ) λ + ρ target
+#             guard, trace, callbacks, stop, checkpoint
+#     closing phases            an exact pass, samples
+#
+# The first three of a step are the stepper's; the rest is here. A whole fit is one run: it has one clock, one count of messages
+# read, one trace, one guard, one list of callbacks, one reason to stop and one checkpoint.
 
 # Messages that the probes of a converged run may read, or as many as the steps of the run did.
 PROBE_BUDGET = 4_000_000

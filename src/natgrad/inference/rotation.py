@@ -1,16 +1,4 @@
-"""Parameter expansion: before a sweep, turn and stretch a pair of nodes along the direction that their children cannot see.
-
-The children of a and b see only aᵀb, so E[log p(children)] is the same for a → G a, b → G⁻ᵀ b. What changes are the priors
-and the entropies; with S = Σ_rows E[x xᵀ], prior precisions Λ and M rows,
-
-    f(G) = −½ tr(Λ_a G S_a Gᵀ) + M_a log|G|  −½ tr(Λ_b G⁻ᵀ S_b G⁻¹) − M_b log|G|
-
-is maximised by a closed form where Λ_a and Λ_b are multiples of the identity. No data are read. For factors with a full
-covariance this can only raise the bound. For scalar factors the turned q is projected onto its diagonal, the bound may fall,
-and whoever calls this must compare bounds.
-
-Qi and Jaakkola (2006), parameter expanded variational Bayes; Luttinen and Ilin (2010), rotations in factor analysis.
-"""
+"""Rotate pairs of blocks that children see through an inner product to where the bound is highest, by quasi-Newton steps."""
 
 from __future__ import annotations
 
@@ -21,11 +9,97 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block, EdgeProblem, State
-from natgrad.inference.quasi_newton import minimise
 
-__all__ = ["Rotation", "Side", "apply_rotation", "best_rotation", "rotate_pair", "rotate_product", "rotated"]
+__all__ = [
+    "Rotation",
+    "Side",
+    "apply_rotation",
+    "best_rotation",
+    "minimise",
+    "rotate_pair",
+    "rotate_product",
+    "rotated",
+]
+
+# Our own, because the optimisers of SciPy take a fifth of a second to import, and a fit of a small network a few hundredths.
+#
+# Nocedal and Wright (2006), algorithms 7.4 and 3.1.
 
 Floats = npt.NDArray[np.float64]
+Cost = Callable[[Floats], tuple[float, Floats]]
+REMEMBERED, MOST_STEPS, MOST_HALVINGS = 10, 3_000, 40
+# It ends where no slope is above the first, or a step lowers the cost by less than the second part of it.
+FLAT, LITTLE = 1e-5, 1e-9
+# Part of the decrease that the slope promises which a step must give.
+ENOUGH = 1e-4
+
+
+def minimise(cost: Cost, start: Floats, most_steps: int = MOST_STEPS) -> Floats:
+    """The point where quasi-Newton steps end; never higher than the start. ``cost`` gives value and slope, inf where it has none.
+
+    Examples
+    --------
+    >>> minimise(lambda x: (float(((x - 1.0) ** 2).sum()), 2.0 * (x - 1.0)), np.zeros(2)).round(6).tolist()
+    [1.0, 1.0]
+    """
+    point, (value, slope) = start, cost(start)
+    memory: list[tuple[Floats, Floats, float]] = []
+    for _ in range(most_steps):
+        if not np.abs(slope).max() > FLAT:
+            break
+        direction = -_scaled(slope, memory)
+        promised = float(slope @ direction)
+        if not promised < 0:  # what is remembered has become useless
+            memory, direction = [], -slope
+            promised = float(slope @ direction)
+        length = 1.0 if memory else min(1.0, 1.0 / float(np.abs(slope).sum()))
+        for _ in range(MOST_HALVINGS):
+            new = point + length * direction
+            after, there = cost(new)
+            if after <= value + ENOUGH * length * promised:
+                break
+            length *= 0.5
+        else:
+            break
+        step, turn = new - point, there - slope
+        curvature = float(step @ turn)
+        if curvature > 1e-12 * float(turn @ turn):
+            memory = [*memory[1 - REMEMBERED :], (step, turn, curvature)]
+        gained = value - after
+        point, value, slope = new, after, there
+        if gained <= LITTLE * max(abs(value), abs(value + gained), 1.0):
+            break
+    return point
+
+
+def _scaled(slope: Floats, memory: list[tuple[Floats, Floats, float]]) -> Floats:
+    """The inverse curvature, as the last steps have shown it, times the slope."""
+    out, parts = slope.copy(), []
+    for step, turn, curvature in reversed(memory):
+        part = float(step @ out) / curvature
+        parts.append(part)
+        out -= part * turn
+    if memory:
+        _, turn, curvature = memory[-1]
+        out *= curvature / float(turn @ turn)
+    for (step, turn, curvature), part in zip(memory, reversed(parts), strict=True):
+        out += step * (part - float(turn @ out) / curvature)
+    return out
+
+
+# Parameter expansion: before a sweep, turn and stretch a pair of nodes along the direction that their children cannot see.
+#
+# The children of a and b see only aᵀb, so E[log p(children)] is the same for a → G a, b → G⁻ᵀ b. What changes are the priors
+# and the entropies; with S = Σ_rows E[x xᵀ], prior precisions Λ and M rows,
+#
+#     f(G) = −½ tr(Λ_a G S_a Gᵀ) + M_a log|G|  −½ tr(Λ_b G⁻ᵀ S_b G⁻¹) − M_b log|G|
+#
+# is maximised by a closed form where Λ_a and Λ_b are multiples of the identity. No data are read. For factors with a full
+# covariance this can only raise the bound. For scalar factors the turned q is projected onto its diagonal, the bound may fall,
+# and whoever calls this must compare bounds.
+#
+# Qi and Jaakkola (2006), parameter expanded variational Bayes; Luttinen and Ilin (2010), rotations in factor analysis.
+
 Stats = tuple[Any, ...]
 
 

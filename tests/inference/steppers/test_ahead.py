@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.steppers.ahead import Pending, SweepsAhead, concrete
+from natgrad.inference.steppers.sweep import Pending, SweepsAhead, concrete
 from natgrad.network.execute.choice import MOST_AHEAD
 
 ORDER = ("z", "mu", "tau", "weight")

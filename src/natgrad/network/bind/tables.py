@@ -180,7 +180,7 @@ class TableChunks:
         self.read, self.names, self.where, self.n_rows, self.files = read, names, where, n_rows, tuple(files)
         self.is_cut, self.can_jump = is_cut, can_jump
         self.number: Any = next(_NUMBERS)  # of this process
-        self.pieces: Any = None  # if rows came or went since it was first fitted (`natgrad.network.bind.pieces`)
+        self.pieces: Any = None  # if rows came or went since it was first fitted (`natgrad.network.bind.updating`)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names

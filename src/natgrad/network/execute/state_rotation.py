@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.inference.quasi_newton import minimise
-from natgrad.inference.rotation import Rotation, rotate_product
+from natgrad.inference.rotation import Rotation, minimise, rotate_product
 from natgrad.network.compile.gauge import Relevance, StateSpace
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
-from natgrad.network.language.advice import of_numpy
+from natgrad.network.language.advice import Refusals, of_numpy
 from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
-from natgrad.network.language.refusals import Refusals
 from natgrad.validation import as_index, as_numbers, first, require, where
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.language.nodes import Node
-from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
-from natgrad.network.results.leaves import LEAF_LOG_DENSITY
+from natgrad.network.results.conditionals import LEAF_LOG_DENSITY, LOG_DENSITY, SAMPLE
 from natgrad.network.results.predictive import Predictive, make_predictive
 from natgrad.network.results.simulate import simulate_nodes, with_trials
 

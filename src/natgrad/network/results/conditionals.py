@@ -1,4 +1,4 @@
-"""Conditionals of nodes, given values of their parameters for each draw: how to sample one, and its log density."""
+"""Draw from the conditional distribution of a node given its slots; its log density, mean and variance."""
 
 from __future__ import annotations
 
@@ -8,19 +8,113 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln, log_ndtr, ndtr, xlogy
 
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.counts import Poisson
+from natgrad.network.language.counts import NegativeBinomial, Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.links import softmax
-from natgrad.network.language.simplex import Beta
-from natgrad.network.results.leaves import LEAF_SAMPLE
+from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
+from natgrad.network.language.simplex import Beta, HalfCauchy
 
-__all__ = ["LOG_DENSITY", "SAMPLE", "WITHOUT_PRECISION", "numbers_of", "simplex_concentration", "trials_of"]
+__all__ = [
+    "LEAF_LOG_DENSITY",
+    "LEAF_SAMPLE",
+    "LOG_DENSITY",
+    "MOMENTS",
+    "SAMPLE",
+    "WITHOUT_PRECISION",
+    "numbers_of",
+    "odds",
+    "ordinal_probabilities",
+    "simplex_concentration",
+    "total_moments",
+    "trials_of",
+    "truncated_lam",
+]
+
+# Laws of the nodes that are conjugate by augmentation, their auxiliary variables integrated out: draws and log densities.
 
 Array = npt.NDArray[Any]
+Slots = dict[str, Array]
+Draw = Callable[[Any, Slots, np.random.Generator, tuple[int, ...]], Array]
+
+
+def _sd(s: Slots) -> Array:
+    return np.asarray(1.0 / np.sqrt(s["precision"]))
+
+
+def ordinal_probabilities(node: Any, s: Slots) -> Array:
+    """That of each level [draw, plates, level]."""
+    below = ndtr((node.cutpoints - s["mean"][..., None]) * np.sqrt(s["precision"])[..., None])
+    edge = np.zeros((*below.shape[:-1], 1))
+    return np.diff(np.concatenate([edge, below, edge + 1.0], axis=-1), axis=-1)
+
+
+def _draw_ordinal(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    z = rng.normal(s["mean"], _sd(s), shape)
+    return np.asarray((z[..., None] > node.cutpoints).sum(-1))
+
+
+def _ordinal_density(node: Any, x: Array, s: Slots) -> Array:
+    table = ordinal_probabilities(node, s)
+    places = np.broadcast_to(x.astype(np.int64)[..., None], (*table.shape[:-1], 1))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.take_along_axis(table, places, -1))[..., 0])
+
+
+def odds(s: Slots) -> Array:
+    """Of a negative binomial; a probability of one to rounding has odds in its logit."""
+    return np.exp(np.minimum(s["logit"], 40.0)) if "logit" in s else s["prob"] / (1.0 - s["prob"])
+
+
+def _draw_negative_binomial(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    # NumPy draws whole numbers of up to eighteen digits.
+    return rng.poisson(np.minimum(odds(s) * rng.gamma(s["shape"], 1.0, shape), 1e18))
+
+
+def truncated_lam(node: Any, s: Slots) -> tuple[Any, ...]:
+    """λ of a truncated Normal for each draw."""
+    from natgrad.families._truncated import sides_of
+
+    low, high, sides = sides_of(node.lower, node.upper)
+    return tuple(node.family.natural(mean=s["mean"], precision=s["precision"], lower=low, upper=high, sides=sides))
+
+
+def _draw_truncated(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.asarray(np.broadcast_to(node.family.sample(truncated_lam(node, s), rng), shape))
+
+
+def _truncated_density(node: Any, x: Array, s: Slots) -> Array:
+    a, b = ((bound - s["mean"]) * np.sqrt(s["precision"]) for bound in (node.lower, node.upper))
+    low, high = np.where(a > 0, -b, a), np.where(a > 0, -a, b)
+    mass = log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high)))
+    inside = (x >= node.lower) & (x <= node.upper)
+    return np.where(inside, scipy.stats.norm.logpdf(x, s["mean"], _sd(s)) - mass, -np.inf)
+
+
+LEAF_SAMPLE: dict[type, Draw] = {
+    HalfCauchy: lambda node, s, rng, shape: (s["scale"] * np.abs(rng.standard_cauchy(shape))) ** -2.0,
+    StudentT: lambda node, s, rng, shape: s["mean"] + _sd(s) * rng.standard_t(s["df"], shape),
+    Laplace: lambda node, s, rng, shape: rng.laplace(s["mean"], _sd(s), shape),
+    LogNormal: lambda node, s, rng, shape: rng.lognormal(s["mean"], _sd(s), shape),
+    NegativeBinomial: _draw_negative_binomial,
+    Ordinal: _draw_ordinal,
+    TruncatedNormal: _draw_truncated,
+}
+# These take the node, too: some of their parameters are no slots.
+LEAF_LOG_DENSITY: dict[type, Callable[[Any, Array, Slots], Array]] = {
+    StudentT: lambda node, x, s: scipy.stats.t.logpdf(x, s["df"], s["mean"], _sd(s)),
+    Laplace: lambda node, x, s: scipy.stats.laplace.logpdf(x, s["mean"], _sd(s)),
+    LogNormal: lambda node, x, s: scipy.stats.lognorm.logpdf(x, _sd(s), scale=np.exp(s["mean"])),
+    NegativeBinomial: lambda node, x, s: scipy.stats.nbinom.logpmf(x, s["shape"], 1.0 - s["prob"]),
+    Ordinal: _ordinal_density,
+    TruncatedNormal: _truncated_density,
+}
+
+
+# Conditionals of nodes, given values of their parameters for each draw: how to sample one, and its log density.
 
 
 def _sample_vector(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -151,4 +245,105 @@ def _vector_student_density(x: Array, mean: Array, dof: Array, rate: Array) -> A
 WITHOUT_PRECISION: dict[type, Callable[[Array, Array, Array, Array], Array]] = {
     Normal: _student_density,
     MultivariateNormal: _vector_student_density,
+}
+
+
+# Mean and variance of a node given values of its parameters for each draw, in closed form.
+#
+# Averages of these over draws of the parents are predictive means and variances (E[y] = E[E[y | parents]], and the law of total
+# variance). Averages of draws of the node itself would have its own noise on top: rows that are equal would be predicted
+# differently, and a probability would be a share of some two thousand coins.
+
+Moments = Callable[[Any, Slots], tuple[Any, Any]]
+
+
+def total_moments(node: Any, slots: Slots, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Mean and variance over draws of the parents, whose values are ``slots``; ``shape`` is that of draws of the node."""
+    mean, var = (np.broadcast_to(part, shape) for part in MOMENTS[type(node)](node, slots))
+    return mean.mean(axis=0), var.mean(axis=0) + mean.var(axis=0)
+
+
+def _vector(node: Any, s: Slots) -> tuple[Any, Any]:
+    return s["mean"], np.diagonal(np.linalg.inv(s["precision"]), axis1=-2, axis2=-1)
+
+
+def _student(node: Any, s: Slots) -> tuple[Any, Any]:
+    """Up to one degree of freedom there is no mean, up to two no variance."""
+    df = np.asarray(s["df"], dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        var = np.where(df > 2, df / (df - 2.0), np.where(df > 1, np.inf, np.nan)) / s["precision"]
+    return np.where(df > 1, s["mean"], np.nan), var
+
+
+def _lognormal(node: Any, s: Slots) -> tuple[Any, Any]:
+    spread = 1.0 / s["precision"]
+    mean = np.exp(s["mean"] + 0.5 * spread)
+    return mean, np.expm1(spread) * mean**2
+
+
+def _negative_binomial(node: Any, s: Slots) -> tuple[Any, Any]:
+    mean = s["shape"] * odds(s)
+    return mean, mean * (1.0 + odds(s))
+
+
+def _binomial(node: Any, s: Slots) -> tuple[Any, Any]:
+    mean = numbers_of(node, "trials") * s["prob"]
+    return mean, mean * (1.0 - s["prob"])
+
+
+def _multinomial(node: Any, s: Slots) -> tuple[Any, Any]:
+    share = s["probs"] / s["probs"].sum(-1, keepdims=True)
+    mean = trials_of(node)[..., None] * share
+    return mean, mean * (1.0 - share)
+
+
+def _ordinal(node: Any, s: Slots) -> tuple[Any, Any]:
+    table = ordinal_probabilities(node, s)
+    levels = np.arange(table.shape[-1])
+    mean = table @ levels
+    return mean, (table * (levels - mean[..., None]) ** 2).sum(-1)
+
+
+def _truncated(node: Any, s: Slots) -> tuple[Any, Any]:
+    lam = truncated_lam(node, s)
+    return node.family.mean(lam), node.family.var(lam)
+
+
+def _beta(node: Any, s: Slots) -> tuple[Any, Any]:
+    total = s["a"] + s["b"]
+    mean = s["a"] / total
+    return mean, mean * (1.0 - mean) / (total + 1.0)
+
+
+def _dirichlet(node: Any, s: Slots) -> tuple[Any, Any]:
+    concentration = simplex_concentration(node, s)
+    total = concentration.sum(-1, keepdims=True)
+    mean = concentration / total
+    return mean, mean * (1.0 - mean) / (total + 1.0)
+
+
+def _wishart(node: Any, s: Slots) -> tuple[Any, Any]:
+    scale, dof = np.linalg.inv(s["rate"]), np.asarray(s["dof"])[..., None, None]
+    diagonal = np.diagonal(scale, axis1=-2, axis2=-1)
+    return dof * scale, dof * (scale**2 + diagonal[..., :, None] * diagonal[..., None, :])
+
+
+MOMENTS: dict[type, Moments] = {
+    Normal: lambda node, s: (s["mean"], 1.0 / s["precision"]),
+    MultivariateNormal: _vector,
+    Gamma: lambda node, s: (s["shape"] / s["rate"], s["shape"] / s["rate"] ** 2),
+    Exponential: lambda node, s: (1.0 / s["rate"], s["rate"] ** -2.0),
+    Poisson: lambda node, s: (s["rate"], s["rate"]),
+    Bernoulli: lambda node, s: (s["prob"], s["prob"] * (1.0 - s["prob"])),
+    Binomial: _binomial,
+    NegativeBinomial: _negative_binomial,
+    Beta: _beta,
+    Dirichlet: _dirichlet,
+    Wishart: _wishart,
+    Multinomial: _multinomial,
+    StudentT: _student,
+    Laplace: lambda node, s: (s["mean"], 2.0 / s["precision"]),
+    LogNormal: _lognormal,
+    Ordinal: _ordinal,
+    TruncatedNormal: _truncated,
 }

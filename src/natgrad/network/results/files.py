@@ -1,7 +1,4 @@
-"""What a model file may hold of a network's fit: contents in, an error if they are no consistent fit.
-
-The shapes come from the file itself, since the network is not there; ``SavedFit.attach`` compares them with it.
-"""
+"""What a file of a fit holds: the state as a table of shapes, settings, and members of joint factors."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natgrad import families
 from natgrad.families import Family
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.compile.joint_factors import PRECISIONS, Member
 from natgrad.network.language.plates import Plate
 from natgrad.network.results.fit import Settings
-from natgrad.network.results.members import check_member, members_of
 from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.container import register
@@ -26,8 +24,48 @@ from natgrad.posterior.files.tables import METHOD, STEP, check_origin, check_see
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
+__all__ = ["check_fit", "check_member", "members_of", "saved_fit", "shapes_of", "state_table"]
 
-__all__ = ["check_fit", "saved_fit", "shapes_of", "state_table"]
+MEMBER = {"joint": "text", "begin": "whole", "size": "none | natural", "family": "text"}
+LAWS: dict[str, Family] = {
+    law.name: law for law in (families.Normal(), families.MultivariateNormal(), families.Gamma(), families.Wishart())
+}
+# Which laws nodes may have that share a factor of this one.
+PARTS = {
+    "MultivariateNormal": ("Normal", "MultivariateNormal"),
+    "GaussianGamma": ("Normal", "MultivariateNormal", "Gamma"),
+    "NormalWishart": ("MultivariateNormal", "Wishart"),
+}
+
+
+def members_of(entries: Mapping[str, Any], factors: Mapping[str, Factor]) -> dict[str, Member]:
+    """Where each node is in its factor; ``entries`` are checked."""
+    return {
+        name: Member(
+            entry["joint"], entry["begin"], entry["size"], LAWS[entry["family"]], factors[entry["joint"]].family
+        )
+        for name, entry in entries.items()
+    }
+
+
+def check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
+    """A node that shares a factor with others is a part of a vector that is there."""
+    check(name, "text", where="the name of a node")
+    check(entry, MEMBER, where=f"members[{name!r}]")
+    joint = factors.get(entry["joint"])
+    if name in factors or joint is None or entry["family"] not in PARTS.get(joint.family.name, ()):
+        refuse(f"members[{name!r}]", "is no part of a factor")
+    if (entry["family"] in ("Normal", "Gamma")) != (entry["size"] is None):
+        refuse(f"members[{name!r}]", f"is a {entry['family']} of size {entry['size']}")
+    precision, total = entry["family"] in PRECISIONS, np.shape(joint.lam[0])[-1]
+    end = entry["begin"] if precision else entry["begin"] + (entry["size"] or 1)
+    if end > total or (precision and end != total) or (joint.family.name == "NormalWishart" and entry["size"] != total):
+        refuse(f"members[{name!r}]", f"lies outside the factor {entry['joint']!r}")
+
+
+# What a model file may hold of a network's fit: contents in, an error if they are no consistent fit.
+#
+# The shapes come from the file itself, since the network is not there; ``SavedFit.attach`` compares them with it.
 
 Sizes = dict[str, int]
 FIT: dict[str, Any] = {

@@ -1,16 +1,8 @@
-"""Predict what a new table does not have: the observed nodes whose columns it lacks, and the hidden nodes of its rows.
-
-    levels      those that the new rows name, with their q; a new one at its prior, given its parents' q
-    locals      hidden nodes of the new rows: inferred from what the table has observed, the globals held fixed; where it has
-                nothing, drawn from their conditional
-    targets     observed nodes that the table lacks, or nodes that were asked for, observed or hidden in the rows
-
-Only the levels that occur are looked at: one row costs the same, however many users there are.
-"""
+"""Predict what a new table does not have: the observed nodes whose columns it lacks, and the hidden nodes of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, final
 
@@ -26,17 +18,59 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.joint_factors import Member, groups_inside, groups_of, with_joint_factors
 from natgrad.network.compile.plan import make_plan
+from natgrad.network.language.binary import Bernoulli
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
+from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.counts import Poisson
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
+from natgrad.network.language.plates import Plate
+from natgrad.network.language.simplex import Beta
 from natgrad.network.results.joint import marginal
 from natgrad.network.results.predictive import Predictive, hidden_twin
-from natgrad.network.results.stubs import stub
 from natgrad.posterior.factor import Factor
 
-__all__ = ["Predictions", "predict"]
+__all__ = ["Predictions", "predict", "stub"]
+
+Make = Callable[[str, int, Any], Node]
+OF_CLASS: dict[type, Make] = {
+    Normal: lambda name, size, plate: Normal(name, 0.0, 1.0, plate=plate),
+    MultivariateNormal: lambda name, size, plate: MultivariateNormal(name, 0.0, 1.0, size=size, plate=plate),
+    Gamma: lambda name, size, plate: Gamma(name, 1.0, 1.0, plate=plate),
+    Exponential: lambda name, size, plate: Exponential(name, 1.0, plate=plate),
+    Wishart: lambda name, size, plate: Wishart(name, float(size), np.eye(size), plate=plate),
+    Dirichlet: lambda name, size, plate: Dirichlet(name, 1.0, size=size, plate=plate),
+    Beta: lambda name, size, plate: Beta(name, 1.0, 1.0, plate=plate),
+    Categorical: lambda name, size, plate: Categorical(name, np.full(size, 1.0 / size), plate=plate),
+    Bernoulli: lambda name, size, plate: Bernoulli(name, 0.5, plate=plate),
+    Poisson: lambda name, size, plate: Poisson(name, 1.0, plate=plate),
+}
+
+
+def stub(cls: type, factor: Factor, sizes: Mapping[str, int]) -> Node:
+    """A node of a class on the plates of a factor; ``sizes`` are those that differ from the factor's."""
+    if cls not in OF_CLASS:
+        raise TypeError(f"{factor.name!r}: a {cls.__name__} cannot be read by new rows")
+    shape = factor.lam[0].shape
+    plates = tuple(Plate(name, sizes.get(name, n)) for name, n in zip(factor.plates, shape, strict=False))
+    n_plates = len(plates)
+    size = int(shape[n_plates]) if len(shape) > n_plates else 1
+    if cls is Wishart:
+        size = int(next(part.shape[-1] for part in factor.lam if part.ndim == n_plates + 2))
+    return OF_CLASS[cls](factor.name, size, plates or None)
+
+
+# Predict what a new table does not have: the observed nodes whose columns it lacks, and the hidden nodes of its rows.
+#
+#     levels      those that the new rows name, with their q; a new one at its prior, given its parents' q
+#     locals      hidden nodes of the new rows: inferred from what the table has observed, the globals held fixed; where it has
+#                 nothing, drawn from their conditional
+#     targets     observed nodes that the table lacks, or nodes that were asked for, observed or hidden in the rows
+#
+# Only the levels that occur are looked at: one row costs the same, however many users there are.
 
 Stats = tuple[npt.NDArray[Any], ...]
 # Sweeps over the hidden nodes of new rows, at most, and the relative change of their λ below which they have settled.

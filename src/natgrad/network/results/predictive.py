@@ -24,13 +24,17 @@ from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.slots import checked_categories
-from natgrad.network.results.conditional_moments import MOMENTS, total_moments
-from natgrad.network.results.conditional_quantiles import LAWS
-from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE, WITHOUT_PRECISION
+from natgrad.network.results.conditional_quantiles import LAWS, Law, mixture_quantiles
+from natgrad.network.results.conditionals import (
+    LEAF_LOG_DENSITY,
+    LOG_DENSITY,
+    MOMENTS,
+    SAMPLE,
+    WITHOUT_PRECISION,
+    total_moments,
+)
 from natgrad.network.results.fields import field, found_size
 from natgrad.network.results.joint import expanded, part_of_joint
-from natgrad.network.results.leaves import LEAF_LOG_DENSITY
-from natgrad.network.results.mixture_quantiles import Law, mixture_quantiles
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers
 
