@@ -135,7 +135,7 @@ def caught(room: str, mutation: Mutation, seconds: float, extra: list[str]) -> s
                 return "undecided"
             if done.returncode not in (0, 5):
                 lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                return f"caught by {lines[0][7:110] if lines else 'an error'}"
+                return f"caught: {lines[0][:110] if lines else done.stdout[-80:]}"
     return "survived"
 
 
