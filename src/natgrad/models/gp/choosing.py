@@ -217,11 +217,12 @@ def chosen_kernel(
         best = trials.best_of([columns.learned, Sum(columns.learned, start)], best, margin)
     if kinds:
         best = trials.best_of(with_categories(start, n_columns, [*kinds]), best, margin)
-    noise = float(np.exp(np.ravel(best.settings.psi)[0]))
-    wave = None if y is None or not trials.in_time() else wave_left(x, y, best.learned, noise)
-    if wave is not None:  # not learned here: Adam's steps are far longer than a period is known
-        trial = trials.tried(Sum(best.learned, wave), 1, 4 * INDUCING, np.asarray(best.settings.psi) - 1.0)
-        best = trial if trial.bound > best.bound + margin else best
+    if y is not None and trials.in_time():
+        psi = np.asarray(best.settings.psi)
+        wave = wave_left(x, y, best.learned, float(np.exp(psi.ravel()[0])))
+        if wave is not None:  # not learned here: Adam's steps are far longer than a period is known
+            trial = trials.tried(Sum(best.learned, wave), 1, 4 * INDUCING, psi - 1.0)
+            best = trial if trial.bound > best.bound + margin else best
     simpler = without_idle_parts(best.learned, x)
     if simpler is not None and trials.in_time() and (trial := trials.tried(simpler)).bound > best.bound - margin:
         best = trial
