@@ -258,7 +258,7 @@ def one_long(args):
 
     X = np.load(args.data, mmap_mode="r")
     begin = time.perf_counter()
-    model = ng.CategoricalHMM(8, n_categories=4, method=ng.models.hmm.Subchains(), max_passes=0.05).fit(X)
+    model = ng.CategoricalHMM(8, categories=4, method=ng.models.hmm.Subchains(), max_passes=0.05).fit(X)
     row = {
         "run": "subchains of 64", "passes": model.trace_.last.messages_read / (16 * len(X)),
         "seconds": time.perf_counter() - begin, "peak_MB": peak_megabytes(),

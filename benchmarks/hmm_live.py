@@ -90,7 +90,12 @@ def cases(n_times):
         "Gaussian(), Explicit(10)": (hmm.Gaussian(), hmm.Explicit(10)),
     }
     for name, (emissions, durations) in kinds.items():
-        yield Live(f"`HMM`, {name}", hmm.HMM(8, emissions=emissions, durations=durations, **usual), X, list(X))
+        yield Live(
+            f"`HMM`, {name}",
+            hmm.HMM(8, emissions=emissions, transitions=hmm.Transitions(durations=durations), **usual),
+            X,
+            list(X),
+        )
     whole = np.empty(n_times, dtype=[("level", float), ("count", float), ("label", labels.dtype)])
     whole["level"], whole["count"], whole["label"] = X[:, 1], codes, labels
     rows = [dict(zip(("level", "count", "label"), row, strict=True)) for row in whole.tolist()]

@@ -113,7 +113,7 @@ def kinds_of_emissions(n_times=60_000):
     for n_states in (4, 16):
         _, _, X, _ = generated(n_times, 0, n_states)
         for name, (emissions, durations) in kinds.items():
-            model = hmm.HMM(n_states, emissions=emissions, durations=durations, n_jobs=1)
+            model = hmm.HMM(n_states, emissions=emissions, transitions=hmm.Transitions(durations=durations), n_jobs=1)
             made = model._model(model._columns(X, None, None, fresh=True)[0])
             problem = SequenceProblem(model._sequences(X, None, None, made.emission), made, n_jobs=1)
             state = starts_of(problem.data, made, 0, 1, 1).candidates[0]()

@@ -126,9 +126,13 @@ def chain(rng):
         states[t] = rng.random() > transition[states[t - 1], 0]
     seen = (rng.random(600)[:, None] > np.cumsum(emission[states], 1)[:, :3]).sum(1)
     prior = np.array([[4.0, 1.0], [1.0, 4.0]])
-    model = ng.CategoricalHMM(2, n_categories=4, emission_prior=0.5, transition_prior=prior, n_init=4, n_jobs=1).fit(
-        seen[:, None]
-    )
+    model = ng.CategoricalHMM(
+        2,
+        categories=ng.models.hmm.Categorical(4, emission_prior=0.5),
+        transitions=ng.models.hmm.Transitions(prior),
+        n_init=4,
+        n_jobs=1,
+    ).fit(seen[:, None])
     _, mine = linear_sum_assignment(np.abs(emission[:, None] - model.emissionprob_[None]).sum(-1))
     found = model.posterior_["emission"].lam[0] + 1.0
     rows = model.posterior_["transition"].lam[0] + 1.0

@@ -111,14 +111,14 @@ def ready_models() -> dict[str, tuple[Any, int]]:
     diag, tied, full = (
         ng.models.hmm.Gaussian(kind, mean_scale=0.2, dof_prior=6.0) for kind in ("diag", "tied", "full")
     )
-    chained = {"transition_prior": 2.0, "initial_prior": 2.0, "n_init": 2, "verbose": False}
+    chained = {"transitions": ng.models.hmm.Transitions(2.0, 2.0), "n_init": 2, "verbose": False}
     counts = rng.poisson(3.0, (30, 1))
     return {
         "GaussianMixture, diag": (ng.GaussianMixture(2, covariance=diag, **mixed).fit(x), 30),
         "GaussianMixture, tied": (ng.GaussianMixture(2, covariance=tied, **mixed).fit(x), 30),
         "GaussianHMM": (ng.GaussianHMM(2, covariance=full, **chained).fit(x), 40),
         "PoissonHMM": (ng.PoissonHMM(2, rate_prior=(4.0, 1.0), **chained).fit(counts), 40),
-        "CategoricalHMM": (ng.CategoricalHMM(2, n_categories=4, emission_prior=1.0, **chained).fit(counts % 4), 40),
+        "CategoricalHMM": (ng.CategoricalHMM(2, categories=4, **chained).fit(counts % 4), 40),
     }
 
 

@@ -138,15 +138,17 @@ CASES: dict[str, Callable[..., Any]] = {
     "MF, counts": factors("counts", likelihood="poisson"),
     "ratings in time and context": drifting(max_steps=150),  # vectors start from a fit of 40 sweeps
     "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
-    "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),
+    "HMM, categories": chains(ng.CategoricalHMM, "codes", transitions=hmm.Transitions(sticky=2.0)),
     "HMM, subchains": chains(ng.GaussianHMM, "real", method=hmm.Subchains(4, 20), max_passes=2.0),
     "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=hmm.Subchains(2, 20, buffer="grow")),
     "HMM, tracks": chains(ng.HMM, "both", emissions={0: hmm.Mixture(hmm.StudentT()), 1: hmm.Poisson()}),
     "HMM, regressions of subchains": chains(
         ng.HMM, "real", emissions=hmm.Autoregressive(), method=hmm.Subchains(4, 20), max_passes=2.0
     ),
-    "HMM, durations": chains(ng.HMM, "codes", emissions=hmm.Categorical(), durations=hmm.NegativeBinomial(2)),
-    "HMM, inputs": chains(ng.HMM, "both", inputs=1),
+    "HMM, durations": chains(
+        ng.HMM, "codes", emissions=hmm.Categorical(), transitions=hmm.Transitions(durations=hmm.NegativeBinomial(2))
+    ),
+    "HMM, inputs": chains(ng.HMM, "both", transitions=hmm.Transitions(inputs=1)),
     "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_passes=3),
     "mixture, full": clusters(),
     "mixture, tied, memoised": clusters(covariance="tied", method=ng.SVI({"row": 30}), max_passes=3),

@@ -129,6 +129,9 @@ def use_process(y: Any) -> Callable[[Any], None]:
     return use
 
 
+STAGES = chain.Transitions(durations=chain.NegativeBinomial(2))
+
+
 def hmm(cls: Any, X: Any, **settings: Any) -> Case:
     return Case(lambda **keep: cls(2, n_init=1, max_passes=4, tol=0, **settings).fit(X, **keep), use_chain(X))
 
@@ -191,8 +194,8 @@ CASES = {
     "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
     "HMM, tracks": hmm(ng.HMM, BESIDE, emissions={0: chain.Mixture(chain.StudentT()), 1: chain.Categorical()}),
     "HMM, regression": hmm(ng.HMM, SERIES, emissions=chain.Autoregressive(2)),
-    "HMM, stages": hmm(ng.HMM, SERIES, emissions=chain.Gaussian("tied"), durations=chain.NegativeBinomial(2)),
-    "HMM, durations": hmm(ng.HMM, CODES, emissions=chain.Poisson(), durations=chain.Explicit(3)),
+    "HMM, stages": hmm(ng.HMM, SERIES, emissions=chain.Gaussian("tied"), transitions=STAGES),
+    "HMM, durations": hmm(ng.HMM, CODES, emissions=chain.Poisson(), transitions=chain.Transitions(durations=chain.Explicit(3))),
 }  # fmt: skip
 # Checkpoints: the run is stopped before its end, and goes on from the forged file.
 RUNS = [

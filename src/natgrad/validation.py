@@ -283,9 +283,9 @@ HABITS = {
     "num_topics": ("n_topics",),
     "progress": ("verbose",),
     "random_state": ("seed",),
-    "startprob_prior": ("initial_prior",),
+    "startprob_prior": ("transitions",),
     "topic_word_prior": ("topic_prior",),
-    "transmat_prior": ("transition_prior",),
+    "transmat_prior": ("transitions",),
     "weight_concentration_prior": ("weight_prior",),
     **dict.fromkeys(
         ("n_iter", "num_iter", "max_iter", "maxiter", "iterations", "epochs", "n_epochs", "num_steps", "repeat"),

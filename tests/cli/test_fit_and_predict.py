@@ -259,7 +259,16 @@ def test_advice_names_options(workspace):
 def test_inputs_of_transitions(workspace):
     rows = [f"{3 * (t // 7 % 2) + t % 3 / 2},{'ab'[t % 7 == 0]}" for t in range(60)]
     (workspace / "pushed.csv").write_text("\n".join(["level,push", *rows]) + "\n")
-    options = ("--n-states", 2, "--n-init", 1, "--emissions", '{"level": Gaussian()}', "--inputs", "push")
+    options = (
+        "--n-states",
+        2,
+        "--n-init",
+        1,
+        "--emissions",
+        '{"level": Gaussian()}',
+        "--transitions",
+        "Transitions(inputs='push')",
+    )
     right("fit", "hmm-tracks", "pushed.csv", "-o", "m", *options, "--report", "p.html")
     model = ng.load(workspace / "m")
     assert model.inputs_.tolist() == ["a", "b"]
@@ -306,11 +315,20 @@ def test_several_kinds_of_columns_and_durations(workspace):
     rows = [f"{3 * (t // 10 % 2) + t % 3 / 2},{t % 4},{'xy'[t // 10 % 2]}" for t in range(60)]
     (workspace / "kinds.csv").write_text("\n".join(["level,n,word", *rows]) + "\n")
     kinds = '{"word": Categorical(), "level": StudentT(dof=4), "n": Poisson()}'
-    options = ("--n-states", 2, "--n-init", 1, "--emissions", kinds, "--durations", "NegativeBinomial(2)")
+    options = (
+        "--n-states",
+        2,
+        "--n-init",
+        1,
+        "--emissions",
+        kinds,
+        "--transitions",
+        "Transitions(durations=NegativeBinomial(2))",
+    )
     right("fit", "hmm-tracks", "kinds.csv", "-o", "m", *options, "--report", "p.html", "--json")
     model = ng.load(workspace / "m")
     assert model.categories_["word"].tolist() == ["x", "y"]
-    assert (model.emissions["level"].dof, model.durations.r) == (4, 2)
+    assert (model.emissions["level"].dof, model.transitions.durations.r) == (4, 2)
     found = list(csv.DictReader(right("decode", "m", "kinds.csv").stdout.splitlines()))
     assert len({row["state"] for row in found[:10]}) == 1
     assert "level: means in each state" in (workspace / "p.html").read_text()

@@ -82,7 +82,7 @@ def test_symbols_have_probabilities(workspace):
 def test_inputs_of_the_next_times(workspace):
     right(
         "fit", "hmm-tracks", "series.csv", "-o", "m", "--n-states", 2, "--emissions", '{"level": Gaussian()}',
-        "--inputs", "symbol", "--columns", "level,symbol",
+        "--transitions", "Transitions(inputs='symbol')", "--columns", "level,symbol",
     )  # fmt: skip
     path = workspace / "series.csv"
     table = np.empty(120, dtype=[("level", float), ("symbol", float)])
@@ -136,7 +136,7 @@ def test_what_cannot_go_on_is_refused(workspace):
     assert "'--steps': 0 is not in the range x>=1" in one_line(call(*ask, 0), code=2)
     assert "--every is for other models, and this is GaussianHMM" in one_line(call(*ask, 2, "--every", 1))
     assert "-o no/x.csv: there is no folder no; make it first" in one_line(call(*ask, 2, "-o", "no/x.csv"))
-    assert "--inputs is for models that were fitted with them" in one_line(call(*ask, 2, "--inputs", "a,b"))
+    assert "--inputs is for models of Transitions" in one_line(call(*ask, 2, "--inputs", "a,b"))
     right("fit", "mixture", "rows.csv", "-o", "c", "--columns", "x,y", "--n-components", 2, "--n-init", 1)
     refused = one_line(call("forecast", "c", "--steps", 2))
     assert "forecast is for" in refused

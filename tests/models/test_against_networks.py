@@ -128,8 +128,7 @@ def drawn_chain(kind: str, rng: np.random.Generator) -> tuple[object, np.ndarray
     lengths = [int(n) for n in rng.integers(1, 5, 2)]
     n, n_columns, n_states = sum(lengths), int(rng.integers(1, 4)), int(rng.integers(1, 4))
     chain = {
-        "initial_prior": float(rng.gamma(1.0) + 0.1),
-        "sticky": float(rng.integers(3)),
+        "transitions": hmm.Transitions(initial=float(rng.gamma(1.0) + 0.1), sticky=float(rng.integers(3))),
         "n_init": 1,
         "max_passes": 3,
     }
@@ -151,7 +150,7 @@ def drawn_chain(kind: str, rng: np.random.Generator) -> tuple[object, np.ndarray
         X = np.where(missing, np.nan, rng.integers(0, 2, (n, n_columns)) * 1.0)
         return ng.BernoulliHMM(n_states, track_prior=(0.7, 2.0), **chain), X, lengths
     X = np.where(missing[:, :1], np.nan, rng.integers(0, 4, (n, 1)) * 1.0)
-    return ng.CategoricalHMM(n_states, n_categories=4, emission_prior=0.6, **chain), X, lengths
+    return ng.CategoricalHMM(n_states, categories=hmm.Categorical(4, emission_prior=0.6), **chain), X, lengths
 
 
 def expected_density(kind: str, factor: object, y: np.ndarray) -> np.ndarray:

@@ -294,7 +294,7 @@ def test_states_and_topics_of_every_kind() -> None:
     tracks = [(rng.random((400, 6)) < np.eye(4, 6)[z] * 0.8 + 0.1).astype(int) for z in states]
     assert ng.BernoulliHMM(("auto", 8)).fit(iter(tracks)).n_states_ == 4
     symbols = [(z + 4 * rng.integers(2, size=400))[:, None] for z in states]
-    assert ng.CategoricalHMM(("auto", 8), n_categories=8).fit(iter(symbols)).n_states_ == 4
+    assert ng.CategoricalHMM(("auto", 8), categories=8).fit(iter(symbols)).n_states_ == 4
     # Weights are no tokens, which a sampler could move.
     weights = [0.5 * counts(60, 2, 1), 0.5 * counts(60, 3, 2)]
     assert ng.LDA(("auto", 8)).fit(iter(weights)).n_topics_ == 3

@@ -100,7 +100,7 @@ def test_labellings_far_from_one_another_have_the_shares_of_all_memberships(weig
 
 
 def chain(kind: str) -> tuple[object, np.ndarray]:
-    chain = {"initial_prior": [1.0, 2.0], "transition_prior": [[2.0, 1.0], [1.0, 1.0]], "n_init": 1}
+    chain = {"transitions": hmm.Transitions([[2.0, 1.0], [1.0, 1.0]], [1.0, 2.0]), "n_init": 1}
     y = np.array([[0.1], [2.0], [np.nan], [3.0], [0.0], [1.0]])
     if kind in ("gaussian", "diag"):
         own = {"dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALE1[kind]}
@@ -109,7 +109,7 @@ def chain(kind: str) -> tuple[object, np.ndarray]:
         return ng.PoissonHMM(2, rate_prior=(1.5, 0.5), **chain), y.round()
     if kind == "bernoulli":
         return ng.BernoulliHMM(2, track_prior=(0.7, 2.0), **chain), np.minimum(y.round(), 1.0)
-    return ng.CategoricalHMM(2, n_categories=4, emission_prior=0.6, **chain), y.round()
+    return ng.CategoricalHMM(2, categories=hmm.Categorical(4, emission_prior=0.6), **chain), y.round()
 
 
 SCALE1 = {"gaussian": [[8.0]], "diag": [8.0]}
@@ -137,7 +137,9 @@ def test_draws_of_a_chain_are_those_that_all_paths_add_up_to(kind: str) -> None:
 def test_states_that_are_known_or_forbidden_are_drawn_as_they_are() -> None:
     y = np.array([0.0, 1.0, 0.0, 3.0, 2.0, 3.0, 3.0])[:, None]
     known = np.array([-1, 0, -1, -1, 1, -1, -1])
-    model = ng.CategoricalHMM(2, n_categories=4, topology="left-to-right", n_init=1).fit(y, labels=known)
+    model = ng.CategoricalHMM(2, categories=4, transitions=hmm.Transitions(topology="left-to-right"), n_init=1).fit(
+        y, labels=known
+    )
     draws = model.draws(y, 50, chains=2, verbose=False, labels=known)
     states = draws["states"].values
     assert (states[..., 1] == 0).all()

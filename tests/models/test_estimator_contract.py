@@ -34,13 +34,15 @@ ESTIMATORS = {
     "HMM of Student's t": lambda: ng.HMM(2, emissions=hmm.StudentT(), n_init=1, max_passes=2, n_jobs=1),
     "HMM of mixtures": lambda: ng.HMM(2, emissions=hmm.Mixture(hmm.Gaussian("diag")), n_init=1, max_passes=2, n_jobs=1),
     "HMM of regressions": lambda: ng.HMM(2, emissions=hmm.Autoregressive(), n_init=1, max_passes=2, n_jobs=1),
-    "HMM of durations": lambda: ng.HMM(2, durations=hmm.NegativeBinomial(), n_init=1, max_passes=2, n_jobs=1),
+    "HMM of durations": lambda: ng.HMM(
+        2, transitions=hmm.Transitions(durations=hmm.NegativeBinomial()), n_init=1, max_passes=2, n_jobs=1
+    ),
     **{
         f"GaussianHMM of {what}": lambda own=own: ng.GaussianHMM(**{**SHORT, **own})
         for what, own in {
             "tied covariance": {"covariance": "tied"},
             "spherical covariance": {"covariance": "spherical"},
-            "left to right": {"topology": "left-to-right"},
+            "left to right": {"transitions": hmm.Transitions(topology="left-to-right")},
             "a number that is found": {"n_states": ("auto", 3)},
         }.items()
     },
@@ -50,7 +52,7 @@ ESTIMATORS = {
             "Student's t, diagonal": {"emissions": hmm.StudentT("diag")},
             "Student's t, tied": {"emissions": hmm.StudentT("tied")},
             "mixtures of Student's t": {"emissions": hmm.Mixture(hmm.StudentT("spherical"))},
-            "explicit durations": {"durations": hmm.Explicit(4)},
+            "explicit durations": {"transitions": hmm.Transitions(durations=hmm.Explicit(4))},
             "heavy regressions": {"emissions": hmm.Autoregressive(2, dof=4.0)},
         }.items()
     },

@@ -6,6 +6,7 @@ from adversary.files import bits_of
 from adversary.inputs import GARBAGE, garbage
 
 import natgrad as ng
+from natgrad.models import hmm
 
 
 def counts(rng):
@@ -55,11 +56,11 @@ def test_categories_that_are_no_numbers_of_categories():
     with pytest.raises(ValueError, match=r"X\[3, 0\] = inf must be a category"):
         model.fit(np.where(np.arange(40) == 3, np.inf, codes))
     with pytest.raises(ValueError, match=r"emission_prior = 1e-300 must be ≥ 1e-08"):
-        ng.CategoricalHMM(2, emission_prior=1e-300).fit(codes)
+        ng.CategoricalHMM(2, categories=hmm.Categorical(emission_prior=1e-300)).fit(codes)
     with pytest.raises(TypeError, match="emission_prior must hold numbers, got 'x'"):
-        ng.CategoricalHMM(2, emission_prior="x").fit(codes)
-    with pytest.raises(TypeError, match=r"transition_prior must hold numbers ≥ 0, got \{\}"):
-        ng.CategoricalHMM(2, transition_prior={}).fit(codes)
+        ng.CategoricalHMM(2, categories=hmm.Categorical(emission_prior="x")).fit(codes)
+    with pytest.raises(TypeError, match=r"Transitions: prior must hold numbers ≥ 0, got \{\}"):
+        ng.CategoricalHMM(2, transitions=hmm.Transitions({})).fit(codes)
 
 
 @pytest.mark.parametrize("n_jobs", [0, -1, 1.5, "x", True])

@@ -90,7 +90,7 @@ def test_a_hidden_markov_model_has_that_of_the_declared_network():
     rng = np.random.default_rng(2)
     states = np.repeat([0, 1, 0, 1, 0], 12)
     symbols = np.where(rng.random(60) < 0.75, states, 1 - states)
-    model = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols[:, None])
+    model = ng.CategoricalHMM(2, categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols[:, None])
     lr = model.linear_response(symbols[:, None])
     time, state = ng.Plate("time", 60), ng.Plate("state", 2)
     initial = ng.Dirichlet("initial", 1.0, size=2)
@@ -187,7 +187,7 @@ def grouped() -> list[tuple[Any, Any, str, str]]:
     lda.fit(table)
     rng = np.random.default_rng(2)
     symbols = [(rng.random((9, 1)) < 0.3 + 0.4 * (i % 2)).astype(int) for i in range(6)]
-    hmm = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols)
+    hmm = ng.CategoricalHMM(2, categories=2, tol=1e-12, max_passes=3000, n_init=2).fit(symbols)
     return [(lda, table, "doc", "phi"), (hmm, symbols, "sequence", "emission")]
 
 
@@ -211,7 +211,7 @@ def test_influence_foretells_what_leaving_groups_out_changes():
         (rng.random((25, 1)) < np.where(np.arange(25)[:, None] // 5 % 2, 0.2 + 0.02 * i, 0.8)).astype(int)
         for i in range(12)
     ]
-    hmm = ng.CategoricalHMM(2, n_categories=2, tol=1e-12, max_passes=3000, n_init=4).fit(symbols)
+    hmm = ng.CategoricalHMM(2, categories=2, tol=1e-12, max_passes=3000, n_init=4).fit(symbols)
     cases = [grouped()[0], (hmm, symbols, "sequence", "emission"), (mixture, x, "row", "weights")]
     for model, data, plate, name in cases:
         lr, problem = model.linear_response(data), model._response_problem(data)

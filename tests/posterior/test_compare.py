@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import natgrad as ng
 from natgrad.cli.main import main
+from natgrad.models import hmm
 
 
 def rows() -> npt.NDArray[np.float64]:
@@ -223,17 +224,17 @@ def test_components_that_are_told_apart_have_one_labelling() -> None:
     symbols = (x[:, :1] > 0).astype(int)
     counts = np.ones((30, 3), int)
     alike = {
-        "chain": ng.GaussianHMM(2, sticky=3.0, **brief).fit(x),
+        "chain": ng.GaussianHMM(2, transitions=hmm.Transitions(sticky=3.0), **brief).fit(x),
         "mixture": ng.GaussianMixture(2, **brief).fit(x),
         "symbols": ng.CategoricalHMM(2, **brief).fit(symbols),
         "learned": ng.LDA(2, doc_prior="learn", topic_prior="learn", inference="vb", max_passes=2).fit(counts),
     }
     apart = {
-        "ordered": ng.GaussianHMM(2, topology="left-to-right", **brief).fit(x),
-        "transitions": ng.GaussianHMM(2, transition_prior=uneven, **brief).fit(x),
+        "ordered": ng.GaussianHMM(2, transitions=hmm.Transitions(topology="left-to-right"), **brief).fit(x),
+        "transitions": ng.GaussianHMM(2, transitions=hmm.Transitions(uneven), **brief).fit(x),
         "known": ng.GaussianHMM(2, **brief).fit(x, labels=labels),
         "weights": ng.GaussianMixture(2, weight_prior=[1.0, 5.0], **brief).fit(x),
-        "emissions": ng.CategoricalHMM(2, emission_prior=uneven, **brief).fit(symbols),
+        "emissions": ng.CategoricalHMM(2, categories=hmm.Categorical(emission_prior=uneven), **brief).fit(symbols),
         "shares": ng.LDA(2, doc_prior=[0.1, 0.2], inference="vb", max_passes=2).fit(counts),
     }
     for fits, ways in ((alike, 2), (apart, 1)):

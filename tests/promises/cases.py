@@ -96,10 +96,11 @@ RESOLVED: dict[str, dict[str, Any]] = {
     "LDA": {"topic_prior": 0.05, "doc_prior": 0.1, "gibbs_sweeps": 100, "local": ng.LocalOptions()},
     "auto topics": {"topic_prior": "learn", "doc_prior": "learn", "gibbs_sweeps": 0},
     "GaussianMixture": {"covariance": "full"},
-    "GaussianHMM": {"covariance": "full", "topology": "ergodic"},
+    "GaussianHMM": {"covariance": "full", "transitions": hmm.Transitions()},
 }
 OTHERS: dict[str, list[Any]] = {
-    "covariance": ["diag"], "topology": ["left-to-right"], "noise_per": ["user"], "weight_prior": [3.0], "mean_prior": [1.0],
+    "transitions": [hmm.Transitions(topology="left-to-right"), hmm.Transitions(0.3), hmm.Transitions(sticky=2.0)],
+    "covariance": ["diag"], "noise_per": ["user"], "weight_prior": [3.0], "mean_prior": [1.0],
     "dof_prior": [9.0], "rate_prior": [(2.0, 3.0)], "track_prior": [(2.0, 3.0)], "doc_prior": [0.7], "topic_prior": [0.7],
     "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2], "n_negatives": [3.0],
     "noise_precision": [0.3], "prior_precision": [0.3], "noise_variance": [0.3], "order": [["b", "a"]],
@@ -187,7 +188,9 @@ def _emitting(emission: str, what: str = "level", **settings: Any) -> Case:
 
 
 def _lasting(durations: Any, words: str) -> Case:
-    return _chain(hmm.HMM, "level", "hmm-tracks", "--durations", words, durations=durations)
+    return _chain(
+        hmm.HMM, "level", "hmm-tracks", "--transitions", words, transitions=hmm.Transitions(durations=durations)
+    )
 
 
 CHAINS = {
@@ -212,11 +215,15 @@ CHAINS = {
         '{"level": Gaussian(), "n": Poisson(), "on": Bernoulli(), "code": Categorical()}',
         emissions=dict(enumerate(TRACKS)),
     ),
-    "durations=NegativeBinomial": _lasting(hmm.NegativeBinomial(3), "NegativeBinomial(3)"),
-    "durations=Explicit": _lasting(hmm.Explicit(12), "Explicit(12)"),
-    "inputs": _chain(hmm.HMM, "inputs", "hmm-tracks", "--inputs", "regime", inputs=2),
+    "durations=NegativeBinomial": _lasting(hmm.NegativeBinomial(3), "Transitions(durations=NegativeBinomial(3))"),
+    "durations=Explicit": _lasting(hmm.Explicit(12), "Transitions(durations=Explicit(12))"),
+    "inputs": _chain(
+        hmm.HMM, "inputs", "hmm-tracks", "--transitions", "Transitions(inputs='regime')",
+        transitions=hmm.Transitions(inputs=2),
+    ),
     'topology="left-to-right"': _chain(
-        ng.GaussianHMM, "level", "hmm", "--topology", "left-to-right", topology="left-to-right"
+        ng.GaussianHMM, "level", "hmm", "--transitions", "Transitions(topology='left-to-right')",
+        transitions=hmm.Transitions(topology="left-to-right"),
     ),
     'GaussianHMM("auto")': _chain(ng.GaussianHMM, "level", "hmm", n_states=("auto", 4)),
     'HMM("auto") of StudentT': _emitting("StudentT()", n_states=("auto", 4)),

@@ -259,7 +259,7 @@ def commanded(case: Case, folder: Path) -> None:
     asked = call(asking, folder / "m", path, "-o", folder / "out.csv")
     assert asked.exit_code == 0, asked.output
     if asking == "decode":
-        inputs = ("--inputs", "0,1") if "--inputs" in case.command else ()
+        inputs = ("--inputs", "0,1") if any("inputs=" in word for word in case.command) else ()
         ahead = call("forecast", folder / "m", "--data", path, "--steps", 2, *inputs)
         assert ahead.exit_code == 0, ahead.output
         assert [line.split(",")[:2] for line in ahead.stdout.splitlines()[1:]] == [
@@ -368,8 +368,8 @@ def named_settings(case: Case) -> dict[str, Any]:
     names = list(case.table)
     if isinstance(emissions := case.settings.get("emissions"), dict):
         return {"emissions": {names[key]: kind for key, kind in emissions.items()}}
-    if case.settings.get("inputs") is not None:
-        return {"inputs": "regime"}
+    if (own := case.settings.get("transitions")) is not None and own.inputs is not None:
+        return {"transitions": dataclasses.replace(own, inputs="regime")}
     return {role: role for role in ("time", "context") if role in case.named}
 
 
@@ -452,7 +452,7 @@ def defaults(case: Case, _: Path) -> None:
 
 
 # What a model is, and which column is which: other numbers are other models.
-PARTS_OF_THE_MODEL = ("n_states", "n_components", "n_topics", "n_factors", "inputs", "seed")
+PARTS_OF_THE_MODEL = ("n_states", "n_components", "n_topics", "n_factors", "seed")
 
 
 def moved(case: Case, sign: int) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def test_the_table_of_the_docs_is_this_one(family: str) -> None:
 def test_simulated_states_last_as_their_durations_say(durations: object) -> None:
     """They were those of a chain that leaves every state at once, and calibrate() judged intervals by them."""
     X = np.repeat([0.0, 12.0] * 4, 7)[:, None] + np.random.default_rng(0).normal(size=(56, 1))
-    model = hmm.HMM(2, durations=durations, n_init=1, max_passes=3, verbose=False).fit(X)
+    model = hmm.HMM(2, transitions=hmm.Transitions(durations=durations), n_init=1, max_passes=3, verbose=False).fit(X)
     for seed in range(5):
         states = model._simulated(200, np.random.default_rng(seed))[2]
         stays = np.diff(np.flatnonzero(np.diff(states, prepend=-1, append=-1)))[:-1]
@@ -204,7 +204,9 @@ def test_simulated_states_last_as_their_durations_say(durations: object) -> None
 def test_what_is_certain_has_any_rank() -> None:
     """With two states that last, where one leads to is known: ranks of what cannot differ must not count as misses."""
     X = np.repeat([0.0, 12.0] * 4, 7)[:, None] + np.random.default_rng(0).normal(size=(56, 1))
-    model = hmm.HMM(2, durations=hmm.NegativeBinomial(2), n_init=1, max_passes=5, verbose=False).fit(X)
+    model = hmm.HMM(
+        2, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(2)), n_init=1, max_passes=5, verbose=False
+    ).fit(X)
     assert model.calibrate(20, size=40).coverage(0.9)["transition"] > 0.6
 
 

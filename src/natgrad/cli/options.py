@@ -39,7 +39,7 @@ CALLS |= {
     name: "natgrad.models.hmm"
     for name in (
         "Gaussian", "StudentT", "Autoregressive", "Poisson", "Bernoulli", "Categorical", "Mixture", "NegativeBinomial",
-        "Explicit", "Subchains",
+        "Explicit", "Subchains", "Transitions",
     )
 }  # fmt: skip
 

@@ -332,7 +332,8 @@ def _emitted(fitted: Any, columns: list[str]) -> list[str]:
     emissions = getattr(fitted, "emissions", None)
     if isinstance(emissions, Mapping) and all(isinstance(part, str) for key in emissions for part in _parts(key)):
         return [part for key in emissions for part in _parts(key)]
-    return [name for name in columns if name != getattr(fitted, "inputs", None)]
+    inputs = getattr(getattr(fitted, "transitions", None), "inputs", None)
+    return [name for name in columns if name != inputs]
 
 
 def _parts(key: Any) -> tuple[Any, ...]:
@@ -358,8 +359,10 @@ def _columns_ahead(ahead: Any, names: list[str], mass: float) -> tuple[list[str]
 
 def _inputs(fitted: Any, words: str) -> list[Any]:
     """Categories as the model has them: a text that spells a number is this number."""
-    if getattr(fitted, "inputs", None) is None:
-        raise UserError("--inputs is for models that were fitted with them: natgrad fit hmm-tracks … --inputs COLUMN")
+    if not hasattr(fitted, "inputs_"):
+        raise UserError(
+            "--inputs is for models of Transitions(inputs=COLUMN): see natgrad fit hmm-tracks --transitions"
+        )
     known = {f"{v:g}" if isinstance(v, float) else str(v): v for v in fitted.inputs_.tolist()}
     given = [word.strip() for word in words.split(",")]
     for place, word in enumerate(given):

@@ -69,7 +69,9 @@ def test_emissions_find_columns_by_name_in_tables_files_and_rows(table, swapped,
         states = [live.update(row) for row in rows]
         assert live.log_prob == pytest.approx(score)
     np.testing.assert_allclose(states, model.filter().update(table), atol=1e-12)
-    driven = ng.HMM(2, emissions=KINDS, inputs="push", **BRIEF).fit(table.assign(push=list("ab") * 40))
+    driven = ng.HMM(2, emissions=KINDS, transitions=hmm.Transitions(inputs="push"), **BRIEF).fit(
+        table.assign(push=list("ab") * 40)
+    )
     live = driven.filter()
     for n, row in enumerate(table.to_dict("records")):
         live.update({"push": "ab"[n % 2], **row})
@@ -102,7 +104,7 @@ def test_tables_of_any_library_are_one(table) -> None:
 @pytest.mark.parametrize("settings", [{"durations": hmm.Explicit(3)}, {"inputs": 1}], ids=["durations", "inputs"])
 def test_longer_chains_refuse_moves(settings, table) -> None:
     with pytest.raises(ValueError, match='durations and inputs have no moves of states: leave out moves="keep"'):
-        ng.HMM(2, **settings, **BRIEF).fit(table.to_numpy() % 2, moves="keep")
+        ng.HMM(2, transitions=hmm.Transitions(**settings), **BRIEF).fit(table.to_numpy() % 2, moves="keep")
 
 
 def test_missing_entries_of_nullable_columns_are_missing():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.models import hmm
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_information_criteria_count_free_parameters(model, series):
     assert full.n_parameters_ == 3 + 2 * (3 + 6)
     diagonal = ng.GaussianHMM(3, covariance="diag", n_init=1, max_passes=2).fit(wide)  # K = D: not taken for matrices
     assert diagonal.n_parameters_ == 2 + 6 + 3 * (3 + 3)
-    path = ng.GaussianHMM(3, topology="left-to-right", n_init=1, max_passes=2).fit(series)
+    path = ng.GaussianHMM(3, transitions=hmm.Transitions(topology="left-to-right"), n_init=1, max_passes=2).fit(series)
     assert path.n_parameters_ == 0 + 2 + 3 * 2
 
 

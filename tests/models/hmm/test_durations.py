@@ -37,7 +37,9 @@ def test_one_stage_is_a_markov_chain(rng):
     settings = {"emissions": {0: hmm.Gaussian()}, "n_init": 1, "max_passes": 3, "seed": 0}
     plain = hmm.HMM(3, **settings).fit(X)
     markov = problem_of(plain, X)
-    problem = problem_of(hmm.HMM(3, durations=hmm.NegativeBinomial(1, (2.0, 1.0)), **settings).fit(X), X)
+    problem = problem_of(
+        hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(1, (2.0, 1.0))), **settings).fit(X), X
+    )
     off = ~np.eye(3, dtype=bool)
 
     def of_stages(lam):
@@ -60,9 +62,9 @@ def test_one_stage_is_a_markov_chain(rng):
 def test_the_bound_is_that_of_all_segmentations(kind, rng):
     X, lengths, durations = rng.normal(size=(9, 1)) * 2.0, [6, 3], KINDS[kind]
     X[4] = np.nan
-    model = hmm.HMM(3, emissions=hmm.Gaussian("diag"), durations=durations, n_init=1, max_passes=2).fit(
-        X, lengths=lengths
-    )
+    model = hmm.HMM(
+        3, emissions=hmm.Gaussian("diag"), transitions=hmm.Transitions(durations=durations), n_init=1, max_passes=2
+    ).fit(X, lengths=lengths)
     problem, state = problem_of(model, X, lengths), model._state
     log_pi, log_a = (np.asarray(state.mu[name][0]) for name in ("initial", "transition"))
     densities = model._model_.emission.logs(problem.data.values, state.mu)
@@ -104,7 +106,9 @@ def log_run(durations, log, k, length, last):
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_are_derivatives_of_log_z(kind, rng):
     _, X = runs_of(rng, 60)
-    model = hmm.HMM(3, durations=KINDS[kind], n_init=1, max_passes=12, tol=0).fit(X, lengths=[35, 25])
+    model = hmm.HMM(3, transitions=hmm.Transitions(durations=KINDS[kind]), n_init=1, max_passes=12, tol=0).fit(
+        X, lengths=[35, 25]
+    )
     assert np.diff(model.trace_["elbo"]).min() > -1e-8
     problem, state = problem_of(model, X, [35, 25]), model._state
     messages = problem.solve(state, None, None, 0.0, 1).messages
@@ -125,7 +129,7 @@ def test_messages_are_derivatives_of_log_z(kind, rng):
 @pytest.mark.slow
 def test_durations_are_found_and_every_answer_is_one_of_states(rng, tmp_path):
     states, X = runs_of(rng, 600)
-    model = hmm.HMM(3, durations=hmm.Explicit(10), n_init=3, seed=0).fit(X)
+    model = hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.Explicit(10)), n_init=3, seed=0).fit(X)
     order = np.argsort(model.emission_parameters()["emission"]["means"][:, 0])
     np.testing.assert_allclose(model.mean_durations_[order], [4.5, 8.5, 6.5], atol=0.7)
     assert np.mean(np.argsort(order)[model.predict(X)] == states) > 0.9
@@ -146,27 +150,31 @@ def test_durations_are_found_and_every_answer_is_one_of_states(rng, tmp_path):
     model.save(tmp_path / "m")
     again = ng.load(tmp_path / "m")
     np.testing.assert_array_equal(again.predict_proba(X), shares)
-    assert again.durations == hmm.Explicit(10)
+    assert again.transitions.durations == hmm.Explicit(10)
     # What is drawn lasts as long as it is said to.
     _, drawn = model.sample(6_000, seed=0)
     cuts = np.flatnonzero(np.diff(drawn)) + 1
     lasting = np.diff(cuts)
     for k in range(3):
         assert abs(lasting[drawn[cuts[:-1]] == k].mean() / model.mean_durations_[k] - 1.0) < 0.06
-    known = hmm.HMM(3, durations=hmm.NegativeBinomial(2), n_init=1).fit(X[:200], labels=states[:200])
+    known = hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(2)), n_init=1).fit(
+        X[:200], labels=states[:200]
+    )
     np.testing.assert_array_equal(known.predict_proba(X[:200]).shape, (200, 3))
 
 
 @pytest.mark.slow
 def test_draws_and_subchains(rng):
     _, X = runs_of(rng, 600)
-    model = hmm.HMM(3, durations=hmm.NegativeBinomial(4), n_init=3, seed=0, tol=1e-8).fit(X)
+    model = hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(4)), n_init=3, seed=0, tol=1e-8).fit(
+        X
+    )
     draws = model.draws(X, 300, chains=2, verbose=False)
     np.testing.assert_allclose(draws["duration"].mean(), model.posterior_["duration"].mean(), rtol=0.1)
     for buffer in (None, 8, "grow"):
         sampled = hmm.HMM(
-            3, durations=hmm.NegativeBinomial(4), n_init=2, seed=0, method=hmm.Subchains(8, 40, buffer),
-            max_passes=8,
+            3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(4)), n_init=2, seed=0, max_passes=8,
+            method=hmm.Subchains(8, 40, buffer),
         ).fit(X)  # fmt: skip
         np.testing.assert_allclose(np.sort(sampled.mean_durations_), np.sort(model.mean_durations_), rtol=0.15)
 
@@ -174,11 +182,14 @@ def test_draws_and_subchains(rng):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: hmm.HMM(2, durations="long"), "durations must be NegativeBinomial"),
-        (lambda: hmm.HMM(1, durations=hmm.Explicit()), "exclude n_states=1"),
-        (lambda: hmm.HMM("auto", durations=hmm.Explicit()), 'exclude n_states="auto"'),
-        (lambda: hmm.HMM(2, durations=hmm.Explicit(), sticky=2.0), "exclude sticky"),
-        (lambda: hmm.HMM(2, durations=hmm.Explicit(), topology="left-to-right"), "exclude topology"),
+        (lambda: hmm.Transitions(durations="long"), "durations must be NegativeBinomial"),
+        (lambda: hmm.HMM(1, transitions=hmm.Transitions(durations=hmm.Explicit())), "exclude n_states=1"),
+        (lambda: hmm.HMM("auto", transitions=hmm.Transitions(durations=hmm.Explicit())), 'exclude n_states="auto"'),
+        (lambda: hmm.HMM(2, transitions=hmm.Transitions(durations=hmm.Explicit(), sticky=2.0)), "exclude sticky"),
+        (
+            lambda: hmm.HMM(2, transitions=hmm.Transitions(durations=hmm.Explicit(), topology="left-to-right")),
+            "exclude topology",
+        ),
         (lambda: hmm.NegativeBinomial(0), "r must be"),
         (lambda: hmm.NegativeBinomial(2, (1.0, 0.0)), "prior must be two numbers"),
         (lambda: hmm.Explicit(3, -1.0), "prior must be > 0"),

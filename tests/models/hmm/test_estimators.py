@@ -139,19 +139,38 @@ def test_one_long_chain_is_exact_whatever_its_length(n):
     assert ng.GaussianHMM(2, n_init=1, max_passes=2, tol=0, n_jobs=1).fit(X).inference_ == "VB, 2 sweeps"
 
 
+def test_a_default_fit_of_categories_ends_where_the_declared_default_does():
+    """870 sweeps of a flat bound: after 200 it is 12 nats lower."""
+    rng = np.random.default_rng(3)
+    n, K, V = 1000, 4, 6
+    moves, shares = 0.8 * np.eye(K) + 0.2 * rng.dirichlet(np.ones(K), K), rng.dirichlet(np.ones(V), K)
+    states = [0]
+    for _ in range(n - 1):
+        states.append(rng.choice(K, p=moves[states[-1]]))
+    X = np.array([rng.choice(V, p=shares[k]) for k in states])
+    time, state = ng.Plate("time", n), ng.Plate("state", K)
+    rows = ng.Dirichlet("transition", 1.0, size=K, plate=state)
+    z = ng.MarkovChain("z", ng.Dirichlet("initial", 1.0, size=K), rows, plate=time)
+    emission = ng.Dirichlet("emission", 1.0, size=V, plate=state)
+    declared = ng.Network(ng.Categorical("y", emission[z], plate=time, observed=X)).fit()
+    model = ng.CategoricalHMM(K, n_jobs=1).fit(X)
+    assert model.stop_.reason is Reason.TOLERANCE
+    assert model.elbo_ >= declared.elbo - n * model.tol
+
+
 def test_numbers_do_not_switch_the_inference(rng):
     X = rng.normal(size=(80, 1))
     given = {
         "max_passes": 50.0,
         "max_seconds": 1e4,
         "tol": 1e-6,
-        "sticky": 1.0,
-        "initial_prior": 1.0,
-        "transition_prior": 1.0,
+        "transitions": 1.0,
     }
     for name, value in given.items():
         for factor in (0.999, 1.0, 1.001):
-            model = ng.GaussianHMM(2, n_init=1, **{"max_passes": 2, "tol": 0, name: value * factor}).fit(X)
+            scaled = value * factor
+            own = hmm.Transitions(scaled, scaled, sticky=scaled) if name == "transitions" else scaled
+            model = ng.GaussianHMM(2, n_init=1, **{"max_passes": 2, "tol": 0, name: own}).fit(X)
             assert re.fullmatch(r"VB, \d+ sweeps?", model.inference_), (name, factor)
 
 
@@ -309,12 +328,17 @@ def test_missing_rows_and_entries(rng):
 def test_left_to_right_and_sticky(rng):
     states = np.repeat([0, 1, 2], 40)
     X = np.array([[-4.0], [0.0], [4.0]])[states] + rng.normal(size=(120, 1))
-    model = ng.GaussianHMM(3, topology="left-to-right", n_init=4).fit(np.tile(X, (3, 1)), lengths=[120] * 3)
+    model = ng.GaussianHMM(3, transitions=hmm.Transitions(topology="left-to-right"), n_init=4).fit(
+        np.tile(X, (3, 1)), lengths=[120] * 3
+    )
     assert (np.diff(model.predict(X)) >= 0).all()
     assert model.transmat_[1, 0] < 1e-6
     assert model.transmat_[0, 2] < 1e-6
     loose, sticky = (
-        ng.CategoricalHMM(2, sticky=s, n_init=2).fit(rng.integers(0, 2, 60)).transmat_.trace() for s in (0.0, 200.0)
+        ng.CategoricalHMM(2, transitions=hmm.Transitions(sticky=s), n_init=2)
+        .fit(rng.integers(0, 2, 60))
+        .transmat_.trace()
+        for s in (0.0, 200.0)
     )
     assert sticky > loose
     assert sticky > 1.5
@@ -322,7 +346,9 @@ def test_left_to_right_and_sticky(rng):
 
 def test_labels_that_no_path_can_follow(rng):
     with pytest.raises(ValueError, match="no path of states is possible"):
-        ng.GaussianHMM(3, topology="left-to-right").fit(rng.normal(size=(50, 1)), labels=np.arange(50)[::-1] % 3)
+        ng.GaussianHMM(3, transitions=hmm.Transitions(topology="left-to-right")).fit(
+            rng.normal(size=(50, 1)), labels=np.arange(50)[::-1] % 3
+        )
 
 
 @pytest.mark.filterwarnings("ignore:.* states for [12] time")
@@ -350,7 +376,7 @@ def test_degenerate_data_say_a_word_and_no_nan(rng):
     few = ng.GaussianHMM(20, n_init=2).fit(np.repeat([[0.0], [5.0]], 30, axis=0) + 0.01 * rng.normal(size=(60, 1)))
     assert np.isfinite(few.covars_).all()
     assert np.isfinite(few.elbo_)
-    unseen = ng.CategoricalHMM(2, n_categories=6, n_init=2).fit(rng.integers(0, 3, 100))
+    unseen = ng.CategoricalHMM(2, categories=6, n_init=2).fit(rng.integers(0, 3, 100))
     assert (unseen.emissionprob_[:, 5] > 0).all()
     assert np.isfinite(unseen.score([[5], [0]]))
     gone = ng.GaussianHMM(2, n_init=2).fit(np.vstack([rng.normal(size=(50, 2)), np.full((400, 2), np.nan)]))
@@ -365,16 +391,16 @@ def test_degenerate_data_say_a_word_and_no_nan(rng):
         (lambda: ng.GaussianHMM(2), [[1.0], [np.inf]], r"X\[1, 0\] = inf must be finite"),
         (lambda: ng.PoissonHMM(2), [[1], [-3]], r"X\[1, 0\] = -3 must be a whole number ≥ 0"),
         (lambda: ng.BernoulliHMM(2), [[1, 0], [0, 2]], r"X\[1, 1\] = 2 must be 0, 1 or NaN"),
-        (lambda: ng.CategoricalHMM(2, n_categories=2), [[0], [2]], r"X\[1, 0\] = 2 must be a category from 0 to 1"),
+        (lambda: ng.CategoricalHMM(2, categories=2), [[0], [2]], r"X\[1, 0\] = 2 must be a category from 0 to 1"),
         (lambda: ng.CategoricalHMM(2), [[0.5], [1]], r"X\[0, 0\] = 0.5 must be a category"),
         (lambda: ng.GaussianHMM(2), np.zeros((0, 2)), r"X is empty, shape \(0, 2\)"),
         (lambda: ng.GaussianHMM(2, covariance="round"), [[1.0]], "covariance must be \"full\", .* got 'round'"),
-        (lambda: ng.GaussianHMM(2, topology="ring"), [[1.0]], "topology must be"),
-        (lambda: ng.GaussianHMM(2, sticky=-1), [[1.0]], "sticky must be ≥ 0"),
+        (lambda: ng.GaussianHMM(2, transitions=hmm.Transitions(topology="ring")), [[1.0]], "topology must be"),
+        (lambda: ng.GaussianHMM(2, transitions=hmm.Transitions(sticky=-1)), [[1.0]], "sticky must be ≥ 0"),
         (
-            lambda: ng.GaussianHMM(2, transition_prior=[[0, 0], [1, 1]]),
+            lambda: ng.GaussianHMM(2, transitions=hmm.Transitions([[0, 0], [1, 1]])),
             [[1.0]],
-            r"transition_prior\[0\] forbids every way",
+            r"Transitions: prior\[0\] forbids every way",
         ),
         (lambda: ng.GaussianHMM(2, max_passes=0), [[1.0]], "passes must be > 0"),
         (lambda: ng.GaussianHMM(0), [[1.0]], "n_states must be a whole number ≥ 1, got 0"),
@@ -402,8 +428,8 @@ def test_mistakes_in_the_call(rng):
 
 
 def test_settings_are_those_of_the_call():
-    model = ng.GaussianHMM(5, covariance="diag", sticky=3.0, seed=4)
-    assert model.get_params()["sticky"] == 3.0
+    model = ng.GaussianHMM(5, covariance="diag", transitions=hmm.Transitions(sticky=3.0), seed=4)
+    assert model.get_params()["transitions"].sticky == 3.0
     assert clone(model).get_params() == model.get_params()
     assert "covariance='diag'" in repr(model)
 

@@ -107,7 +107,7 @@ def test_four_kinds_of_tracks_are_the_declared_network(rng):
         3: hmm.Categorical(4, emission_prior=0.7),
     }
     X = np.column_stack([real, counts, binary, codes])
-    priors = {"initial_prior": 1.5, "transition_prior": [[3.0, 1.0, 0.5]] * 3}
+    priors = {"transitions": hmm.Transitions([[3.0, 1.0, 0.5]] * 3, 1.5)}
     model = hmm.HMM(3, emissions=kinds, max_passes=1, n_init=1, **priors).fit(X, lengths=lengths)
     problem = problem_of(model, X, lengths)
     state = problem.at(of_network(one, ["initial", "transition", "column3"], ["column1", "column2"]))

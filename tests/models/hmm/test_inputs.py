@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import pairwise, product
 from unittest import mock
 
@@ -31,7 +32,7 @@ def drawn(n: int = 300, seed: int = 0):
 @pytest.fixture(scope="module")
 def fitted():
     X, A, x = drawn()
-    return hmm.HMM(2, inputs=1, seed=0, n_init=2).fit(X, lengths=[180, 120]), X, A, x
+    return hmm.HMM(2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=2).fit(X, lengths=[180, 120]), X, A, x
 
 
 def weights(model, X):
@@ -90,7 +91,7 @@ def test_answers_are_sums_over_all_paths(fitted) -> None:
 def test_the_bound_is_that_of_the_evidence_of_all_paths() -> None:
     """With one state there is no path to sum over; with two, the bound is that of a coordinate step by definition."""
     X, _, _ = drawn(8)
-    model = hmm.HMM(2, inputs=1, seed=0, n_init=1, max_passes=30, tol=0).fit(X)
+    model = hmm.HMM(2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=1, max_passes=30, tol=0).fit(X)
     from natgrad.models.hmm.problem import SequenceProblem
 
     columns, lengths = model._columns(X, None, None)
@@ -125,7 +126,7 @@ def test_the_bound_is_that_of_the_evidence_of_all_paths() -> None:
 def test_one_input_is_no_input() -> None:
     X, _, _ = drawn(200)
     X[:, 1] = 7.0
-    with_it = hmm.HMM(2, inputs=1, emissions={0: hmm.Poisson()}, seed=0, n_init=2)
+    with_it = hmm.HMM(2, transitions=hmm.Transitions(inputs=1), emissions={0: hmm.Poisson()}, seed=0, n_init=2)
     without = hmm.HMM(2, emissions={0: hmm.Poisson()}, seed=0, n_init=2)
     counts = np.round(np.abs(X[:, 0]))
     a, b = with_it.fit(np.column_stack([counts, X[:, 1]])), without.fit(counts[:, None])
@@ -166,7 +167,9 @@ def test_drawn_sequences_follow_their_inputs(fitted) -> None:
 def test_names_files_and_streams(fitted, tmp_path) -> None:
     model, X, _, _ = fitted
     frame = pd.DataFrame({"day": np.array(["mon", "tue", "wed"])[X[:, 1].astype(int)], "y": X[:, 0]})
-    named = hmm.HMM(2, inputs="day", emissions={"y": hmm.Gaussian()}, seed=0, n_init=2).fit(frame, lengths=[180, 120])
+    named = hmm.HMM(
+        2, transitions=hmm.Transitions(inputs="day"), emissions={"y": hmm.Gaussian()}, seed=0, n_init=2
+    ).fit(frame, lengths=[180, 120])
     assert named.inputs_.tolist() == ["mon", "tue", "wed"]
     np.testing.assert_allclose(named.transmat_, model.transmat_, atol=1e-8)
     named.save(tmp_path / "m")
@@ -185,8 +188,10 @@ def test_names_files_and_streams(fitted, tmp_path) -> None:
 
 def test_subchains_come_near_the_whole(fitted) -> None:
     X, _, _ = drawn(6000, seed=2)
-    exact = hmm.HMM(2, inputs=1, seed=0, n_init=2).fit(X)
-    near = hmm.HMM(2, inputs=1, seed=0, n_init=2, method=hmm.Subchains(15), max_passes=2).fit(X)
+    exact = hmm.HMM(2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=2).fit(X)
+    near = hmm.HMM(
+        2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=2, method=hmm.Subchains(15), max_passes=2
+    ).fit(X)
     gap = np.abs(np.sort(near.transmat_, axis=-1) - np.sort(exact.transmat_, axis=-1)).max()
     assert gap < 0.05
 
@@ -202,8 +207,23 @@ def test_subchains_come_near_the_whole(fitted) -> None:
     ],
 )
 def test_what_is_refused(settings, X, words) -> None:
+    own = {name: value for name, value in settings.items() if name != "n_states"}
     with pytest.raises(ValueError, match=words):
-        hmm.HMM(**{"n_states": 2, **settings}).fit(X)
+        hmm.HMM(settings.get("n_states", 2), transitions=hmm.Transitions(**own)).fit(X)
+
+
+@pytest.mark.parametrize("model", [ng.GaussianHMM, ng.PoissonHMM, ng.BernoulliHMM, ng.CategoricalHMM])
+@pytest.mark.parametrize("given", [{"inputs": 0}, {"durations": hmm.Explicit(3)}], ids=["inputs", "durations"])
+def test_models_of_one_kind_refuse_what_belongs_to_any_emissions(model, given) -> None:
+    with pytest.raises(ValueError, match=f"{model.__name__} has no durations or inputs: write hmm.HMM"):
+        model(2, transitions=hmm.Transitions(**given)).fit(np.ones((9, 1)))
+    with pytest.raises(TypeError, match="transitions must be Transitions"):
+        model(2, transitions=5.0).fit(np.ones((9, 1)))
+
+
+def test_hidden_markov_models_have_at_most_fourteen_arguments() -> None:
+    for model in (ng.HMM, ng.GaussianHMM, ng.PoissonHMM, ng.BernoulliHMM, ng.CategoricalHMM):
+        assert len(inspect.signature(model).parameters) <= 14, model
 
 
 def test_inputs_that_are_missing_new_or_not_wanted_are_said_so(fitted) -> None:
@@ -246,9 +266,10 @@ def test_kernels_are_compiled_for_one_form_of_the_arrays_that_they_read(rng) -> 
     X = np.column_stack([rng.normal(size=40), np.zeros(40)])
     options = {"emissions": {0: hmm.Gaussian()}, "n_init": 1, "max_passes": 1, "seed": 0}
     forms = set()
-    for settings in ({}, {"inputs": 1}, {"durations": hmm.Explicit(3)}, {"n_states": ("auto", 3)}):
+    longer = [{"transitions": hmm.Transitions(inputs=1)}, {"transitions": hmm.Transitions(durations=hmm.Explicit(3))}]
+    for settings in ({}, *longer, {"n_states": ("auto", 3)}):
         with mock.patch.object(forward_backward, "_run_windows", side_effect=plain.run_windows) as run:
-            hmm.HMM(**{"n_states": 2, **options, **settings}).fit(X if "inputs" in settings else X[:, :1])
+            hmm.HMM(**{"n_states": 2, **options, **settings}).fit(X if settings is longer[0] else X[:, :1])
         for call in run.call_args_list:
             arrays = [part for part in call.args if isinstance(part, np.ndarray)]
             forms.add(

@@ -200,7 +200,7 @@ def test_a_category_that_was_never_seen_has_the_probability_of_one_more_with_the
     assert model.filter().update(9) == pytest.approx(model.startprob_ * never / (model.startprob_ @ never))
     assert model.predict([0, 9, 1]).shape == (3,)
     assert fits["labels"][0].predict_proba(["sun", "hail", None])[:, 0].shape == (3,)
-    fixed = ng.CategoricalHMM(2, n_categories=3, n_init=1, max_passes=2).fit(X)
+    fixed = ng.CategoricalHMM(2, categories=3, n_init=1, max_passes=2).fit(X)
     with pytest.raises(ValueError, match="0 to 2"):
         fixed.predict([9])
     with pytest.raises(ValueError, match="category from 0"):
@@ -301,8 +301,8 @@ def tracks_of(name, rng):
         "student by column": {"emissions": hmm.StudentT("diag")},
         "autoregressive": {"emissions": hmm.Autoregressive(2, dof=5.0)},
         "mixture": {"emissions": hmm.Mixture(hmm.Gaussian("spherical"), 2)},
-        "durations": {"durations": hmm.Explicit(12)},
-        "tracks": {"emissions": kinds, "durations": hmm.NegativeBinomial(2)},
+        "durations": {"transitions": hmm.Transitions(durations=hmm.Explicit(12))},
+        "tracks": {"emissions": kinds, "transitions": hmm.Transitions(durations=hmm.NegativeBinomial(2))},
     }[name]
     data = frame if name == "tracks" else X
     return HMM(2, seed=0, max_passes=4, n_init=1, tol=0, **made).fit(data), data

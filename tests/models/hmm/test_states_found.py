@@ -40,7 +40,7 @@ MODELS: dict[str, Any] = {
     "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
 )
 def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
-    model = MODELS[kind](("auto", 6), sticky=1.0).fit(data(kind))
+    model = MODELS[kind](("auto", 6), transitions=hmm.Transitions(sticky=1.0)).fit(data(kind))
     assert model.n_states_ == 3 == len(model.startprob_) == len(model.transmat_)
     bounds = model.trace_["elbo"]
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
@@ -53,7 +53,7 @@ def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
     "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
 )
 def test_files_and_checkpoints(kind: str, tmp_path: Path) -> None:
-    x, options, model_of = data(kind), {"sticky": 1.0}, MODELS[kind]
+    x, options, model_of = data(kind), {"transitions": hmm.Transitions(sticky=1.0)}, MODELS[kind]
     whole = model_of(("auto", 6), **options).fit(x)
     model_of(("auto", 6), max_passes=3, **options).fit(x, checkpoint=tmp_path / "run", every=1)
     again = model_of(("auto", 6), **options).fit(x, checkpoint=tmp_path / "run", every=1, resume=True)
@@ -128,7 +128,7 @@ def test_after_a_birth_and_a_merge_of_the_same_pair_sweeps_lead_back() -> None:
     from natgrad.models.hmm.components import HMMComponents, _split_state
     from natgrad.models.hmm.problem import SequenceProblem
 
-    model, x = ng.GaussianHMM(("auto", 5), sticky=1.0), data("gaussian")
+    model, x = ng.GaussianHMM(("auto", 5), transitions=hmm.Transitions(sticky=1.0)), data("gaussian")
     model.n_features_in_ = 2
     priors = model._model(x)
     problem = SequenceProblem(model._sequences(x, None, None, priors.emission), priors, truncated=True)
@@ -178,7 +178,7 @@ def test_results_are_those_of_the_states_that_were_found(kind: str) -> None:
     shared = kind in ("tied", "spherical")
     rows = np.concatenate([np.flatnonzero(k == STATES)[:n] for k, n in ((0, 20), (1, 60), (2, 40))])
     x, rng = data("gaussian" if shared else kind)[rows], np.random.default_rng(0)
-    priors = {"initial_prior": rng.gamma(1.0, size=5), "transition_prior": rng.gamma(1.0, size=(5, 5))}
+    priors = {"transitions": hmm.Transitions(initial=rng.gamma(1.0, size=5), prior=rng.gamma(1.0, size=(5, 5)))}
     model = MODELS["gaussian" if shared else kind](5, n_init=1, max_passes=1, **priors)
     model = (model.set_params(covariance=kind) if shared else model).fit(x)
     whole = model._model(x)
@@ -230,12 +230,12 @@ def test_keep_is_never_worse() -> None:
 )
 def test_iterators_find_states_in_their_first_part(kind: str) -> None:
     x, other, model_of = data(kind), data(kind, 1), MODELS[kind]
-    model = model_of(("auto", 6), sticky=1.0).fit(iter([x, other]))
+    model = model_of(("auto", 6), transitions=hmm.Transitions(sticky=1.0)).fit(iter([x, other]))
     assert model.n_states_ == 3 == len(model.transmat_)
     assert model.n_times_seen_ == 360
     assert set(model.trace_.n_active()) == {3}
     assert all((np.bincount(model.predict(x)[state == STATES], minlength=3).max() > 50) for state in range(3))
-    begun = model_of(("auto", 6), sticky=1.0).partial_fit(x)
+    begun = model_of(("auto", 6), transitions=hmm.Transitions(sticky=1.0)).partial_fit(x)
     assert begun.n_states_ == 3
     assert begun.partial_fit(other).n_steps_ == 2
     assert model_of(3, n_init=1, seed=2).fit(iter([x]), moves="keep").n_states_ == 3
@@ -253,7 +253,7 @@ def test_nothing_but_missing_times_is_one_state() -> None:
 def test_what_cannot_be_is_refused() -> None:
     x = data("gaussian")
     with pytest.raises(ValueError, match="have an order"):
-        ng.GaussianHMM("auto", topology="left-to-right").fit(x)
+        ng.GaussianHMM("auto", transitions=hmm.Transitions(topology="left-to-right")).fit(x)
     with pytest.raises(ValueError, match="labels name states"):
         ng.GaussianHMM("auto").fit(x, labels=STATES)
     with pytest.raises(ValueError, match="n_states must be"):

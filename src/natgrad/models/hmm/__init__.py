@@ -1,5 +1,6 @@
-"""Hidden Markov models: `HMM`, its kinds of emissions and durations, `Subchains`. Models of one kind are at natgrad's top.
+"""Hidden Markov models: `HMM`, its kinds of emissions, durations, `Transitions` and `Subchains`.
 
+Models of one kind are at natgrad's top.
 Each name is imported when it is first asked for.
 """
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from natgrad.models.hmm.general import HMM
     from natgrad.models.hmm.kinds import Autoregressive, Bernoulli, Categorical, Gaussian, Mixture, Poisson, StudentT
     from natgrad.models.hmm.parts import Subchains
+    from natgrad.models.hmm.priors import Transitions
 
 __all__ = [
     "HMM",
@@ -24,6 +26,7 @@ __all__ = [
     "Poisson",
     "StudentT",
     "Subchains",
+    "Transitions",
 ]
 
 
@@ -35,7 +38,8 @@ def __getattr__(name: str) -> Any:
         from natgrad.models.registry import model_class
 
         return model_class(name)
-    home = {"Explicit": "durations", "NegativeBinomial": "durations", "Subchains": "parts"}.get(name, "kinds")
+    homes = {"Explicit": "durations", "NegativeBinomial": "durations", "Subchains": "parts", "Transitions": "priors"}
+    home = homes.get(name, "kinds")
     return getattr(import_module(f"natgrad.models.hmm.{home}"), name)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.families import Beta, Dirichlet
+from natgrad.models.hmm.kinds import pair_of_positives
 from natgrad.models.hmm.track import Part
 from natgrad.posterior.files.container import register
 from natgrad.validation import real_number, whole_number
@@ -91,10 +92,7 @@ class NegativeBinomial(Durations):
 
     def __post_init__(self) -> None:
         whole_number(self.r, "r")
-        pair = tuple(real_number(value, "prior") for value in self.prior)
-        if len(pair) != 2 or not all(0 < value < np.inf for value in pair):
-            raise ValueError(f"prior must be two numbers > 0, got {self.prior!r}")
-        object.__setattr__(self, "prior", pair)
+        object.__setattr__(self, "prior", pair_of_positives(self.prior, "prior"))
 
     @property
     def size(self) -> int:

@@ -28,7 +28,7 @@ from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.finding import MAX_STATES, FoundStates
 from natgrad.models.hmm.live import LiveHMM
-from natgrad.models.hmm.priors import FORBIDDEN
+from natgrad.models.hmm.priors import FORBIDDEN, Transitions
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
 from natgrad.models.registry import EVERY_MODEL
@@ -63,14 +63,9 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     n_states : int, "auto" or ("auto", most)
         How many states; with "auto" it is found, up to ``most`` (20): states are born, merged and deleted as the exact bound says
         (`finding K <finding-k.md>`_). Concentrations are then numbers, shared out among ``most``.
-    initial_prior : float or array [K]
-        Concentration of the first states; 0 forbids.
-    transition_prior : float or array [K, K]
-        Concentration of each row of transitions; 0 forbids.
-    sticky : float
-        Added to the diagonal of transition_prior: states last longer.
-    topology : "ergodic" or "left-to-right"
-        Left to right begins in state 0 and only stays, or goes on to the next state.
+    transitions : `natgrad.models.hmm.Transitions`, optional
+        The prior of first states and transitions, and what they may be: ``Transitions(sticky=5.0)`` favours staying in a state,
+        ``Transitions(topology="left-to-right")`` orders the states. By default ``Transitions()``, uniform.
     method : optional
         By default exact sweeps, of many sequences in memoised batches. `VB()`; `SVI({"sequence": size})`, sampled batches;
         `hmm.Subchains() <natgrad.models.hmm.Subchains>`, sampled subchains of long sequences, whose bound is an estimate.
@@ -112,10 +107,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
 
     n_states: int | Literal["auto"] | tuple[Literal["auto"], int] = 4
     _: KW_ONLY
-    initial_prior: Any = 1.0
-    transition_prior: Any = 1.0
-    sticky: float = 0.0
-    topology: Literal["ergodic", "left-to-right"] = "ergodic"
+    transitions: Transitions | None = None
     inference: Literal["vb", "gibbs"] = "vb"
     n_sweeps: int | None = None
     method: Method | Subchains | None = None
@@ -186,12 +178,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         return self
 
     def _fit_held(
-        self,
-        held: HeldSequences,
-        model: HMMModel,
-        options: FitOptions,
-        state: State | None = None,
-        moves: Any = None,
+        self, held: HeldSequences, model: HMMModel, options: FitOptions, state: State | None = None, moves: Any = None
     ) -> None:
         from natgrad.models.hmm.problem import SequenceProblem
 
@@ -266,14 +253,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         if steps is not None:
             given = {"max_passes": None, "max_steps": steps}
         limits = self._limits(problem.data.n_times, **given)
-        result = self._run(
-            phase,
-            self._starts(problem) if state is None else state,
-            limits,
-            problem.model,
-            options=options,
-            table=lambda: run_table(problem.model),
-        )
+        start = self._starts(problem) if state is None else state
+        result = self._run(phase, start, limits, problem.model, options=options, table=lambda: run_table(problem.model))
         if steps is not None and result.stop.reason is Reason.STEPS:
             read = len(result.trace) / steps * (self.max_passes or SAMPLED_PASSES)
             self.stop_ = Stop(
@@ -313,11 +294,8 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             method = VB()
         elif method is None:
             size = -(-len(data) // BATCHES)
-        return (
-            SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs, truncated=bool(self._finds_number)),
-            method,
-            None,
-        )
+        truncated = bool(self._finds_number)
+        return SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs, truncated=truncated), method, None
 
     def _fit_stream(self, parts: Iterable[Any], options: FitOptions, moves: str | None) -> None:
         """Parts of an iterator, one after the other, each a step."""
@@ -400,7 +378,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             whole_number(self.n_jobs, "n_jobs")
         if self.max_passes is not None and not real_number(self.max_passes, "max_passes") > 0:
             raise ValueError(f"max_passes must be > 0, got {self.max_passes!r}")
-        initial, rows = self._chain_priors(n_states)
+        initial, rows = self._transitions.concentrations(n_states, shared=bool(self._finds_number))
         chain = self._chain(n_states)
         if chain is not None and chain.inputs is not None:
             rows = np.repeat(rows[None], chain.size, axis=0)
@@ -410,4 +388,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
 
     def _chain(self, n_states: int) -> Any:
         """The longer chain that durations or inputs make, if they are declared."""
-        return None
+        if self._transitions.durations is not None or self._transitions.inputs is not None:
+            raise ValueError(
+                f"{type(self).__name__} has no durations or inputs: write hmm.HMM(emissions=…, transitions=…)"
+            )

@@ -9,12 +9,15 @@ import numpy as np
 
 from natgrad import families as natgrad_families
 from natgrad.families import TiedNormalWishart
-from natgrad.inference.schema import check, either, like, refuse, state_of
+from natgrad.inference.schema import check, either, like, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, COVARIANCES, covariance_of, prior_tables
 from natgrad.models.hmm.criteria import HMMCriteria
+from natgrad.models.hmm.durations import Explicit, NegativeBinomial
+from natgrad.models.hmm.kinds import OF_COVARIANCE, Categorical
 from natgrad.models.hmm.parts import Subchains
+from natgrad.models.hmm.priors import Transitions
 from natgrad.models.hmm.tracks import Tracks
 from natgrad.posterior.drawing import drawn_rule, saved_draws
 from natgrad.posterior.files.tables import METHOD, RUN, groups_of
@@ -32,16 +35,32 @@ def _stored_method(value: Any, sizes: dict[str, int], where: str) -> None:
         METHOD(value, sizes, where)
 
 
+def _stored_transitions(durations: Any = "none", inputs: Any = "none") -> Any:
+    """The rule of the setting ``transitions``, with these rules of its durations and inputs."""
+    rows = "nonnegative | nonnegative list [state, state]"
+    own = record(
+        Transitions, prior=rows, initial=rows.replace("state, ", ""), sticky="nonnegative",
+        topology="'ergodic' | 'left-to-right'", durations=durations, inputs=inputs,
+    )  # fmt: skip
+    return either("none", own)
+
+
+def _stored_categories(value: Any, sizes: dict[str, int], where: str) -> None:
+    """A number of categories, their labels, or a kind with these and a prior."""
+    if isinstance(value, Categorical):
+        check(value.emission_prior, "positive | positive list [state, category]", sizes, f"{where}.emission_prior")
+        value = value.categories
+    names = np.array([*value, None], object)[:-1] if isinstance(value, (list, tuple, str)) else value
+    check(names, "none | size category | ids [category]", sizes, where)
+
+
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_")
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "step"},
     "method": _stored_method,
     "n_states": either("'auto' | size state", ("'auto'", "natural")),
-    "initial_prior": "nonnegative | nonnegative list [state]",
-    "transition_prior": "nonnegative | nonnegative list [state, state]",
-    "sticky": "nonnegative",
-    "topology": "'ergodic' | 'left-to-right'",
+    "transitions": _stored_transitions(),
     "inference": "'vb' | 'gibbs'",
     "n_sweeps": "none | natural",
     "n_init": "natural",
@@ -58,9 +77,9 @@ FITTED: dict[str, Any] = {
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
     "draws?": drawn_rule,
 }
-INPUTS = "none | whole | text"
+TRANSITIONS = _stored_transitions(either("none", NegativeBinomial, Explicit), "none | whole | text")
 GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
-FULL, DIAGONAL, TIED, SPHERICAL = (prior_tables(kind) for kind in ("full", "diag", "tied", "spherical"))
+FAMILIES = {"full": "NormalWishart [state; column]", "diag": "NormalGamma [state, column]", "tied": "", "spherical": ""}
 PAIR = "none | positive list [2]"
 # Statistics of several means with one precision, by their shapes: the event of the family has two sizes.
 SHAPES = {
@@ -83,20 +102,10 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "FullGaussians": Kind(
-        "NormalWishart [state; column]",
-        {**GAUSSIAN, **FULL[1]},
-        "GaussianHMM",
-        FULL[0],
-    ),
-    "IndependentGaussians": Kind(
-        "NormalGamma [state, column]",
-        {**GAUSSIAN, **DIAGONAL[1]},
-        "GaussianHMM",
-        DIAGONAL[0],
-    ),
-    "TiedGaussians": Kind("", {**GAUSSIAN, **TIED[1]}, "GaussianHMM", TIED[0]),
-    "SphericalGaussians": Kind("", {**GAUSSIAN, **SPHERICAL[1]}, "GaussianHMM", SPHERICAL[0]),
+    **{
+        OF_COVARIANCE[kind]: Kind(family, {**GAUSSIAN, **prior_tables(kind)[1]}, "GaussianHMM", prior_tables(kind)[0])
+        for kind, family in FAMILIES.items()
+    },
     "Autoregressions": Kind(
         "",
         {
@@ -130,11 +139,7 @@ KINDS = {
             "concentration": "positive [] | positive [state, category]",
         },
         "CategoricalHMM",
-        {
-            "n_categories": "none | size category",
-            "categories": "none | ids [category]",
-            "emission_prior": "positive | positive list [state, category]",
-        },
+        {"categories": _stored_categories},
     ),
 }
 
@@ -230,15 +235,13 @@ def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> t
     check(width, "whole in [1, 1e6]", where="fitted['n_features']")
     tracks = checked_tracks(fitted.get("arguments")) if name == "Tracks" else None
     _declared(settings["emissions"], {}, "settings['emissions']")
-    inputs = settings["inputs"]
-    check(inputs, INPUTS, where="settings['inputs']")
+    check(own := settings["transitions"], TRANSITIONS, where="settings['transitions']")
+    durations, inputs = (None, None) if own is None else (own.durations, own.inputs)
     if inputs is not None and (tracks is None or int(width) < 2):  # type: ignore[arg-type]
-        refuse("settings['inputs']", "belong to emissions of tracks, and to a column besides")
+        refuse("settings['transitions'].inputs", "belong to emissions of tracks, and to a column besides")
     check_emissions(settings["emissions"], tracks, str(name), int(width) - (inputs is not None))  # type: ignore[arg-type]
-    durations = settings["durations"]
-    _lasting(durations, {}, "settings['durations']")
     if durations is not None and (tracks is None or inputs is not None):
-        refuse("settings['durations']", "belong to emissions of tracks without inputs")
+        refuse("settings['transitions'].durations", "belong to emissions of tracks without inputs")
     arguments = KINDS[str(name)].arguments if tracks is None else tracks_table(tracks)[3]
     of_state = state_table(str(name), tracks, durations, inputs is not None)
     table = {"state": of_state, "emission": "text", "arguments": arguments, **FITTED}
@@ -249,7 +252,7 @@ def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> t
         table["n_features"] = f"whole in [{width}, {width}]"
     if durations is not None:
         table["state"] = _sized(table["state"], "duration", durations.size)
-    return {**SETTINGS, "emissions": _declared, "durations": _lasting, "inputs": INPUTS}, table
+    return {**SETTINGS, "emissions": _declared, "transitions": TRANSITIONS}, table
 
 
 def _sized(rule: Any, name: str, size: int) -> Any:
@@ -260,14 +263,6 @@ def _sized(rule: Any, name: str, size: int) -> Any:
         check(value, rule, sizes, where)
 
     return of
-
-
-def _lasting(value: Any, sizes: Any, where: str) -> None:
-    """Durations, or none."""
-    from natgrad.models.hmm.durations import Durations
-
-    if value is not None and not isinstance(value, Durations):
-        refuse(where, f"= {value!r} are no durations")
 
 
 def _named_labels(value: Any, sizes: Any, where: str) -> None:
@@ -299,12 +294,11 @@ class HMMFiles(HMMCriteria, Estimator):
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
         if cls.__name__ == "HMM":
-            return {**SETTINGS, "emissions": _declared, "durations": _lasting, "inputs": INPUTS}
+            return {**SETTINGS, "emissions": _declared, "transitions": TRANSITIONS}
         kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
         if "covariance" in kinds[0]:
             return {**SETTINGS, "covariance": covariance_of(tuple(COVARIANCES))}
-        own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
-        return {**SETTINGS, **own}
+        return {**SETTINGS, **kinds[0]}
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -342,12 +336,9 @@ class HMMFiles(HMMCriteria, Estimator):
         from natgrad.models.hmm.emissions import EMISSIONS
         from natgrad.models.hmm.problem import HMMModel
 
-        if "categories" in saved:
-            self.categories_ = saved["categories"]
-        if "inputs" in saved:
-            self.inputs_ = saved["inputs"]
-        if "feature_names" in saved:
-            self.feature_names_in_ = saved["feature_names"]
+        for name, own in (("categories", "categories_"), ("inputs", "inputs_"), ("feature_names", "feature_names_in_")):
+            if name in saved:
+                setattr(self, own, saved[name])
         kind: Any = Tracks if saved["emission"] == "Tracks" else EMISSIONS[saved["emission"]]
         emission = kind(**saved["arguments"])
         chain = self._chain(len(saved["initial"]))
@@ -356,6 +347,5 @@ class HMMFiles(HMMCriteria, Estimator):
             self._use_draws(saved_draws(saved["draws"]))
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]
         self.elbo_ = saved["elbo"]
-        for name in OF_A_RUN:
-            if name in saved["run"]:
-                setattr(self, name, saved["run"][name])
+        for name, value in saved["run"].items():
+            setattr(self, name, value)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
-
-from natgrad.models.hmm.priors import chain_priors
+from natgrad.models.hmm.priors import Transitions
 from natgrad.models.rows import number_of
-from natgrad.validation import real_number
 
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
@@ -27,10 +24,7 @@ class FoundStates:
 
     if TYPE_CHECKING:
         n_states: Any
-        initial_prior: Any
-        transition_prior: Any
-        sticky: float
-        topology: Any
+        transitions: Transitions | None
         n_jobs: int | None
 
     @property
@@ -42,20 +36,22 @@ class FoundStates:
         """The states that the model has room for."""
         return number_of(self.n_states, "n_states", MAX_STATES)[0]
 
-    def _chain_priors(self, n_states: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Concentrations of first states and of rows of transitions."""
-        priors = self.initial_prior, self.transition_prior
-        if self._finds_number:  # of a row in all, whatever the most is
-            priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
-        return chain_priors(*priors, self.sticky, self.topology, n_states)
+    @property
+    def _transitions(self) -> Transitions:
+        """The setting ``transitions``, checked."""
+        if not isinstance(given := Transitions() if self.transitions is None else self.transitions, Transitions):
+            raise TypeError(f"transitions must be Transitions(…) of natgrad.models.hmm, got {given!r}")
+        return given
 
     def _moves(self, problem: SequenceProblem, keep: Any) -> Moves | None:
         if keep is None and not self._finds_number:
             return None
         from natgrad.inference.moves import checked_moves
 
-        if self.topology != "ergodic":
-            raise ValueError(f"states of topology={self.topology!r} have an order, in which none can be born or merged")
+        if self._transitions.topology != "ergodic":
+            raise ValueError(
+                f"states of topology={self._transitions.topology!r} have an order, in which none can be born or merged"
+            )
         if problem.model.chain is not None:
             raise ValueError('durations and inputs have no moves of states: leave out moves="keep"')
         return checked_moves((self._components(problem),), keep, self._finds_number)
@@ -80,7 +76,10 @@ class FoundStates:
 
         if self._places <= problem.model.n_states:
             return None
-        wide = HMMModel(*self._chain_priors(self._places), with_states(problem.model.emission, self._places))
+        wide = HMMModel(
+            *self._transitions.concentrations(self._places, shared=True),
+            with_states(problem.model.emission, self._places),
+        )
         return SequenceProblem(problem.data, wide, n_jobs=self.n_jobs, truncated=True), {}
 
     def _narrowed(self, problem: SequenceProblem, wide: SequenceProblem, state: State) -> tuple[SequenceProblem, State]:

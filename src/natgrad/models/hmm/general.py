@@ -13,7 +13,7 @@ import numpy.typing as npt
 from natgrad.data.io.frames import frame_columns, is_frame, table_names
 from natgrad.data.numbers import as_numbers
 from natgrad.data.sequences import as_columns
-from natgrad.models.hmm.durations import Chain, Durations
+from natgrad.models.hmm.durations import Chain
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.models.hmm.inputs import InputChain, coded
 from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
@@ -44,12 +44,9 @@ class HMM(HiddenMarkov):
         `Gaussian`, `StudentT`, `Poisson`, `Bernoulli`, `Categorical`, or a `Mixture` of one; by default ``Gaussian()``. Keys are
         the names of columns of a table, or numbers of columns of an array; a tuple of them is one vector. Given the state, what
         different keys emit is independent.
-    durations : `NegativeBinomial` or `Explicit`, optional
-        How long states last, in place of the geometric law of a Markov chain (semi-Markov). Rows of transitions then say where a
-        state leads to when it ends, and ``posterior_["duration"]`` how long it lasts.
-    inputs : name or number of a column, optional
-        A column of X that is no observation but decides which transitions lead to its row: each of its categories has a matrix
-        of its own. It is known at every time.
+    transitions : `Transitions`, optional
+        The prior of transitions, the durations of states (``Transitions(durations=Explicit(12))``), and the column that decides
+        where they lead (``Transitions(inputs="day")``).
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
@@ -77,8 +74,6 @@ class HMM(HiddenMarkov):
 
     _: KW_ONLY
     emissions: Any = None
-    durations: Durations | None = None
-    inputs: int | str | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -87,9 +82,9 @@ class HMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        X = X if self.inputs is None else X[:, :-1]
+        X = X if self._transitions.inputs is None else X[:, :-1]
         named = declared_emissions(self.emissions, X.shape[1])
-        alone = self.durations is None and self.inputs is None
+        alone = self._transitions.durations is None and self._transitions.inputs is None
         if not isinstance(self.emissions, Mapping) and named[0][2].plain and alone:
             made: Emission = named[0][2].emission(X, self._places, self.categories_.get("emission"))
             return made
@@ -100,24 +95,17 @@ class HMM(HiddenMarkov):
         return Tracks(self._places, tracks)  # type: ignore[return-value]
 
     def _chain(self, n_states: int) -> Chain | InputChain | None:
-        if self.inputs is not None:
-            for what, refused in (('n_states="auto"', self._finds_number), ("durations", self.durations is not None)):
-                if refused:
-                    raise ValueError(f"inputs decide where states lead to at every time: they exclude {what}")
+        durations, inputs = self._transitions.durations, self._transitions.inputs
+        if inputs is not None:
+            if self._finds_number:
+                raise ValueError('inputs decide where states lead to at every time: they exclude n_states="auto"')
             return InputChain(n_states, len(self.inputs_))
-        if self.durations is None:
+        if durations is None:
             return None
-        if not isinstance(self.durations, Durations):
-            raise TypeError(
-                f"durations must be NegativeBinomial() or Explicit() of natgrad.models.hmm, got {self.durations!r}"
-            )
-        for what, refused in (
-            ('n_states="auto"', self._finds_number), ('topology="left-to-right"', self.topology != "ergodic"),
-            ("sticky", self.sticky != 0), ("n_states=1", n_states == 1),
-        ):  # fmt: skip
-            if refused:
-                raise ValueError(f"durations say how long states last before another one comes: they exclude {what}")
-        return Chain(self.durations, n_states)
+        if self._finds_number or n_states == 1:
+            what = self._finds_number or "n_states=1"
+            raise ValueError(f"durations say how long states last before another one comes: they exclude {what}")
+        return Chain(durations, n_states)
 
     def _name(self, emission: Any, lam: Any) -> None:
         if not hasattr(self, "categories_"):
@@ -138,7 +126,7 @@ class HMM(HiddenMarkov):
         parts = list(X) if several else [X]
         if fresh:
             self.categories_ = {}
-        if self.inputs is not None:
+        if self._transitions.inputs is not None:
             parts = self._with_inputs(parts, fresh)
         elif all(is_frame(part) or table_names(part) is not None for part in parts):
             tables = [frame_columns(part) or {} for part in parts]
@@ -153,21 +141,23 @@ class HMM(HiddenMarkov):
 
     def _with_inputs(self, parts: list[Any], fresh: bool) -> list[Array]:
         """Arrays of the observed columns, the code of the input last."""
-        pairs = [_without(part, self.inputs, self.emissions) for part in parts]
+        pairs = [_without(part, self._transitions.inputs, self.emissions) for part in parts]
         own = np.concatenate([np.asarray(column, dtype=object) for _, column in pairs])
-        codes, self.inputs_ = coded(own, None if fresh else self.inputs_, f"inputs (column {self.inputs!r})")
+        codes, self.inputs_ = coded(
+            own, None if fresh else self.inputs_, f"inputs (column {self._transitions.inputs!r})"
+        )
         tables = self._as_numbers([columns for columns, _ in pairs], fresh)
         ends = np.cumsum([len(table) for table in tables])[:-1]
         return [np.column_stack(both) for both in zip(tables, np.split(codes, ends), strict=True)]
 
     def _observe(self, emission: Any, columns: Array, ends: Array, held_out: bool) -> Any:
-        if self.inputs is None:
+        if self._transitions.inputs is None:
             return super()._observe(emission, columns, ends, held_out)
         seen = super()._observe(emission, columns[:, :-1], ends, held_out)
         return seen._replace(values=np.column_stack([seen.values, columns[:, -1]]))
 
     def _input_codes(self, inputs: Any, n: int) -> Array | None:
-        if self.inputs is None:
+        if self._transitions.inputs is None:
             return super()._input_codes(inputs, n)
         if inputs is None or len(inputs) != n:
             given = "none" if inputs is None else len(inputs)
@@ -185,7 +175,7 @@ class HMM(HiddenMarkov):
             name, kind = kinds.get((d,), ("", None))
             own = [np.asarray(table[d]) for table in tables]
             if isinstance(getattr(kind, "inner", None), Categorical):
-                given = kind.inner.categories  # type: ignore[union-attr]
+                given = kind.inner.labels  # type: ignore[union-attr]
                 if fresh and (given is not None or any(holds_labels(part) for part in own)):
                     labels = categories_in(np.concatenate(own)) if given is None else as_categories(given)
                     self.categories_[name] = labels
@@ -213,7 +203,7 @@ class HMM(HiddenMarkov):
         return self.categories_.get("emission")
 
     def _row_names(self) -> tuple[RowNames | None, bool]:
-        if self.inputs is not None:
+        if self._transitions.inputs is not None:
             return None, True
         keys = _named_keys(self.emissions)
         if keys is None:

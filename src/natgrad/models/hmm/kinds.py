@@ -7,13 +7,14 @@ several (`natgrad.models.hmm.tracks`); priors that were left open follow from th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.gaussian_prior import PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
+from natgrad.models.gaussian_prior import COVARIANCES, PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
 from natgrad.posterior.files.container import register
 from natgrad.validation import check_counts, real_number, require, whole_number
 
@@ -26,16 +27,15 @@ __all__ = [
     "Mixture",
     "Poisson",
     "StudentT",
+    "as_tuples",
     "pair_of_positives",
 ]
 
 Array = npt.NDArray[Any]
 # More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
 MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
-COVARIANCES = ("full", "diag", "tied", "spherical")
-OF_COVARIANCE = dict(
-    zip(COVARIANCES, ("FullGaussians", "IndependentGaussians", "TiedGaussians", "SphericalGaussians"), strict=True)
-)
+GAUSSIANS = "FullGaussians", "IndependentGaussians", "TiedGaussians", "SphericalGaussians"
+OF_COVARIANCE = dict(zip(COVARIANCES, GAUSSIANS, strict=True))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _Normal(EmissionKind):
         if self.dof_prior is not None:
             _positive(self.dof_prior, "dof_prior")
         for name in ("mean_prior", "scale_prior"):
-            object.__setattr__(self, name, _as_tuples(getattr(self, name)))
+            object.__setattr__(self, name, as_tuples(getattr(self, name)))
 
     @property
     def kind(self) -> str:
@@ -185,7 +185,7 @@ class Autoregressive(EmissionKind):
         for name in ("dof_prior", "dof"):
             if getattr(self, name) is not None:
                 _positive(getattr(self, name), name)
-        object.__setattr__(self, "scale_prior", _as_tuples(self.scale_prior))
+        object.__setattr__(self, "scale_prior", as_tuples(self.scale_prior))
 
     @property
     def kind(self) -> str:
@@ -273,23 +273,26 @@ class Categorical(EmissionKind):
 
     Parameters
     ----------
-    n_categories : int, optional
-        V; by default the largest symbol plus one.
-    categories : sequence, optional
-        The labels, if the column holds labels: by default those that occur, in their order.
+    categories : int or sequence, optional
+        V, by default the largest symbol plus one; or the labels, if the column holds labels, by default those that occur, in
+        their order. A number or a label beyond them is refused.
     emission_prior : float or array [K, V]
         Concentration of the categories.
     """
 
-    n_categories: int | None = None
-    categories: Any = None
+    categories: int | Sequence[Any] | None = None
     emission_prior: Any = 1.0
 
     def __post_init__(self) -> None:
-        if self.n_categories is not None:
-            whole_number(self.n_categories, "n_categories")
         for name in ("categories", "emission_prior"):
-            object.__setattr__(self, name, _as_tuples(getattr(self, name)))
+            object.__setattr__(self, name, as_tuples(getattr(self, name)))
+        if self.categories is not None and self.labels is None:
+            whole_number(self.categories, "categories")
+
+    @property
+    def labels(self) -> Any:
+        """The labels that ``categories`` names; None where it is a number, or left out."""
+        return self.categories if hasattr(self.categories, "__len__") else None
 
     @property
     def kind(self) -> str:
@@ -304,20 +307,19 @@ class Categorical(EmissionKind):
         return Categories(n_states, n_categories, prior)
 
     def _size(self, X: Array, categories: Array | None) -> int:
+        if self.categories is not None and (categories is None) != (self.labels is None):
+            held = "numbers: give how many" if categories is None else "labels: name them"
+            raise ValueError(f"categories={self.categories!r}, but X holds {held}")
         if categories is not None:
-            if self.n_categories is not None:
-                raise ValueError(
-                    f"n_categories={self.n_categories!r} counts numbers, but X holds labels: name them with categories="
-                )
             return max(1, len(categories))
-        if self.n_categories is not None:
-            return whole_number(self.n_categories, "n_categories")
+        if self.categories is not None:
+            return whole_number(self.categories, "categories")
         n_categories = int(np.asarray(X[np.isfinite(X)], dtype=np.float64).max(initial=0.0)) + 1
         if n_categories > MOST_CATEGORIES:
             place = np.unravel_index(np.nanargmax(np.where(np.isfinite(X), X, np.nan)), X.shape)
             raise ValueError(
                 f"X[{place[0]}, {place[1]}] = {X[place]:g}: categories are numbered 0, 1, 2, …, without gaps, and there are "
-                f"at most {MOST_CATEGORIES:,}; number them, np.unique(X, return_inverse=True)[1], or give n_categories"
+                f"at most {MOST_CATEGORIES:,}; number them, np.unique(X, return_inverse=True)[1], or give categories"
             )
         return n_categories
 
@@ -382,7 +384,7 @@ def pair_of_positives(value: Any, what: str) -> tuple[float, float]:
         first, second = (real_number(v, what) for v in value)
     except (TypeError, ValueError):
         raise ValueError(f"{what} must be two numbers > 0, got {value!r}") from None
-    if not (first > 0 and second > 0):
+    if not (0 < first < np.inf and 0 < second < np.inf):
         raise ValueError(f"{what} must be two numbers > 0, got {value!r}")
     return first, second
 
@@ -392,8 +394,8 @@ def _positive(value: Any, what: str) -> None:
         raise ValueError(f"{what} must be > 0 and finite, got {value!r}")
 
 
-def _as_tuples(value: Any) -> Any:
+def as_tuples(value: Any) -> Any:
     """Arrays and lists as tuples, which compare and do not change."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return tuple(_as_tuples(part) for part in value) if isinstance(value, (list, tuple)) else value
+    return tuple(as_tuples(part) for part in value) if isinstance(value, (list, tuple)) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -66,7 +67,7 @@ class GaussianHMM(HiddenMarkov):
         tags.input_tags.allow_nan = gaussian_of(self.covariance).covariance in (
             "diag",
             "spherical",
-        )  # others: whole rows alone
+        )  # of single entries
         return tags
 
     def _emission(self, X: Array) -> Emission:
@@ -92,12 +93,10 @@ class CategoricalHMM(HiddenMarkov):
     ----------
     n_states : int or "auto"
         The number of hidden states, K; "auto" finds it.
-    n_categories : int, optional
-        V; by default the largest symbol plus one. A symbol that never occurs keeps its prior, and one beyond V is refused.
-    categories : sequence, optional
-        The labels, if X holds labels: by default those that occur, in their order.
-    emission_prior : float or array [K, V]
-        Concentration of the categories.
+    categories : int, sequence or `Categorical`, optional
+        V, by default the largest symbol plus one; or the labels, if X holds labels, by default those that occur, in their order.
+        One that never occurs keeps its prior, and a number beyond V is refused. `natgrad.models.hmm.Categorical` has categories
+        and their prior, ``Categorical(4, emission_prior=0.5)``.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
@@ -120,9 +119,11 @@ class CategoricalHMM(HiddenMarkov):
     """
 
     _: KW_ONLY
-    n_categories: int | None = None
-    categories: Any = None
-    emission_prior: Any = 1.0
+    categories: Sequence[Any] | int | Categorical | None = None
+
+    @property
+    def _kind(self) -> Categorical:
+        return self.categories if isinstance(self.categories, Categorical) else Categorical(self.categories)
 
     @property
     def _one_dimensional(self) -> bool:
@@ -135,16 +136,14 @@ class CategoricalHMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        made: Emission = Categorical(self.n_categories, None, self.emission_prior).emission(
-            X, self._places, self.categories_
-        )
+        made: Emission = self._kind.emission(X, self._places, self.categories_)
         return made
 
     def _as_arrays(self, X: Any, fresh: bool) -> Any:
         named = holds_labels(X)
         if fresh:
             self.categories_: Array | None = None
-            if named or self.categories is not None:
+            if named or self._kind.labels is not None:
                 self.categories_ = self._labels_of(X)
         if self.categories_ is None and named:
             raise TypeError(
@@ -156,8 +155,8 @@ class CategoricalHMM(HiddenMarkov):
         return [encoded(part, known) for part in X] if is_several(X) else encoded(X, known)
 
     def _labels_of(self, X: Any) -> Array:
-        if self.categories is not None:
-            return as_categories(self.categories)
+        if (given := self._kind.labels) is not None:
+            return as_categories(given)
         return categories_in(np.concatenate([flat_labels(p) for p in X]) if is_several(X) else flat_labels(X))
 
     def _more(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> HeldSequences:
@@ -168,7 +167,9 @@ class CategoricalHMM(HiddenMarkov):
     def _observe(self, emission: Any, columns: Array, ends: Array, held_out: bool) -> Observed:
         if not held_out:
             self._refuse_new(columns, emission)
-        return emission.observe(columns, unseen=held_out and self.n_categories is None)  # type: ignore[no-any-return]
+        return emission.observe(  # type: ignore[no-any-return]
+            columns, unseen=held_out and (self.categories_ is not None or self._kind.categories is None)
+        )
 
     def _refuse_new(self, columns: Array, emission: Any) -> None:
         if self.categories_ is not None and (new := columns[:, 0] >= emission.n_categories).any():

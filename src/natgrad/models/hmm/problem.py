@@ -340,6 +340,6 @@ class SequenceProblem(GroupProblem):
         if not np.isfinite(counts.log_z):
             raise ValueError(
                 f"no path of states is possible: log Z is {counts.log_z}. Labels contradict the transitions that "
-                "transition_prior forbids (zeros), or X has values beyond what floats can hold"
+                "Transitions forbids (zeros), or X has values beyond what floats can hold"
             )
         return counts
