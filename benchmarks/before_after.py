@@ -65,7 +65,7 @@ def fits() -> dict[str, Callable[[], Any]]:
     return {
         "network": network,
         "LDA": lambda: model("LDA", 3, n_topics=50).fit(counts),
-        "factorisation": lambda: model("MatrixFactorization", 5, n_factors=20, noise_per=None).fit(ratings),
+        "factorisation": lambda: model("MatrixFactorization", 5, n_factors=20).fit(ratings),
         "HMM": lambda: model("GaussianHMM", 5, n_states=4, method=ng.VB(), n_init=1).fit(series),
         "GP": lambda: model("SparseGPRegressor", 100, n_inducing=80).fit(x, y),
     }

@@ -140,7 +140,12 @@ def ratings_ready(n: int) -> dict[str, Any]:
 
     clock, data = Clock(), ratings(n)
     model = ng.MatrixFactorization(
-        K, biases=False, learn_priors=False, method=ng.VB(), max_steps=6, tol=0.0, verbose=False
+        K,
+        priors=ng.recommenders.FactorPriors(precision=1.0, biases=False),
+        method=ng.VB(),
+        max_steps=6,
+        tol=0.0,
+        verbose=False,
     )
     model.fit((data["user"], data["item"], data["value"]), callbacks=[clock])
     return {

@@ -22,6 +22,11 @@ import numpy as np
 from control_data import NETWORKS, ROOT, load_network, load_ratings
 
 import natgrad as ng
+from natgrad.inference.engine import Limits, Phase
+from natgrad.inference.engine import run as run_engine
+from natgrad.inference.trace import Trace
+from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.posterior.fit_options import checked_step
 
 CACHE = ROOT / ".bench" / "control"
 # Each process computes with one thread, so that two of them share two cores; read when Numba and XLA are first used.
@@ -143,16 +148,21 @@ def _ratings_run(run: Run) -> Record:
     per_step = {"children": run.size * run.n_factors * (ratings.n_users + ratings.n_items)}
     per_step["batch"] = 2 * run.n_factors * run.size
     every = max(1, round(run.every * full / per_step.get(run.method, full))) if run.every else "log"
-    model = ng.MatrixFactorization(
-        run.n_factors, biases=False, learn_noise=False, learn_priors=False, factorized=True,
-        method=method, step=step, max_steps=10**8, max_messages=round(run.sweeps * full), tol=run.tol,
-        bound_every=every, init_scale=run.init_scale, seed=run.seed, verbose=False,
-    ).fit(ratings)  # fmt: skip
-    for more in run.longer:
-        if model.elbo_ < run.goal and not model.stop_.diverged:
-            model.continue_fit(max_messages=round(more * full) - int(model.trace_["messages_read"][-1]))
-    means = np.concatenate([model.user_factors_.mean.ravel(), model.item_factors_.mean.ravel()])
-    return _record(model.trace_, model.elbo_, model.stop_, full) | {"finite_means": bool(np.isfinite(means).all())}
+    problem, trace = RatingsProblem(ratings, run.n_factors), Trace()
+    phase = Phase(problem, method, checked_step(step, method, problem), ("u", "v"), bound_every=every)
+    found, bound = problem.start(run.seed, run.init_scale), -math.inf
+    for sweeps in (run.sweeps, *run.longer):
+        limits = Limits(tol=run.tol, share=len(ratings), max_messages=_left(trace, sweeps * full))
+        result = run_engine(phase, found, limits=limits, seed=run.seed, trace=trace, verbose=False)
+        found, bound = result.state, problem.bound(result.state) if result.bound is None else result.bound
+        if bound >= run.goal or result.stop.diverged:
+            break
+    means = np.concatenate([np.ravel(found.mu[name][0]) for name in "uv"])
+    return _record(trace, bound, result.stop, full) | {"finite_means": bool(np.isfinite(means).all())}
+
+
+def _left(trace: Trace, messages: float) -> int:
+    return round(messages) - (int(trace["messages_read"][-1]) if trace else 0)
 
 
 def _network_run(run: Run) -> Record:

@@ -110,7 +110,7 @@ def quality(options):
     found = {}
     if options.peer in (None, "natgrad"):
         warm_up()
-        for name, more in (("natgrad", {}), ("natgrad, noise by user", {"noise_per": "user"})):
+        for name, more in (("natgrad", {}), ("natgrad, noise by user", {"noise": "user"})):
             ratings = ng.data.Ratings(*train, shape=shape)
             began = time.perf_counter()
             model = ng.MatrixFactorization(RANK, verbose=False, **more).fit(ratings)
@@ -143,7 +143,7 @@ def small(options):
     ):
         ratings = ng.data.Ratings(*train, shape=shape)
         began = time.process_time()
-        model = ng.MatrixFactorization(n_factors, noise_per=by, n_jobs=1, verbose=False).fit(ratings)
+        model = ng.MatrixFactorization(n_factors, noise=by, n_jobs=1, verbose=False).fit(ratings)
         cpu = time.process_time() - began
         mean = model.predict(*test[:2])
         found[name] = {
@@ -173,10 +173,17 @@ def growth(options):
             began = time.perf_counter()
             made = {size: _drawn(*sizes[size])}
             print(f"{size}: drawn in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        bare = {"biases": False, "learn_noise": False, "learn_priors": False} if factorized else {}
+        bare = (
+            {
+                "noise": 1.0,
+                "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+            }
+            if factorized
+            else {}
+        )
         # Fixed sweeps: no extrapolation is tried twice, so that a step is a pass.
         model = ng.MatrixFactorization(
-            n_factors, factorized=factorized, method=ng.VB(), tol=0, max_steps=4, verbose=False, **bare
+            n_factors, method=ng.VB(), tol=0, max_steps=4, verbose=False, **bare
         ).fit(made[size])  # fmt: skip
         seconds = float(np.median(np.diff(model.trace_["seconds"])))
         rows.append({"ratings": size, "factors": n_factors, "scalar": factorized, "seconds": seconds})
@@ -218,7 +225,9 @@ def recommending(options):
     train, test, shape = generated_pairs()
     warm_up()
     ratings = ng.data.Ratings(*train, shape=shape)
-    model = ng.MatrixFactorization(RANK, biases=False, max_steps=2, verbose=False).fit(ratings)
+    model = ng.MatrixFactorization(
+        RANK, priors=ng.recommenders.FactorPriors(biases=False), max_steps=2, verbose=False
+    ).fit(ratings)
     times = []
     for _ in range(4):
         began = time.perf_counter()

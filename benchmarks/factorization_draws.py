@@ -93,9 +93,9 @@ def main() -> None:
     runs = {
         "natgrad": lambda: ours(train, test, shape, "vb"),
         'natgrad, inference="gibbs"': lambda: ours(train, test, shape, "gibbs"),
-        'natgrad, inference="gibbs", noise_per="item"': lambda: ours(train, test, shape, "gibbs", noise_per="item"),
-        'natgrad, inference="gibbs", noise_per="item", 30 factors': lambda: ours(
-            train, test, shape, "gibbs", 30, noise_per="item"
+        'natgrad, inference="gibbs", noise="item"': lambda: ours(train, test, shape, "gibbs", noise="item"),
+        'natgrad, inference="gibbs", noise="item", 30 factors': lambda: ours(
+            train, test, shape, "gibbs", 30, noise="item"
         ),
         "myFM, 100 sweeps": lambda: myfm(train, test, shape),
     }

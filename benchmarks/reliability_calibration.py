@@ -144,7 +144,9 @@ def factors(rng):
     u, v = rng.normal(size=(40, 2)), rng.normal(size=(30, 2))
     full = u @ v.T + rng.normal(0.0, 0.7, (40, 30))
     held = rng.random((40, 30)) < 0.3
-    model = ng.MatrixFactorization(2, biases=False, max_steps=200).fit(np.where(held, np.nan, full))
+    model = ng.MatrixFactorization(2, priors=ng.recommenders.FactorPriors(biases=False), max_steps=200).fit(
+        np.where(held, np.nan, full)
+    )
     users, items = np.nonzero(held)
     mean, sd = model.predict(users, items, return_std=True)
     return rng.permutation(scipy.stats.norm.cdf((full[held] - mean) / sd))[:200]

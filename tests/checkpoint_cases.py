@@ -103,7 +103,10 @@ def drifting(**settings: Any) -> Callable[..., Any]:
     ).fit(pairs, pairs.sum(1) + known["time"], **known, **keep)
 
 
-KNOWN = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True}
+KNOWN = {
+    "noise": 1.0,
+    "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+}
 SUM = covariance.RBF() + covariance.Linear()
 CASES: dict[str, Callable[..., Any]] = {
     "network, accelerated": network(networks.scalar_mixture),
@@ -128,12 +131,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "topics, dynamic": documents(ng.topics.DynamicTopics),
     "MF, default": factors(),
     "MF, Gibbs": factors(inference="gibbs", n_sweeps=4, tol=1e-9, max_steps=20),
-    "MF, noise by user": factors(noise_per="user"),
+    "MF, noise by user": factors(noise="user"),
     "MF, VB": factors(method=ng.VB(), **KNOWN),
     "MF, messages": factors(method=ng.Children(2), **KNOWN),
     "MF, messages of a batch": factors(method=ng.GlobalBatch(20), **KNOWN),
-    "MF, Robbins–Monro": factors(method=ng.Children(2), step=ng.RobbinsMonro(first=0.02, forgetting=0.6), **KNOWN),
-    "MF, likes alone": factors("likes", likelihood="bernoulli", n_negatives=4.0),
+    "MF, likes alone": factors("likes", likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=4.0)),
     "MF, stars": factors("stars", likelihood="ordinal"),
     "MF, counts": factors("counts", likelihood="poisson"),
     "ratings in time and context": drifting(max_steps=150),  # vectors start from a fit of 40 sweeps

@@ -314,13 +314,15 @@ READY: dict[str, Row] = {
     ),
     "MatrixFactorization": estimator(quick(ng.MatrixFactorization, 3), STARS, "max_steps", len(STARS)),
     "MatrixFactorization, scalars": estimator(
-        quick(ng.MatrixFactorization, 3, factorized=True, biases=False, learn_noise=False, learn_priors=False),
+        quick(
+            ng.MatrixFactorization,
+            3,
+            noise=1.0,
+            priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+        ),
         STARS,
         "max_steps",
         len(STARS),
-    ),
-    "MatrixFactorization, plain sweeps": estimator(
-        quick(ng.MatrixFactorization, 3, method=ng.VB(), step=ng.Constant(1.0)), STARS, "max_steps", len(STARS)
     ),
     "GaussianHMM": estimator(quick(ng.GaussianHMM, 3), signal(1000, 3.0), "max_passes", 1000),
     "GaussianHMM, overlapping": estimator(quick(ng.GaussianHMM, 3), signal(1000, 1.0), "max_passes", 1000),

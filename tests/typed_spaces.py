@@ -94,6 +94,9 @@ topic_models: list[Any] = [
 ]
 recommenders: list[Any] = [
     ng.recommenders.ContextFactorization,
+    ng.recommenders.FactorPriors,
+    ng.recommenders.ItemWishart,
+    ng.recommenders.Stacked,
 ]
 covariance_classes: list[Any] = [
     ng.covariance.Categories,
@@ -185,6 +188,6 @@ def stop_at_ten(progress: ng.inference.Progress) -> bool:
     return progress.t >= 10
 
 
-model: ng.MatrixFactorization = ng.MatrixFactorization(2, step=step).fit(table, callbacks=[stop_at_ten])
+model: ng.MatrixFactorization = ng.MatrixFactorization(2).fit(table, callbacks=[stop_at_ten])
 reason: ng.inference.Reason = model.stop_.reason
 print(kernel, node.name, reason.name, model.set_params(tol=0.0).continue_fit(max_steps=1).elbo_)

@@ -127,7 +127,7 @@ def topics():
 # Those that do more than steps of one phase: starts that are compared, moves, warm-ups, samples at the end.
 OFTEN = {
     'GaussianHMM("auto")', "subchains", 'GaussianMixture("auto")', "LDA", 'inference="gibbs"', 'LDA("auto")',
-    'noise_per="both"', 'ratings, inference="gibbs"', "likes, n_negatives=2", "ordinal", 'kernel="auto"',
+    'noise="both"', 'ratings, inference="gibbs"', "likes, n_negatives=2", "ordinal", 'kernel="auto"',
     'StateSpaceGP("auto")',
 }  # fmt: skip
 

@@ -33,12 +33,14 @@ class Chunks:
         for begin in range(0, len(self.ratings), self.size):
             users, items = np.nonzero(~np.isnan(self.ratings[begin : begin + self.size]))
             values = self.ratings[begin : begin + self.size][users, items]
-            yield np.column_stack([users + begin, items, values])
+            yield ng.Ratings(users + begin, items, values)
 
 
 def test_likes_have_one_clock_for_all_their_phases(rng):
     """Each phase began its own clock: with a slow callback a second became eight."""
-    model = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_seconds=0.3, tol=0.0)
+    model = ng.MatrixFactorization(
+        2, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=4), max_seconds=0.3, tol=0.0
+    )
     seen = []
 
     def slow(progress):
@@ -49,17 +51,6 @@ def test_likes_have_one_clock_for_all_their_phases(rng):
     assert model.stop_.reason is Reason.SECONDS
     assert len(seen) <= 7
     assert seen == list(range(1, len(seen) + 1))
-
-
-def test_likes_have_one_count_of_messages(rng):
-    """Each phase counted from zero, so that twice as many as allowed were read."""
-    X = likes(rng)
-    free = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_steps=12, tol=0.0).fit(X)
-    limit = int(free.trace_["messages_read"][4]) + 1
-    model = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_messages=limit, tol=0.0).fit(X)
-    assert model.stop_.reason is Reason.MESSAGES
-    assert len(model.trace_) == 6
-    assert model.trace_["messages_read"][-2] < limit <= model.trace_["messages_read"][-1]
 
 
 @pytest.mark.parametrize("kind", ["ratings", "documents", "sequences"])

@@ -126,9 +126,9 @@ def fits_of_tables() -> dict[str, object]:
         found[likelihood] = model.predict([0, 3], [1, 2])
         found[f"{likelihood}, recommended"] = model.recommend([0, 3], 2).scores
     likes = np.where(np.isnan(table), np.nan, 1.0)
-    mixed = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=0, max_steps=2, **quiet).fit(
-        (table > 1) * likes
-    )
+    mixed = ng.MatrixFactorization(
+        2, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=0), max_steps=2, **quiet
+    ).fit((table > 1) * likes)
     found["bernoulli, logistic"] = mixed.predict([0, 3], [1, 2])
     drawn = ng.MatrixFactorization(2, max_steps=2, inference="gibbs", n_sweeps=3, **quiet).fit(table)
     found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
@@ -214,10 +214,16 @@ def compile_half(half: int) -> None:
         if half == 0:
             fits_of_tables()
             ratings = ng.data.make_ratings(12, 10, 60).ratings
-            bare = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True, "max_steps": 1}
+            bare = {
+                "noise": 1.0,
+                "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+                "max_steps": 1,
+            }
             ng.MatrixFactorization(2, **bare, **quiet).fit(ratings)
             likes = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
-            ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=0, max_steps=1, **quiet).fit(likes)
+            ng.MatrixFactorization(
+                2, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=0), max_steps=1, **quiet
+            ).fit(likes)
             model, counts = ng.LDA(3, inference="vb", max_passes=2, **quiet), rng.poisson(0.7, (8, 9))
             model.fit(counts).transform(counts)
             model.infer(counts[0])

@@ -77,15 +77,12 @@ def _with_one(row: object, size: int, place: int) -> object:
 def test_a_factorisation_has_the_bound_of_its_network(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
     users, items, values, shape = drawn_ratings(rng)
-    learn_noise = bool(rng.integers(2))
+    known = bool(rng.integers(2))
     settings = {
         "n_factors": int(rng.integers(1, 5)),  # also more than there are users
-        "biases": bool(rng.integers(2)),
-        "learn_noise": learn_noise,
-        "learn_priors": True,
-        "noise_per": [None, "user", "item", "both"][rng.integers(4)],
         # In the unit of the ratings: where the noise is far below it, a precision matrix has fewer digits than the bound needs.
-        "noise_precision": 2.0 / values.var() if rng.integers(2) or not learn_noise else None,
+        "noise": 2.0 / values.var() if known else [None, "user", "item", "both"][rng.integers(4)],
+        "priors": ng.recommenders.FactorPriors(biases=bool(rng.integers(2))),
     }
     ratings = ng.Ratings(users, items, values, shape=shape)
     model = ng.MatrixFactorization(**settings, max_steps=int(rng.integers(1, 40)), seed=seed).fit(ratings)
@@ -98,7 +95,7 @@ def test_a_factorisation_has_the_bound_of_its_network(seed: int) -> None:
     condition = max(float(np.linalg.cond(lam[name][1]).max()) for name in "uv")
     tolerance = 1e-9 * scale + 16 * condition * 2.0**-53 * sum(shape)
     # A network has E[(r − u·v)²] as a sum of expected squares: without a mean of its own it rounds as they do.
-    noise = model.posterior_["noise"].mean() if learn_noise else model._kind.priors.noise
+    noise = model.posterior_["noise"].mean() if not known else model._kind.priors.noise
     tolerance += 8 * 2.0**-53 * float(noise * np.sum((values - model.offset_) ** 2))
     assert problem.bound(state) == pytest.approx(model.elbo_, rel=1e-9, abs=tolerance), settings
 
@@ -108,7 +105,7 @@ def test_the_order_of_users_items_and_ratings_changes_nothing(seed: int) -> None
     rng = np.random.default_rng([seed, 2])
     users, items, values, shape = drawn_ratings(rng)
     ratings = ng.Ratings(users, items, values, shape=shape)
-    model = ng.MatrixFactorization(3, noise_per="user", max_steps=5).fit(ratings)
+    model = ng.MatrixFactorization(3, noise="user", max_steps=5).fit(ratings)
     problem, state = model._kind._problem(ratings), model.result_.state
     rows, columns, order = (rng.permutation(n) for n in (*shape, len(values)))
     moved = ng.Ratings(np.argsort(rows)[users][order], np.argsort(columns)[items][order], values[order], shape=shape)

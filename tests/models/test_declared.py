@@ -40,7 +40,7 @@ EQUALITIES = [
     ("`GaussianMixture`", BOTH, "models/test_declared.py::test_chains_and_mixtures_are_their_networks"),
     ("`LDA`", NETWORK, "models/test_against_networks.py::test_topics_are_those_of_the_network_sweep_by_sweep"),
     (
-        "Gaussian ratings, `noise_per=`", NETWORK,
+        "Gaussian ratings, `noise=`", NETWORK,
         "models/factorization/test_problem.py::test_same_bound_and_posterior_as_the_network",
     ),
     ("likes and dislikes", NETWORK, "models/test_declared.py::test_likes_are_the_declared_network"),
@@ -114,7 +114,9 @@ def pairs(rng: np.random.Generator) -> tuple[Any, Any, Any]:
 def test_likes_are_the_declared_network(rng: np.random.Generator) -> None:
     users, items, taste = pairs(rng)
     likes = (taste + 0.3 * rng.normal(size=len(users)) > 0) * 1.0
-    settings = {"biases": False, "learn_priors": False, "prior_precision": 0.8, "n_negatives": 0}
+    settings = {
+        "priors": ng.recommenders.FactorPriors(precision=0.8, biases=False, n_negatives=0),
+    }
     model = ng.MatrixFactorization(2, likelihood="bernoulli", **settings, **LAST).fit(ng.Ratings(users, items, likes))
     rows = ng.Plate("user", model.ratings_.n_users), ng.Plate("item", model.ratings_.n_items)
     u, v = (

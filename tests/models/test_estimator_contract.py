@@ -95,13 +95,13 @@ ESTIMATORS = {
     "SparseGPClassifier of a softmax": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8, likelihood="softmax"),
     **{
         f"MatrixFactorization of noise per {whose}": lambda whose=whose: ng.MatrixFactorization(
-            2, noise_per=whose, max_steps=5
+            2, noise=whose, max_steps=5
         )
         for whose in ("user", "item", "both")
     },
     "MatrixFactorization of draws": lambda: ng.MatrixFactorization(2, inference="gibbs", n_sweeps=3, max_steps=5),
     "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
-        2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
+        2, noise=1.0, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True), max_steps=5
     ),
 }
 

@@ -115,7 +115,7 @@ def test_other_data_are_noticed_and_models_without_it_say_so():
         model.linear_response(x + 1.0)
     with pytest.raises(TypeError, match=r"give them, model.linear_response\(X\)"):
         model.linear_response()
-    counts = ng.MatrixFactorization(1, likelihood="poisson", max_passes=2, biases=False)
+    counts = ng.MatrixFactorization(1, likelihood="poisson", max_steps=2)
     counts.fit(np.array([[0, 0, 1.0], [0, 1, 2.0], [1, 0, 3.0]]))
     with pytest.raises(TypeError, match="declare the model as a network"):
         counts.linear_response()

@@ -89,7 +89,7 @@ CASES: dict[str, Case] = {
         lambda: Texts(), topics,
     ),
     "ratings": (
-        lambda **s: ng.MatrixFactorization(2, noise_per=None, tol=0, **{"max_passes": 2, **s}), Rated, factors,
+        lambda **s: ng.MatrixFactorization(2, tol=0, **{"max_steps": 2 * len(Rated.parts), **s}), Rated, factors,
     ),
 }  # fmt: skip
 

@@ -112,7 +112,7 @@ def test_sequences_of_a_hidden_markov_model() -> None:
     assert known.n_times_seen_ == 90
 
 
-SLOW = [{"noise_per": "user"}, {"likelihood": "poisson"}, {"likelihood": "bernoulli"}]
+SLOW = [{"noise": "user"}, {"likelihood": "poisson"}, {"likelihood": "bernoulli"}]
 
 
 @pytest.mark.parametrize("settings", [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)])

@@ -495,7 +495,9 @@ def test_a_positive_number_that_is_not_determined_is_said_to_be_so():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 25)) + rng.normal(size=(40, 25))
     table[rng.random(table.shape) > 0.4] = np.nan
-    model = ng.MatrixFactorization(2, verbose=False, tol=1e-9, max_steps=3000, biases=False).fit(table)
+    model = ng.MatrixFactorization(
+        2, verbose=False, tol=1e-9, max_steps=3000, priors=ng.recommenders.FactorPriors(biases=False)
+    ).fit(table)
     lr = model.linear_response()
     with pytest.warns(
         PoorApproximation, match=r"2 of 2 standard deviations of 'user_precision' are larger than their means"

@@ -15,6 +15,7 @@ import numpy as np
 import natgrad as ng
 from natgrad.models import hmm
 from natgrad.models.gp import Solver
+from natgrad.recommenders import FactorPriors
 
 Table = Mapping[str, Any]
 
@@ -63,13 +64,6 @@ class Case:
         """Other values of arguments whose default does not tell their kind."""
         return OTHERS
 
-    @property
-    def unheard(self) -> tuple[str, ...]:
-        """Arguments that change nothing here and do not say so: what is still to be mended."""
-        auto = "auto" if "auto" in self.settings.values() else ""
-        keys = (*(kind.__name__ for kind in self.kind.__mro__), self.settings.get("likelihood", "gaussian"), auto)
-        return tuple(name for key in keys for name in UNHEARD.get(key, ()))
-
     def made(self, **others: Any) -> Any:
         """The estimator, for a few steps."""
         return self.kind(**{**self.made_with, **others})
@@ -100,40 +94,15 @@ RESOLVED: dict[str, dict[str, Any]] = {
 }
 OTHERS: dict[str, list[Any]] = {
     "transitions": [hmm.Transitions(topology="left-to-right"), hmm.Transitions(0.3), hmm.Transitions(sticky=2.0)],
-    "covariance": ["diag"], "noise_per": ["user"], "weight_prior": [3.0], "mean_prior": [1.0],
+    "covariance": ["diag"], "weight_prior": [3.0], "mean_prior": [1.0],
     "dof_prior": [9.0], "rate_prior": [(2.0, 3.0)], "track_prior": [(2.0, 3.0)], "doc_prior": [0.7], "topic_prior": [0.7],
-    "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2], "n_negatives": [3.0],
-    "noise_precision": [0.3], "prior_precision": [0.3], "noise_variance": [0.3], "order": [["b", "a"]],
+    "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2],
+    "noise": [0.3], "priors": [FactorPriors(n_negatives=0.5), FactorPriors(precision=0.3)],
+    "noise_variance": [0.3], "order": [["b", "a"]],
     "local": [ng.LocalOptions(topics="point"), ng.LocalOptions(dtype="float64")],
     "response": ["bernoulli"], "batch_size": [7], "method": [ng.SVI({"nowhere": 2})],
     "solver": [Solver(batch_size=7)], "fixed": ["kernel"],
 }  # fmt: skip
-# Arguments that one value of another argument makes idle, in silence; a row leaves when they are refused there, or leave.
-UNHEARD: dict[str, tuple[str, ...]] = {
-    "MatrixFactorization": ("noise_dof",),
-    "gaussian": ("n_negatives",),
-    "bernoulli": (
-        "biases",
-        "learn_noise",
-        "learn_priors",
-        "init_scale",
-        "noise_precision",
-        "prior_precision",
-        "n_negatives",
-    ),
-    "ordinal": ("learn_noise", "noise_precision", "n_negatives"),
-    "poisson": (
-        "biases",
-        "factorized",
-        "learn_noise",
-        "learn_priors",
-        "noise_precision",
-        "prior_precision",
-        "n_negatives",
-    ),
-}
-
-
 # -- sequences --
 
 LENGTHS = [30, 50]
@@ -329,7 +298,7 @@ def _rating_table(what: str) -> dict[str, Any]:
 
 
 def _factors(what: str, *words: str, named: Table | None = None, **settings: Any) -> Case:
-    own = {"n_factors": 2, "n_jobs": 1, "noise_per": None, **settings}
+    own = {"n_factors": 2, "n_jobs": 1, **settings}
     return Case(
         ng.MatrixFactorization, own, (_ratings(what),), (_ratings(what, slice(30, 50)),), named or {},
         table=_rating_table(what), command=("mf", "--n-factors", "2", *words),
@@ -356,13 +325,13 @@ def _contexts(*roles: str) -> Case:
 RATINGS = {
     "gaussian": _factors("gaussian"),
     **{
-        f'noise_per="{whose}"': _factors("gaussian", "--noise-per", whose, noise_per=whose)
+        f'noise="{whose}"': _factors("gaussian", "--noise", whose, noise=whose)
         for whose in ("user", "item", "both")
     },
-    "without biases": _factors("gaussian", "--no-biases", biases=False),
+    "without biases": _factors("gaussian", "--priors", "FactorPriors(biases=False)", priors=FactorPriors(biases=False)),
     "factorized": _factors(
-        "gaussian", "--factorized", "--no-biases", "--no-learn-noise", "--no-learn-priors",
-        factorized=True, biases=False, learn_noise=False, learn_priors=False,
+        "gaussian", "--noise", "1.0", "--priors", "FactorPriors(1.0, False, factorized=True)",
+        noise=1.0, priors=FactorPriors(1.0, False, factorized=True),
     ),
     "features": _factors("gaussian", "--user-features", "users.csv", named=_features()),
     'ratings, inference="gibbs"': _factors(
@@ -370,11 +339,13 @@ RATINGS = {
     ),
     "sampled children": _factors("gaussian", "--method", "Children(3)", method=ng.Children(3)),
     "likes and dislikes": _factors(
-        "dislikes", "--likelihood", "bernoulli", "--n-negatives", "0", likelihood="bernoulli", n_negatives=0.0
+        "dislikes", "--likelihood", "bernoulli", "--priors", "FactorPriors(n_negatives=0)",
+        likelihood="bernoulli", priors=FactorPriors(n_negatives=0),
     ),
     "likes alone": _factors("likes", "--likelihood", "bernoulli", likelihood="bernoulli"),
     "likes, n_negatives=2": _factors(
-        "likes", "--likelihood", "bernoulli", "--n-negatives", "2", likelihood="bernoulli", n_negatives=2.0
+        "likes", "--likelihood", "bernoulli", "--priors", "FactorPriors(n_negatives=2)",
+        likelihood="bernoulli", priors=FactorPriors(n_negatives=2),
     ),
     "likes, features": _factors(
         "likes", "--likelihood", "bernoulli", "--user-features", "users.csv", named=_features(), likelihood="bernoulli"

@@ -555,7 +555,7 @@ def silent(case: Case, names: Any) -> list[str]:
 
 def heard(case: Case, _: Path) -> None:
     """No argument is without effect in silence: it changes what is found, or it is an error that says where it belongs."""
-    exempt = {*ABOUT_THE_RUN, *case.settings, *case.unheard}
+    exempt = {*ABOUT_THE_RUN, *case.settings}
     assert not silent(case, arguments(case.kind).keys() - exempt)
 
 

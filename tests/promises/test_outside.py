@@ -34,7 +34,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
-    ("family", "option"), [("Hidden Markov models", "PoissonHMM"), ("Topics", "LDA"), ("Ratings", 'noise_per="user"')]
+    ("family", "option"), [("Hidden Markov models", "PoissonHMM"), ("Topics", "LDA"), ("Ratings", 'noise="user"')]
 )
 def test_dask_gives_the_same_bits(family: str, option: str, cluster: Any) -> None:
     case = CASES[family][option]

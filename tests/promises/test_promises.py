@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from promises.cases import CASES, CHAINS, MIXTURES, RATINGS, UNHEARD
-from promises.promises import ABILITIES, CHARTER, answers, kind_of, same, silent, sizes
+from promises.cases import CASES, CHAINS, MIXTURES, RATINGS
+from promises.promises import ABILITIES, CHARTER, answers, kind_of, same, sizes
 
 from natgrad.errors import NotConverged
 from natgrad.models import hmm
@@ -154,13 +154,6 @@ def test_more_rows_are_fitted_by_the_same_inference(name: str, n: int, tmp_path:
     small, large = FIRST[name].of_size(100), FIRST[name].of_size(n)
     kinds = {kind_of(FIRST[name].made().fit(*data, **named)) for data, named in (small, large)}
     assert len(kinds) == 1, kinds
-
-
-@pytest.mark.slow
-def test_arguments_that_are_listed_as_idle_are_idle() -> None:
-    """What is refused by now, or has left, leaves the list (`UNHEARD`)."""
-    idle = {name for cases in CASES.values() for case in cases.values() for name in silent(case, case.unheard)}
-    assert {name for names in UNHEARD.values() for name in names} == idle
 
 
 def table_of(family: str) -> str:

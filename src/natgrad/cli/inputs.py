@@ -407,7 +407,7 @@ MODELS = {
     "mf": Model(
         "MatrixFactorization",
         "Factors of users and items from ratings: lines of user, item, rating, Parquet, or .npz.",
-        "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise-precision 2",
+        "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise 2",
         (*RATED, *FEATURES),
         _read_rated,
     ),

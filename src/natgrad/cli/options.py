@@ -44,7 +44,7 @@ CALLS |= {
 }  # fmt: skip
 
 
-CALLS |= {"Solver": "natgrad.models.gp"}
+CALLS |= {"Solver": "natgrad.models.gp", "FactorPriors": "natgrad.recommenders"}
 # The choice that stands for None, where the default is another.
 NONE = "none"
 # Settings that every model has, in words for the command line; what a model says of its own settings is in its docstring.

@@ -65,7 +65,9 @@ MODELS = {
     "VecchiaGPRegressor": "natgrad.models.gp.vecchia",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
-RECORDS = tuple(f"natgrad.models.hmm.{module}" for module in ("kinds", "durations", "parts", "priors"))
+RECORDS = tuple(
+    "natgrad.models." + n for n in ("factorization.checks", "hmm.kinds", "hmm.durations", "hmm.parts", "hmm.priors")
+)
 # The same of the fit of a network.
 NETWORK_RECORDS = ("natgrad.network.results.files",)
 # Models that are declared networks: in namespaces, and known to `load`.

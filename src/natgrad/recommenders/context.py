@@ -262,7 +262,7 @@ class ContextFactorization(ContextQueries, Estimator):
     ) -> dict[str, Any]:
         """Vectors of a factorisation without context; or drawn ones, where a few sweeps from these have the higher bound."""
         first = MatrixFactorization(
-            shape.factors, max_steps=FIRST_SWEEPS, tol=0, noise_per=None, seed=self.seed, n_jobs=1,
+            shape.factors, max_steps=FIRST_SWEEPS, tol=0, seed=self.seed, n_jobs=1,
             executor=self.executor, verbose=False, max_seconds=options["max_seconds"],
         ).fit(ratings)  # fmt: skip
         known: dict[str, Any] = {"u": first.user_factors_.mean, "v": first.item_factors_.mean}

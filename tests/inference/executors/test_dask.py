@@ -237,7 +237,10 @@ def test_mixtures_are_the_bits_of_threads(cluster, rng):
     same(ng.GaussianMixture(**settings).fit(X), ng.GaussianMixture(**settings, executor=cluster).fit(X))
 
 
-BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
+BARE = {
+    "noise": 1.0,
+    "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
+}
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "ordinal", "poisson", "bare"])

@@ -220,7 +220,7 @@ def test_an_array_is_found_in_its_file_and_nowhere_else(tmp_path, rng):
         found.opened()
 
 
-@pytest.mark.parametrize("settings", [{}, {"noise_per": "both"}, {"step": ng.Constant(0.7)}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"noise": "both"}, {"noise": 0.7}], ids=str)
 @pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
 def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
     monkeypatch.setattr(rating_parts, "MANY", many)
@@ -233,18 +233,26 @@ def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkey
     same(here, there)
 
 
-LIKES = {"likelihood": "bernoulli", "n_factors": 3, "n_negatives": 0, "max_steps": 12, "tol": 0.0}
+LIKES = {
+    "likelihood": "bernoulli",
+    "n_factors": 3,
+    "priors": ng.recommenders.FactorPriors(n_negatives=0),
+    "max_steps": 12,
+    "tol": 0.0,
+}
 
 
-@pytest.mark.parametrize("settings", [{}, {"biases": False}, {"step": ng.Constant(0.7)}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"priors": ng.recommenders.FactorPriors(n_negatives=0, biases=False)}], ids=str
+)
 @pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
 def test_likes_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
     monkeypatch.setattr(rating_parts, "MANY", many)
     ratings = ng.data.make_ratings(60, 40, 1500).ratings
     table = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
     other = Elsewhere()
-    here = ng.MatrixFactorization(**LIKES, **settings).fit(table)
-    there = ng.MatrixFactorization(**LIKES, **settings, executor=other).fit(table)
+    here = ng.MatrixFactorization(**{**LIKES, **settings}).fit(table)
+    there = ng.MatrixFactorization(**{**LIKES, **settings}, executor=other).fit(table)
     assert len(set(other.calls)) > 5
     same(here, there)
     assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
@@ -254,8 +262,11 @@ def test_likes_alone_and_counts_are_the_same_bits_elsewhere(small_parts):
     ratings = ng.data.make_ratings(60, 40, 1500).ratings
     likes = ng.Ratings(ratings.users, ratings.items, np.ones(len(ratings)))
     counts = ng.Ratings(ratings.users, ratings.items, np.round(np.abs(ratings.values)) + 1.0)
-    every_pair = {**LIKES, "n_negatives": 4.0}
-    for table, settings in ((likes, every_pair), (counts, {**LIKES, "n_negatives": None, "likelihood": "poisson"})):
+    every_pair = {**LIKES, "priors": ng.recommenders.FactorPriors(n_negatives=4.0)}
+    for table, settings in (
+        (likes, every_pair),
+        (counts, {**LIKES, "priors": ng.recommenders.FactorPriors(), "likelihood": "poisson"}),
+    ):
         other = Elsewhere()
         here = ng.MatrixFactorization(**settings).fit(table)
         there = ng.MatrixFactorization(**settings, executor=other).fit(table)
@@ -307,13 +318,13 @@ def test_a_network_shares_out_batches_of_groups_only(wrong):
         mixture(**wrong, executor=Elsewhere())
 
 
-@pytest.mark.parametrize("settings", [{"factorized": True}, {"factorized": False}, {"step": ng.Constant(0.7)}], ids=str)
-def test_factors_with_known_precisions_are_the_same_bits_elsewhere(settings, small_parts):
+@pytest.mark.parametrize("factorized", [True, False])
+def test_factors_with_known_precisions_are_the_same_bits_elsewhere(factorized, small_parts):
     ratings = ng.data.make_ratings(60, 40, 1500).ratings
-    bare = {"n_factors": 3, "biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 8, "tol": 0.0}
-    other = Elsewhere()
-    here = ng.MatrixFactorization(**bare, **settings).fit(ratings)
-    there = ng.MatrixFactorization(**bare, **settings, executor=other).fit(ratings)
+    known = ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized)
+    bare, other = {"n_factors": 3, "noise": 1.0, "priors": known, "max_steps": 8, "tol": 0.0}, Elsewhere()
+    here = ng.MatrixFactorization(**bare).fit(ratings)
+    there = ng.MatrixFactorization(**bare, executor=other).fit(ratings)
     assert len(set(other.calls)) > 5
     same(here, there)
 
@@ -443,9 +454,12 @@ def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
 
 RATINGS = {
     "vectors": {},
-    "scalars": {"factorized": True, "biases": False, "learn_noise": False, "learn_priors": False},
+    "scalars": {
+        "noise": 1.0,
+        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+    },
     "likes": {**LIKES},
-    "likes, every pair": {**LIKES, "n_negatives": 4.0},
+    "likes, every pair": {**LIKES, "priors": ng.recommenders.FactorPriors(n_negatives=4.0)},
     "counts": {"likelihood": "poisson", "n_factors": 3},
 }
 
@@ -493,7 +507,7 @@ def test_a_stream_of_ratings_is_read_by_those_who_compute(small_parts, tmp_path)
             place = executor.place
             executor.place = lambda shards, place=place: (sent.extend(shards), place(shards))[1]
         source = ng.data.RatingsSource(tmp_path / "ratings.parquet", size=400)
-        model = ng.MatrixFactorization(3, max_passes=2, tol=0.0, executor=executor)
+        model = ng.MatrixFactorization(3, max_steps=2, tol=0.0, executor=executor)
         found.append(model.fit(source))
     same(*found)
     assert sent

@@ -248,7 +248,10 @@ def test_going_on_is_exact_to_the_bit_and_changes_nothing_of_the_first_run(metho
 
 
 def test_the_estimator_goes_on_exactly_and_the_seed_decides():
-    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True}
+    bare = {
+        "noise": 1.0,
+        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+    }
     options = {"n_factors": 2, "method": ng.Children(1), "tol": 0.0, **bare}
     data = ratings(8)
     whole, twin, other = (ng.MatrixFactorization(max_steps=9, seed=seed, **options).fit(data) for seed in (5, 5, 6))

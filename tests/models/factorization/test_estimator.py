@@ -10,7 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.trace import Reason
+from natgrad.models.factorization.scalar_problem import RatingsProblem
 from natgrad.threads import at_most
 
 
@@ -21,15 +23,15 @@ def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 
     return full
 
 
+def known(factorized: bool = True) -> "ng.recommenders.FactorPriors":
+    return ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized)
+
+
 def model(**options) -> "ng.MatrixFactorization":
     usual = {
-        "n_factors": 2, "noise_precision": 10.0, "method": ng.VB(), "step": None, "verbose": False, "biases": False,
-        "learn_noise": False, "learn_priors": False, "factorized": True, "tol": 1e-6,
+        "n_factors": 2, "noise": 10.0, "priors": known(), "method": ng.VB(), "verbose": False, "tol": 1e-6,
     }  # fmt: skip
-    chosen = {**usual, **options}
-    if not isinstance(chosen["method"], ng.VB) and "step" not in options:
-        chosen["step"] = ng.PerNode()
-    return ng.MatrixFactorization(**chosen)
+    return ng.MatrixFactorization(**{**usual, **options})
 
 
 def full(**options) -> "ng.MatrixFactorization":
@@ -50,7 +52,13 @@ METHODS = [ng.VB(), ng.Children(2), ng.GlobalBatch(30, "b")]
 @pytest.mark.parametrize("factorized", [True, False])
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, factorized):
-    options = {"method": method, "factorized": factorized, "max_steps": 15, "tol": 0, "seed": 4}
+    options = {
+        "method": method,
+        "priors": known(factorized),
+        "max_steps": 15,
+        "tol": 0,
+        "seed": 4,
+    }
     first = model(**options).fit(table())
     same_fit(first, model(**options).fit(table()))
     with at_most(1):
@@ -61,8 +69,8 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, fa
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_continued_is_uninterrupted(method):
-    whole = model(method=method, max_steps=12, tol=0, bound_every="log").fit(table())
-    parts = model(method=method, max_steps=5, tol=0, bound_every="log").fit(table()).continue_fit(7)
+    whole = model(method=method, max_steps=12, tol=0).fit(table())
+    parts = model(method=method, max_steps=5, tol=0).fit(table()).continue_fit(7)
     same_fit(whole, parts)
     assert parts.n_steps_ == len(parts.trace_) == 12
 
@@ -94,7 +102,7 @@ def test_it_learns_and_its_uncertainty_is_honest(factorized):
     full = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 50)) + 0.3 * rng.normal(size=(60, 50))
     held = rng.random(full.shape) < 0.3
     # Not by plain sweeps: those of scalar factors leave their last saddle by gains that grow by 2e-4 of themselves each time.
-    fitted = model(factorized=factorized, method=None, step=None).fit(np.where(held, np.nan, full))
+    fitted = model(priors=known(factorized), method=None).fit(np.where(held, np.nan, full))
     assert fitted.stop_.converged
     assert np.diff(fitted.trace_["elbo"]).min() >= -1e-9 * abs(fitted.elbo_)
     users, items = np.nonzero(held)
@@ -108,7 +116,7 @@ def test_it_learns_and_its_uncertainty_is_honest(factorized):
 
 def test_predictive_variance_is_that_of_samples_from_q():
     for factorized in (True, False):
-        fitted = model(factorized=factorized, max_steps=20).fit(table())
+        fitted = model(priors=known(factorized), max_steps=20).fit(table())
         mean, sd = fitted.predict([0, 3, 7], [1, 1, 2], return_std=True)
         u = fitted.posterior_["u"].sample(0, n=40_000)[:, [0, 3, 7]]
         v = fitted.posterior_["v"].sample(1, n=40_000)[:, [1, 1, 2]]
@@ -127,31 +135,23 @@ def test_ids_come_back_as_they_were_given():
 
 
 def test_limits_say_why():
-    limited = model(method=ng.Children(1), max_messages=1000, tol=0).fit(table())
-    assert limited.stop_.reason is Reason.MESSAGES
-    assert limited.trace_["messages_read"][-1] >= 1000 > limited.trace_["messages_read"][-2]
-    assert "stopped at max_messages = 1,000" in str(limited.stop_)
     assert model(max_steps=2, tol=0).fit(table()).stop_.reason is Reason.STEPS
     assert model(max_seconds=1e-9, tol=0).fit(table()).stop_.reason is Reason.SECONDS
 
 
 def test_bounds_evenly_on_a_logarithmic_axis():
-    fitted = model(method=ng.Children(1), max_steps=400, tol=0, bound_every="log").fit(table())
-    seen = np.isfinite(fitted.trace_["elbo"])
-    accesses = fitted.trace_["messages_read"][seen].astype(float)
+    ratings = ng.Ratings.from_dense(table())
+    phase = Phase(RatingsProblem(ratings, 2), ng.Children(1), ng.PerNode(), ("u", "v"), bound_every="log")
+    trace = run(phase, phase.problem.start(0), limits=Limits(400, 0.0), seed=0).trace
+    seen = np.isfinite(trace["elbo"])
+    accesses = trace["messages_read"][seen].astype(float)
     decades = np.log10(accesses[-1] / accesses[0])
     assert 10 * decades < seen.sum() <= 20 * decades + 1
     assert np.diff(np.log10(accesses)).min() > 0.02
 
 
-def test_a_run_that_diverges_keeps_its_last_good_state():
-    fitted = model(n_factors=5, method=ng.Children(1, "b"), step=ng.Constant(1.0), tol=0, max_steps=200).fit(table())
-    assert fitted.stop_.diverged
-    assert np.isfinite(fitted.elbo_)
-
-
 def test_scikit_learn_can_copy_and_set_it():
-    one = model(method=ng.Children(3), step=ng.PerNode(), seed=7)
+    one = model(method=ng.Children(3), seed=7)
     two = clone(one)
     assert two.get_params() == one.get_params()
     assert two.set_params(n_factors=4).n_factors == 4
@@ -161,16 +161,10 @@ def test_scikit_learn_can_copy_and_set_it():
 
 @pytest.mark.parametrize("factorized", [True, False])
 def test_nothing_has_to_be_chosen(factorized):
-    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "tol": 1e-6}
-    fitted = ng.MatrixFactorization(2, factorized=factorized, noise_precision=10.0, **bare).fit(table())
+    fitted = ng.MatrixFactorization(2, noise=10.0, priors=known(factorized), tol=1e-6).fit(table())
     assert fitted.stop_.converged
-    exact = model(factorized=factorized).fit(table())
+    exact = model(priors=known(factorized)).fit(table())
     assert fitted.elbo_ > exact.elbo_ - 0.02 * abs(exact.elbo_)
-
-
-def test_a_step_that_is_none():
-    with pytest.raises(TypeError, match=r"step must be RobbinsMonro\(.*got 0.1"):
-        model(step=0.1).fit(table())
 
 
 def test_accesses_limit_a_network_too():
@@ -188,17 +182,31 @@ def test_accesses_limit_a_network_too():
 MISTAKES = [
     (lambda: model(n_factors=0).fit(table()), ValueError, "n_factors must be a whole number ≥ 1, got 0"),
     (lambda: model(n_factors=2.0).fit(table()), TypeError, "n_factors must be a whole number ≥ 1, got 2.0"),
-    (lambda: model(noise_precision=0).fit(table()), ValueError, "noise_precision must be > 0 and finite, got 0"),
-    (lambda: model(prior_precision=np.inf).fit(table()), ValueError, "prior_precision must be > 0 and finite, got inf"),
-    (lambda: model(init_scale="wide").fit(table()), TypeError, "init_scale must be a number, got 'wide'"),
-    (lambda: model(biases=True).fit(table()), ValueError,
-     "factorized=True is the paper's model, with known precisions and no biases: biases=True needs factorized=False"),
-    (lambda: model(learn_noise=True).fit(table()), ValueError,
-     "factorized=True is the paper's model, with known precisions and no biases: learn_noise=True needs factorized=False"),
+    (lambda: model(noise=0).fit(table()), ValueError, "noise must be > 0 and finite, got 0"),
+    (lambda: model(noise=("item", -1)).fit(table()), ValueError, "noise: ν of 'item' must be > 0 and finite, got -1"),
+    (lambda: ng.recommenders.FactorPriors(precision=np.inf), ValueError,
+     'FactorPriors: precision, if it is not "learn", must be > 0 and finite, got inf'),
+    (lambda: ng.recommenders.FactorPriors(precision="learned"), TypeError,
+     "FactorPriors: precision, if it is not \"learn\", must be a number, got 'learned'"),
+    (lambda: ng.recommenders.FactorPriors(n_negatives=-1), ValueError,
+     "FactorPriors: n_negatives must be ≥ 0 and finite, got -1"),
+    (lambda: ng.recommenders.FactorPriors(biases="no"), ValueError, "FactorPriors: biases must be True or False, got 'no'"),
+    (lambda: full(priors={"biases": False}).fit(table()), TypeError,
+     "priors must be FactorPriors(...), as in priors=FactorPriors(biases=False), got {'biases': False}"),
+    (lambda: model(noise="learn").fit(table()), ValueError,
+     'factorized=True is the paper\'s model: it needs likelihood="gaussian", a number for noise= and for precision=, and '
+     "biases=False, got noise='learn' and FactorPriors(precision=1.0, biases=False, n_negatives=None, factorized=True)"),
+    (lambda: full(likelihood="ordinal", noise="learn").fit(table()), ValueError,
+     'noise=\'learn\' belongs to likelihood="gaussian", and to likes where every pair counts: leave it out'),
+    (lambda: full(likelihood="bernoulli", noise="user").fit(table()), ValueError,
+     'noise=\'user\' belongs to likelihood="gaussian": give "learn" or a number'),
+    (lambda: full(likelihood="poisson", priors=ng.recommenders.FactorPriors(1.0)).fit(table()), ValueError,
+     "priors=FactorPriors(precision=1.0, biases=None, n_negatives=None, factorized=False): "
+     'likelihood="poisson" has Gamma factors, whose priors are learned; leave it out'),
     (lambda: full(likelihood="normal").fit(table()), ValueError,
      'likelihood must be "gaussian", "bernoulli", "ordinal" or "poisson", got \'normal\''),
-    (lambda: full(noise_per="users").fit(table()), ValueError,
-     'noise_per must be None, "user", "item" or "both", got \'users\''),
+    (lambda: full(noise="users").fit(table()), ValueError,
+     'noise must be "learn", a number, "user", "item", "both" or ("user", ν), got \'users\''),
     (lambda: full(likelihood="bernoulli").fit([[1.0, 0.5]]), ValueError,
      'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[1] = 0.5 (1 such)'),
     (lambda: full(likelihood="bernoulli").fit([[0.0, 0.0]]), ValueError,
@@ -218,11 +226,9 @@ MISTAKES = [
      "Leave it out, or fit with ratings of it"),
     (lambda: full().fit(iter([])), ValueError, "the iterator of ratings gave nothing"),
     (lambda: model(max_steps=0).fit(table()), ValueError, "max_steps must be a whole number ≥ 1, got 0"),
-    (lambda: model(max_messages=1e6).fit(table()), TypeError, "max_messages must be a whole number ≥ 1, got 1000000.0"),
     (lambda: model(max_seconds=-1).fit(table()), ValueError, "max_seconds must be > 0, got -1: None means no limit"),
     (lambda: model(tol=-1).fit(table()), ValueError, "tol must be ≥ 0, got -1: 0 runs all steps"),
     (lambda: model(seed=-1).fit(table()), ValueError, "seed must be a whole number ≥ 0, got -1"),
-    (lambda: model(bound_every=0).fit(table()), ValueError, "bound_every must be a whole number ≥ 1, got 0"),
     (lambda: model(method="vb").fit(table()), TypeError,
      "method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got 'vb'"),
     (lambda: model(method=ng.GlobalBatch(10**6)).fit([[1.0, 2.0]]), ValueError,

@@ -13,13 +13,16 @@ def models():
     users, items = key // 25, key % 25
     values = 3.0 + (rng.normal(size=(30, 2))[users] * rng.normal(size=(25, 2))[items]).sum(1)
     ratings = ng.data.Ratings([f"u{u:02}" for u in users], [f"i{i:02}" for i in items], values)
-    bare = {"factorized": True, "biases": False, "learn_noise": False, "learn_priors": False}
+    bare = {
+        "noise": 1.0,
+        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+    }
     return {
         "full": ng.MatrixFactorization(3, max_steps=20).fit(ratings),
         "scalars": ng.MatrixFactorization(3, max_steps=20, **bare).fit(ratings),
-        "likes": ng.MatrixFactorization(3, max_steps=12, likelihood="bernoulli", n_negatives=2).fit(
-            ng.data.Ratings(users, items, np.ones(len(users)))
-        ),
+        "likes": ng.MatrixFactorization(
+            3, max_steps=12, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=2)
+        ).fit(ng.data.Ratings(users, items, np.ones(len(users)))),
     }
 
 
@@ -76,7 +79,17 @@ def test_counts_are_ranked_by_quantiles_and_draws_of_their_rates(counts):
     np.testing.assert_array_equal(*(counts.recommend(n=5, draw=4).items for _ in range(2)))
 
 
-@pytest.mark.parametrize("settings", [{}, {"biases": False, "learn_noise": False, "learn_priors": False}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {
+            "noise": 1.0,
+            "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
+        },
+    ],
+    ids=str,
+)
 def test_after_gibbs_lists_are_those_of_its_draws(models, settings):
     known = models["full"].ratings_
     noisy = known.values + np.random.default_rng(1).normal(size=len(known))
@@ -136,7 +149,7 @@ def test_what_cannot_be_asked_for_says_so(models):
 @pytest.mark.parametrize("by", [None, "both"])
 def test_a_visitor_gets_what_a_folded_user_gets(models, by):
     known = models["full"].ratings_
-    model = ng.MatrixFactorization(3, max_steps=15, noise_per=by).fit(known)
+    model = ng.MatrixFactorization(3, max_steps=15, noise=by).fit(known)
     liked, given = known.item_ids[[2, 7, 11]], np.array([5.0, 1.0, 4.0])
     found = model.recommend_for(liked, n=4, ratings=given)
     folded = model.fold_in(ng.data.Ratings(["new"] * 3, liked, given)).recommend("new", n=4)

@@ -12,13 +12,13 @@ from natgrad.models.factorization.likelihoods import folded_state
 from natgrad.models.factorization.poisson import CountsProblem
 
 KINDS = {
-    "one noise": {"noise_per": None},
-    "noise of both": {"noise_per": "both"},
-    "no biases": {"noise_per": "user", "biases": False},
-    "likes and dislikes": {"likelihood": "bernoulli", "n_negatives": 0},
+    "one noise": {},
+    "noise of both": {"noise": "both"},
+    "no biases": {"noise": "user", "priors": ng.recommenders.FactorPriors(biases=False)},
+    "likes and dislikes": {"likelihood": "bernoulli", "priors": ng.recommenders.FactorPriors(n_negatives=0)},
     "counts": {"likelihood": "poisson"},
     "scalars": {
-        "factorized": True, "biases": False, "learn_noise": False, "learn_priors": False, "noise_per": None
+        "noise": 1.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True), 
     },
 }  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_new_users_together_one_by_one_and_beside_known_ones_are_the_same(model)
 def test_more_rounds_change_nothing_that_can_be_seen(model, monkeypatch):
     some, items = of_visitors(model, [900] * 6), np.arange(40)
     usual = model.fold_in(some).predict([900] * 40, items)
-    if model.likelihood == "poisson" or model.factorized:
+    if model.likelihood == "poisson" or (model.priors and model.priors.factorized):
         return  # these have other rounds
     monkeypatch.setattr(likelihoods, "ROUNDS", 60)
     monkeypatch.setattr("natgrad.models.factorization.tables.FOLD_STEPS", 60)
@@ -127,7 +127,16 @@ def test_what_is_known_of_others_is_not_taken_for_that_of_new_users():
         ng.MatrixFactorization().ratings_  # noqa: B018
 
 
-@pytest.mark.parametrize("settings", [{}, {"noise_per": "item"}, {"biases": False}, {"learn_priors": False}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"noise": "item"},
+        {"priors": ng.recommenders.FactorPriors(biases=False)},
+        {"priors": ng.recommenders.FactorPriors(precision=1.0)},
+    ],
+    ids=str,
+)
 def test_reasons_add_up_to_the_prediction(settings):
     ratings = paper_ratings(60, 40, 900)
     fit = ng.MatrixFactorization(3, max_steps=20, tol=0, verbose=False, **settings).fit(ratings)
@@ -149,7 +158,7 @@ def test_levels_likes_and_counts_have_reasons_that_add_up(likelihood):
     taste = ratings.values - ratings.values.mean()
     seen = {"ordinal": np.clip(np.round(3 + taste), 1, 4), "bernoulli": taste > 0, "poisson": np.round(np.exp(taste))}
     told = ng.data.Ratings(ratings.users, ratings.items, np.minimum(seen[likelihood].astype(float), 9.0))
-    alone = {"n_negatives": 0} if likelihood == "bernoulli" else {}
+    alone = {"priors": ng.recommenders.FactorPriors(n_negatives=0)} if likelihood == "bernoulli" else {}
     fit = ng.MatrixFactorization(3, max_steps=15, tol=0, verbose=False, likelihood=likelihood, **alone).fit(told)
     given = {"ordinal": [4.0, 1.0, 3.0, 2.0], "bernoulli": [1.0, 0.0, 0.0, 1.0], "poisson": [6.0, 1.0, 0.0, 2.0]}
     folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], given[likelihood]))
@@ -168,9 +177,11 @@ def test_levels_likes_and_counts_have_reasons_that_add_up(likelihood):
 
 def test_scalars_and_vectors_with_known_precisions_have_reasons():
     ratings = paper_ratings(60, 40, 900)
-    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 15, "tol": 0, "verbose": False}
+    bare = {"noise": 1.0, "max_steps": 15, "tol": 0, "verbose": False}
     for factorized in (False, True):
-        fit = ng.MatrixFactorization(3, factorized=factorized, **bare).fit(ratings)
+        fit = ng.MatrixFactorization(
+            3, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized), **bare
+        ).fit(ratings)
         folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], [5.0, 1.0, 4.0, 2.0]))
         assert float(folded.because("zoe", 7).scores.sum()) == pytest.approx(folded.predict(["zoe"], [7])[0], abs=1e-5)
 

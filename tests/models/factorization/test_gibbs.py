@@ -46,7 +46,7 @@ def declared(model: ng.MatrixFactorization, ratings: ng.Ratings) -> ng.Network:
 
 def test_conditionals_are_those_of_the_network_that_declares_the_model() -> None:
     ratings = some_ratings()
-    model = ng.MatrixFactorization(2, noise_per="user", max_steps=5, verbose=False).fit(ratings)
+    model = ng.MatrixFactorization(2, noise="user", max_steps=5, verbose=False).fit(ratings)
     sampler = RatingGibbs(gibbs_problem(model._kind, ratings), 2)
     sampler._begin(model.result_.state, 3)
     network = declared(model, ratings).problem
@@ -105,7 +105,7 @@ def test_rows_and_errors_are_what_they_are_defined_as(most: int, monkeypatch) ->
 
 def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> None:
     ratings = some_ratings()
-    settings = {"inference": "gibbs", "n_sweeps": 60, "max_steps": 20, "verbose": False, "noise_per": "item"}
+    settings = {"inference": "gibbs", "n_sweeps": 60, "max_steps": 20, "verbose": False, "noise": "item"}
     model = ng.MatrixFactorization(2, **settings).fit(ratings)
     users, items = np.repeat(np.arange(7), 5), np.tile(np.arange(5), 7)
     u, v = model.draws_["u"].values[0].astype(float), model.draws_["v"].values[0].astype(float)
@@ -142,8 +142,10 @@ def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> Non
 
 def test_the_model_of_the_paper_is_drawn_too_and_others_say_why_not() -> None:
     ratings = some_ratings()
-    known = {"biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 10, "verbose": False}
-    model = ng.MatrixFactorization(2, factorized=True, inference="gibbs", n_sweeps=10, **known).fit(ratings)
+    known = {"noise": 1.0, "max_steps": 10, "verbose": False}
+    model = ng.MatrixFactorization(
+        2, priors=ng.recommenders.FactorPriors(1.0, False, factorized=True), inference="gibbs", n_sweeps=10, **known
+    ).fit(ratings)
     assert model.draws_["noise"].values.tolist() == [[1.0] * 7]
     with pytest.raises(ValueError, match='inference="gibbs" samples Gaussian ratings'):
         ng.MatrixFactorization(2, likelihood="poisson", inference="gibbs").fit(ng.Ratings([0, 1], [0, 1], [1.0, 2.0]))
@@ -232,7 +234,7 @@ def test_factors_that_begin_anew_are_gone_soon_where_ratings_have_none() -> None
 @pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
 def test_predictions_have_the_moments_of_the_networks_draws() -> None:
     ratings = some_ratings()
-    known = {"noise_per": "user", "max_steps": 30, "verbose": False}
+    known = {"noise": "user", "max_steps": 30, "verbose": False}
     model = ng.MatrixFactorization(2, inference="gibbs", n_sweeps=10_000, **known).fit(ratings)
     fit = declared(model, ratings).fit(max_steps=50, verbose=False)
     draws = fit.draws(1500, warmup=500, verbose=False)

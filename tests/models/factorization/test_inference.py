@@ -44,8 +44,7 @@ def test_each_default_written_out_gives_the_same_bits() -> None:
 def test_numbers_do_not_switch_the_inference(inference: str) -> None:
     ratings = some_ratings(300, users=20, items=20)
     given = {
-        "max_steps": 1000, "max_passes": 1000.0, "max_messages": 10**8, "max_seconds": 1e4, "tol": 1e-5, "noise_dof": 4.0,
-        "noise_precision": 2.0, "prior_precision": 1.0, "init_scale": 1.0,
+        "max_steps": 1000, "max_seconds": 1e4, "tol": 1e-5, "noise": 2.0,
     }  # fmt: skip
     more = {"n_sweeps": 6} if inference == "gibbs" else {}
     for name, value in given.items():

@@ -26,9 +26,16 @@ def likes_of(table, extra=()):
 
 def test_with_full_weight_it_is_the_factorisation_of_the_whole_table(rng):
     table = table_of(rng)
-    both = {"n_negatives": 1e4, "learn_priors": True, "max_steps": 30, "tol": 0.0, **SETTINGS}
+    both = {
+        "priors": ng.recommenders.FactorPriors(precision="learn", n_negatives=1e4),
+        "max_steps": 30,
+        "tol": 0.0,
+        **SETTINGS,
+    }
     likes = ng.MatrixFactorization(3, **both).fit(likes_of(table))
-    whole = ng.MatrixFactorization(3, biases=False, learn_priors=True, max_steps=30, tol=0.0, verbose=False).fit(table)
+    whole = ng.MatrixFactorization(
+        3, priors=ng.recommenders.FactorPriors(precision="learn", biases=False), max_steps=30, tol=0.0, verbose=False
+    ).fit(table)
     assert likes.elbo_ == pytest.approx(whole.elbo_, rel=1e-9)
     np.testing.assert_allclose(likes.scores(), whole.scores(), atol=1e-6)
     np.testing.assert_allclose(likes.user_factors_.sd, whole.user_factors_.sd, rtol=1e-5)
@@ -44,7 +51,11 @@ def test_updates_and_the_bound_are_those_of_all_weighted_pairs(rng, biases):
     zeros = [(*map(int, np.argwhere(table == 0)[k]), 0.0) for k in (3, 11)]
     ratings = likes_of(table, zeros)
     model = ng.MatrixFactorization(
-        2, biases=biases, learn_priors=True, n_negatives=0.7, max_steps=9, tol=0.0, **SETTINGS
+        2,
+        priors=ng.recommenders.FactorPriors(precision="learn", biases=biases, n_negatives=0.7),
+        max_steps=9,
+        tol=0.0,
+        **SETTINGS,
     ).fit(ratings)
     kind, state = model._kind, model.result_.state
     weight = np.full(table.shape, kind.unseen)
@@ -109,7 +120,9 @@ def test_reasons_add_up_and_visitors_are_ranked_as_users(rng):
 
 def test_probabilities_are_those_of_all_pairs(rng):
     table = table_of(rng, 200, 60, 0.1)
-    model = ng.MatrixFactorization(3, n_negatives=2, **SETTINGS).fit(likes_of(table))
+    model = ng.MatrixFactorization(3, priors=ng.recommenders.FactorPriors(n_negatives=2), **SETTINGS).fit(
+        likes_of(table)
+    )
     users, items = (part.ravel() for part in np.indices(table.shape))
     chance = model.predict(users, items)
     assert chance.min() > 0
@@ -121,9 +134,9 @@ def test_probabilities_are_those_of_all_pairs(rng):
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"n_negatives": 0}, "n_negatives=0: there are only likes"),
-    ({"likelihood": "gaussian", "n_negatives": 4}, 'n_negatives=4 belongs to likelihood="bernoulli"'),
-    ({"n_negatives": -1}, "n_negatives must be ≥ 0"),
+    ({"priors": ng.recommenders.FactorPriors(n_negatives=0)}, "n_negatives=0: there are only likes"),
+    ({"likelihood": "gaussian", "priors": ng.recommenders.FactorPriors(n_negatives=4)},
+     'n_negatives=4 belongs to likelihood="bernoulli"'),
     ({"method": ng.SVI({"rating": 8})}, 'likelihood="bernoulli" reads every pair'),
     ({"likelihood": "gaussian"}, 'all ratings are 1.*likelihood="bernoulli"'),
 ])  # fmt: skip
@@ -134,7 +147,7 @@ def test_what_makes_no_sense_is_refused(rng, settings, message):
 
 def test_stored_likes_and_dislikes_alone_are_a_logistic_model(rng):
     table = table_of(rng)
-    model = ng.MatrixFactorization(2, n_negatives=0, **SETTINGS).fit(
+    model = ng.MatrixFactorization(2, priors=ng.recommenders.FactorPriors(n_negatives=0), **SETTINGS).fit(
         ng.Ratings(*(x.ravel() for x in np.indices(table.shape)), table.ravel())
     )
     assert type(model._kind) is type(likelihood_of(model._settings(), model.ratings_))

@@ -28,16 +28,18 @@ def table(seed: int = 0, biases: bool = False) -> np.ndarray:
 
 
 def fitted(x: np.ndarray, **options: Any) -> ng.MatrixFactorization:
-    return ng.MatrixFactorization(K, verbose=False, tol=1e-12, max_steps=5000, noise_per=None, **options).fit(x)
+    return ng.MatrixFactorization(K, verbose=False, tol=1e-12, max_steps=5000, **options).fit(x)
 
 
-KNOWN = {"learn_noise": False, "learn_priors": False, "noise_precision": 4.0, "prior_precision": 1.0, "biases": False}
+KNOWN = {"noise": 4.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False)}
 
 
 @pytest.mark.parametrize("factorized", [False, True])
 def test_known_precisions_equal_the_network(factorized):
     x = table(4)
-    model = fitted(x, **KNOWN, factorized=factorized)
+    model = fitted(
+        x, noise=4.0, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized)
+    )
     who, what = np.nonzero(np.isfinite(x))
     user, item, rating = ng.Plate("user", N), ng.Plate("item", M), ng.Plate("r", len(who))
     if factorized:
@@ -70,7 +72,7 @@ def test_known_precisions_equal_the_network(factorized):
 
 def test_it_is_how_the_optimum_moves():
     """A little more of the prior's rate tilts the log joint by −τ: the optimum itself, found anew, moves as was said."""
-    model = fitted(table(1, biases=True), learn_priors=False, prior_precision=1.0)
+    model = fitted(table(1, biases=True), priors=ng.recommenders.FactorPriors(precision=1.0))
     lr = model.linear_response(names=["noise"])
     problem = gibbs_problem(model._kind, model.ratings_)
     moved = []
@@ -108,10 +110,14 @@ def test_everything_learned_is_self_adjoint_and_covers_more_than_q():
 @pytest.mark.parametrize(
     ("learned", "numbers"),
     [
-        ({"learn_priors": False, "prior_precision": 1.0}, (11,)),
-        pytest.param({"learn_priors": False, "prior_precision": 1.0}, (52,), marks=pytest.mark.slow),
+        ({"priors": ng.recommenders.FactorPriors(precision=1.0)}, (11,)),
+        pytest.param({"priors": ng.recommenders.FactorPriors(precision=1.0)}, (52,), marks=pytest.mark.slow),
         pytest.param(
-            {"biases": False, "learn_priors": False, "prior_precision": 1.0}, (11, 52), marks=pytest.mark.slow
+            {
+                "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
+            },
+            (11, 52),
+            marks=pytest.mark.slow,
         ),
         pytest.param({}, (11, 52), marks=pytest.mark.slow),
     ],
@@ -151,7 +157,9 @@ def test_what_cannot_be_had_says_why():
     with pytest.raises(TypeError, match='inference="gibbs"'):
         fitted(x, **KNOWN).draws()
     likes = (np.nan_to_num(x) > 0).astype(float)
-    model = ng.MatrixFactorization(K, likelihood="bernoulli", verbose=False, max_steps=5, n_negatives=1).fit(likes)
+    model = ng.MatrixFactorization(
+        K, likelihood="bernoulli", verbose=False, max_steps=5, priors=ng.recommenders.FactorPriors(n_negatives=1)
+    ).fit(likes)
     with pytest.raises(TypeError, match="linear response is for Gaussian ratings"):
         model.linear_response()
     early = ng.MatrixFactorization(K, verbose=False, max_steps=3).fit(x)

@@ -24,7 +24,7 @@ def settings(**more):
 
 def test_scales_of_noise_move_where_the_bound_is_largest(rng):
     ratings = ratings_of(rng, ("user", "item"))
-    kind = Gaussian(settings(noise_per="both"), ratings)
+    kind = Gaussian(settings(noise="both"), ratings)
     problem = kind.phase(ratings, 0, 20, None, False).problem
     state = kind.start(ratings, 0, 1.0)
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_factors_without_data_die_at_once_and_the_bound_never_falls(monkeypatch)
     found = {}
     for dead in (0.0, rotation.DEAD):
         monkeypatch.setattr(rotation, "DEAD", dead)
-        found[dead] = ng.MatrixFactorization(8, noise_per=None, max_steps=400).fit(ratings)
+        found[dead] = ng.MatrixFactorization(8, max_steps=400).fit(ratings)
     slow, fast = found.values()
     assert fast.n_steps_ < 0.6 * slow.n_steps_
     assert fast.elbo_ > slow.elbo_ - 0.5

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import natgrad as ng
+from natgrad.models.factorization.checks import RatingSettings
 from natgrad.models.factorization.cutpoints import (
     Cuts,
     _between,
@@ -12,7 +13,7 @@ from natgrad.models.factorization.cutpoints import (
     first_cuts,
     level_probabilities,
 )
-from natgrad.models.factorization.likelihoods import RatingSettings, folded_state
+from natgrad.models.factorization.likelihoods import folded_state
 from natgrad.models.factorization.ordinal import FOLD_ROUNDS, Stars
 
 CUTS = np.array([-1.5, -0.2, 0.4, 2.0])
@@ -159,7 +160,9 @@ def test_names_of_levels_do_not_matter(model):
 
 @pytest.mark.parametrize("biases", [True, False])
 def test_folding_in_is_so_many_rounds_of_sweeps(biases):
-    model = ng.MatrixFactorization(3, likelihood="ordinal", biases=biases, max_steps=5, tol=0, verbose=False)
+    model = ng.MatrixFactorization(
+        3, likelihood="ordinal", priors=ng.recommenders.FactorPriors(biases=biases), max_steps=5, tol=0, verbose=False
+    )
     model.fit(stars()[0])
     told = ng.data.Ratings([900, 900, 900, 901], [1, 2, 3, 2], [5.0, 1.0, 3.0, 1.0])
     state = model.fold_in(told)._newcomers.alone.result_.state

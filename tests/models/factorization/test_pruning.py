@@ -19,7 +19,7 @@ def ratings_of(rng, n_users=50, n_items=40, n=1200, rank=2):
 
 
 def problem_of(ratings, n_factors=5, noise_per=None, hold=False):
-    kind = Gaussian(ng.MatrixFactorization(n_factors, noise_per=noise_per)._settings(), ratings)
+    kind = Gaussian(ng.MatrixFactorization(n_factors, noise=noise_per)._settings(), ratings)
     return kind._problem(ratings, hold), kind.start(ratings, 0, 1.0)
 
 
@@ -109,9 +109,9 @@ def test_nothing_is_switched_off_while_precisions_are_held(rng):
 
 def test_the_same_factors_stay_in_fewer_sweeps(monkeypatch):
     ratings = ratings_of(np.random.default_rng(3), 60, 50, 1800)
-    fast = ng.MatrixFactorization(8, noise_per=None).fit(ratings)
+    fast = ng.MatrixFactorization(8).fit(ratings)
     monkeypatch.setattr(FullRatingsProblem, "pruning", None)
-    slow = ng.MatrixFactorization(8, noise_per=None).fit(ratings)
+    slow = ng.MatrixFactorization(8).fit(ratings)
     assert fast.n_steps_ < slow.n_steps_
     assert fast.n_factors_ == slow.n_factors_ == 2
     assert fast.elbo_ == pytest.approx(slow.elbo_, abs=0.5)
@@ -130,7 +130,7 @@ def test_factors_that_sweeps_keep_do_not_fade(monkeypatch, seed):
     for strength in np.linspace(0.6, 1.6, 6):
         u, v = rng.normal(size=rows), rng.normal(size=columns)
         table += strength * edge * np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v)
-    model = ng.MatrixFactorization(12, noise_per=None, tol=1e-7, max_steps=3000).fit(table)
+    model = ng.MatrixFactorization(12, tol=1e-7, max_steps=3000).fit(table)
     share = np.zeros(12)
     for mean, second in (model.result_.state.mu["u"], model.result_.state.mu["v"]):
         share += ((mean**2).sum(0) / np.einsum("rkk->k", second))[:12]

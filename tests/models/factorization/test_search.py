@@ -97,7 +97,7 @@ def test_rows_of_another_size_are_new_users():
 def test_folds_of_whole_users():
     split = GroupKFold(3).split(CELLS, STARS, WHO)
     assert np.isfinite(cross_val_score(model(n_factors=1), CELLS, STARS, cv=split, error_score="raise")).all()
-    fitted = model(n_factors=1, biases=False).fit(CELLS, STARS)
+    fitted = model(n_factors=1, priors=ng.recommenders.FactorPriors(biases=False)).fit(CELLS, STARS)
     with pytest.raises(
         ValueError, match="is not among the items"
     ):  # the users are known, the items are text for numbers

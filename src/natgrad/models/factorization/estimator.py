@@ -21,21 +21,20 @@ from sklearn.exceptions import NotFittedError
 from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import BoundEvery, Phase
-from natgrad.inference.methods import VB, Method
+from natgrad.inference.engine import Phase
+from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
-from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.factorization.checks import check_settings, refuse_time
+from natgrad.models.factorization.checks import FactorPriors, RatingSettings, check_settings, refuse_time
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
-from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.tables import check_columns
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.threads import at_most, one_blas_thread
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
@@ -56,44 +55,21 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     likelihood : "gaussian", "bernoulli", "ordinal" or "poisson"
         Ratings; likes (1), with dislikes (0) or alone; ratings on an ordered scale of few levels, such as stars, whose
         distances are learned; counts, where what is not stored is a zero.
-    biases : bool, optional
-        A number for each user and item besides the vectors, and a mean. By default True, and False with
-        ``likelihood="bernoulli"`` where every pair counts: there popularity multiplies tastes.
-    factorized : bool
-        Whether q gives every number a factor of its own, or every user and item one Gaussian of K dimensions. The first is the
-        paper's and goes with known precisions and without biases.
-    learn_noise : bool
-        Whether the precision of the noise is learned.
-    learn_priors : bool, optional
-        Whether the precisions of each factor and of the biases are learned on both sides. By default True, and False with
-        ``likelihood="bernoulli"`` where every pair counts: there the bound would switch off factors that rank.
-    noise_per : None, "user", "item" or "both"
-        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``. By default all ratings have one
-        precision. Which of them has the highest bound, `ng.compare` tells.
-    noise_dof : float
-        ν of ``noise_per``: small for noise that differs much.
-    noise_precision, prior_precision : float, optional
-        τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
-        learned, or if every pair of likes counts, and are 1 if not.
-    n_negatives : float, optional
-        Only with ``likelihood="bernoulli"``: all pairs that are not stored weigh as much as this many dislikes for each like,
-        spread evenly, none more than a stored one; by default 6. With 0 stored likes and dislikes alone count, by a logistic
-        model.
-    method, step : as in ``Network.fit``
-        Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
-    max_steps, max_passes, max_messages, max_seconds, tol : limits
-        Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has
-        converged (0 runs on).
+    noise : "learn", float, "user", "item", "both" or (one of these three, ν), optional
+        Precision of the noise: learned, by default, or a known number. "user", "item" and "both" learn whose noise differs:
+        s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = 4. Which of them has the highest bound, `ng.compare` tells.
+    priors : natgrad.recommenders.FactorPriors, optional
+        Precisions of vectors and biases, whether there are biases, and what pairs that are not stored count among likes.
+    method : as in ``Network.fit``, optional
+        Which ratings each step reads; by default all of them.
+    max_steps, max_seconds, tol : limits
+        Most steps and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
     inference : "vb" or "gibbs", default="vb"
         "vb" maximises the evidence lower bound. "gibbs" samples Gaussian ratings in memory, from where such a fit ends:
         ``posterior_``, predictions, intervals and recommendations are those of the draws, and ``elbo_`` is NaN. Limits and
         ``tol`` are those of the VB start. `update` samples again; `partial_fit` and `fold_in` need "vb".
     n_sweeps : int, optional
         Sweeps of Gibbs sampling, of which the first third is warm-up; by default 200. Only with ``inference="gibbs"``.
-    init_scale : float
-        Where the means start: a draw from the prior, this many times as wide.
-    bound_every : int, "log" or None
-        How often sampled methods evaluate the exact bound.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
@@ -142,26 +118,14 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         n_factors: int = 20,
         *,
         likelihood: Likelihood = "gaussian",
-        biases: bool | None = None,
-        factorized: bool = False,
-        learn_noise: bool = True,
-        learn_priors: bool | None = None,
-        noise_per: Literal["user", "item", "both"] | None = None,
-        noise_dof: float = 4.0,
-        noise_precision: float | None = None,
-        prior_precision: float | None = None,
-        n_negatives: float | None = None,
+        noise: Literal["learn", "user", "item", "both"] | tuple[str, float] | float | None = None,
+        priors: FactorPriors | None = None,
         method: Method | None = None,
-        step: Step | None = None,
         max_steps: int = 1000,
-        max_passes: float | None = None,
-        max_messages: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-5,
         inference: Literal["vb", "gibbs"] = "vb",
         n_sweeps: int | None = None,
-        init_scale: float = 1.0,
-        bound_every: BoundEvery = None,
         seed: int = 0,
         n_jobs: int | None = None,
         executor: Any = None,
@@ -169,26 +133,14 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     ) -> None:
         self.n_factors = n_factors
         self.likelihood = likelihood
-        self.biases = biases
-        self.factorized = factorized
-        self.learn_noise = learn_noise
-        self.learn_priors = learn_priors
-        self.noise_per = noise_per
-        self.noise_dof = noise_dof
-        self.noise_precision = noise_precision
-        self.prior_precision = prior_precision
-        self.n_negatives = n_negatives
+        self.noise = noise
+        self.priors = priors
         self.method = method
-        self.step = step
         self.max_steps = max_steps
-        self.max_passes = max_passes
-        self.max_messages = max_messages
         self.max_seconds = max_seconds
         self.tol = tol
         self.inference = inference
         self.n_sweeps = n_sweeps
-        self.init_scale = init_scale
-        self.bound_every = bound_every
         self.seed = seed
         self.n_jobs = n_jobs
         self.executor = executor
@@ -247,8 +199,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         chunk = as_ratings(X)
         if not hasattr(self, "posterior_"):
             kind = likelihood_of(settings, chunk)
-            no_limits = {"max_messages": None, "max_seconds": None, "max_passes": None}
-            self._optimise(kind, chunk, None, Trace(), True, max_steps=2 * PARTIAL_STEPS, **no_limits)
+            self._optimise(kind, chunk, None, Trace(), True, max_steps=2 * PARTIAL_STEPS, max_seconds=None)
             return self
         check_columns(X, self.ratings_.n_items)
         ratings = self.ratings_.extended(chunk)
@@ -257,17 +208,16 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         return self
 
     @all_or_nothing
-    def continue_fit(
-        self, max_steps: int | None = None, *, max_messages: int | None = None, max_seconds: float | None = None
-    ) -> Self:
+    def continue_fit(self, max_steps: int | None = None, *, max_seconds: float | None = None) -> Self:
         """Go on from where the last fit ended, on the same ratings; the trace continues.
 
         The limits are those of the additional run, by default the ones of the estimator.
         """
         self._check_fitted()
         self._settings()
-        limits = {"max_steps": max_steps, "max_messages": max_messages, "max_seconds": max_seconds}
-        given: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+        given: dict[str, Any] = {
+            n: v for n, v in (("max_steps", max_steps), ("max_seconds", max_seconds)) if v is not None
+        }
         self._optimise(self._kind, self.ratings_, self.result_.state, Trace(list(self.trace_.records)), **given)
         return self
 
@@ -335,8 +285,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         options: FitOptions | None = None,
         **limits: Any,
     ) -> None:
-        method, seed = checked_method(self.method), int(self.seed)
-        every, subject = checked_every(self.bound_every), Subject(kind, ratings)
+        method, seed, subject = checked_method(self.method), int(self.seed), Subject(kind, ratings)
 
         def phase(t: int) -> Phase | Stop:
             upcoming = kind.phase(ratings, seed, t, method, growing)
@@ -347,7 +296,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
             if isinstance(upcoming, Stop):
                 return upcoming
             subject.problem = upcoming.problem
-            return replace(upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every)
+            return replace(upcoming, step=checked_step(None, method, upcoming.problem))
 
         sampler = None
         if self.inference == "gibbs":
@@ -355,7 +304,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
 
             sampler = RatingGibbs(gibbs_problem(kind, ratings), int(self.n_sweeps or DEFAULT_SWEEPS))
         observed = len(ratings) + getattr(kind, "unseen", 0.0) * (ratings.n_users * ratings.n_items - len(ratings))
-        start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
+        start = (lambda: kind.start(ratings, seed, 1.0)) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
                 phase, start, self._limits(observed, "raise max_steps, or call continue_fit()", **limits), subject,
@@ -374,19 +323,9 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
                 )
             self._show_draws(sampler.kept())
 
-    def _exact(self) -> bool:
-        """Whether every step reads all ratings."""
-        return self.method is None or isinstance(self.method, VB)
-
     def _settings(self) -> RatingSettings:
         """The parameters that say what is fitted, checked."""
-        check_settings(self)
-        settings = RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
-        every_pair = self.likelihood == "bernoulli" and self.n_negatives != 0
-        usual: dict[str, Any] = {
-            name: not every_pair for name in ("biases", "learn_priors") if getattr(self, name) is None
-        }
-        return settings._replace(**usual)
+        return check_settings(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,11 +10,11 @@ import numpy as np
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
-from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
+from natgrad.inference.schema import check, either, pair_of, point_of, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
-from natgrad.models.factorization.checks import check_settings
-from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.checks import FactorPriors, RatingSettings, check_settings
+from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
 from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
 from natgrad.models.factorization.published import Factors
 from natgrad.models.registry import EVERY_MODEL
@@ -42,19 +42,19 @@ OF_THE_KIND: dict[str, Any] = {
     "prior_precision": "none | positive",
     "n_negatives": "none | real in [0, 1e4]",
 }
+PRIORS = record(
+    FactorPriors, precision="none | 'learn' | positive", biases="none | flag", n_negatives="none | real in [0, 1e4]",
+    factorized="flag",
+)  # fmt: skip
 SETTINGS: dict[str, Any] = {
-    **RUN,
-    **OF_THE_KIND,
-    "biases": "none | flag",
-    "learn_priors": "none | flag",
+    **{name: RUN[name] for name in RUN if name != "step"},
+    **{name: OF_THE_KIND[name] for name in ("n_factors", "likelihood")},
+    "noise": either("none | 'learn' | 'user' | 'item' | 'both' | positive", ("'user' | 'item' | 'both'", "positive")),
+    "priors": either("none", PRIORS),
     "max_steps": "natural",
-    "max_messages": "none | natural",
-    "max_passes": "none | positive",
     "max_seconds": "none | positive",
     "inference": "'vb' | 'gibbs'",
     "n_sweeps": "none | whole in [2, 1e6]",
-    "init_scale": "positive",
-    "bound_every": "none | 'log' | natural",
 }
 RATINGS = record(
     Ratings,
@@ -247,14 +247,15 @@ class RatingFiles(Estimator):
             _check_posterior(value["posterior"], blocks_of(kind, learned), value["state"].lam)
 
         same = {name: f"'{kind[name]}'" for name in ("likelihood",)}
-        return {**SETTINGS, **same, **{name: _equal(kind[name]) for name in ("biases", "factorized")}}, of
+        return {**SETTINGS, **same, "priors": _equal(kind)}, of
 
 
-def _equal(wanted: Any) -> Any:
+def _equal(kind: Mapping[str, Any]) -> Any:
     def of(value: Any, sizes: dict[str, int], where: str) -> None:
-        check(value, "none | flag", sizes, where)
-        if value is not None and bool(value) != bool(wanted):
-            refuse(where, f"= {bool(value)} is not what was fitted")
+        check(value, SETTINGS["priors"], sizes, where)
+        own = value or FactorPriors()
+        if own.factorized != bool(kind["factorized"]) or own.biases not in (None, bool(kind["biases"])):
+            refuse(where, f"= {own} is not what was fitted")
 
     return of
 

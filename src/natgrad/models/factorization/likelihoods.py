@@ -6,7 +6,7 @@ A likelihood turns ratings into the engine's problem, phase by phase of a run, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from natgrad.inference.problem import EdgeProblem, State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Stop
+from natgrad.models.factorization.checks import RatingSettings
 from natgrad.models.factorization.features import padded_features
 from natgrad.models.factorization.predictors import (
     GaussianPredictor,
@@ -47,22 +48,6 @@ Floats = npt.NDArray[np.float64]
 WARM_UP = 8
 # Of a new user's vector and noise, or of the bound of the likes: each brings a digit, and this is 1e-5 of a standard deviation.
 ROUNDS = 6
-
-
-class RatingSettings(NamedTuple):
-    """The parameters of the estimator that say what is fitted."""
-
-    n_factors: int
-    likelihood: str
-    biases: bool
-    factorized: bool
-    learn_noise: bool
-    learn_priors: bool
-    noise_per: str | None
-    noise_dof: float
-    noise_precision: float | None
-    prior_precision: float | None
-    n_negatives: float | None
 
 
 class LikelihoodModel(Protocol):

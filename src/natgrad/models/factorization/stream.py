@@ -33,8 +33,8 @@ from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
+    from natgrad.models.factorization.checks import RatingSettings
     from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.factorization.likelihoods import RatingSettings
 
 __all__ = ["UsersProblem", "fit_rating_stream"]
 
@@ -140,17 +140,15 @@ def fit_rating_stream(
         raise ValueError('inference="gibbs" needs all ratings in memory: say inference="vb" for a stream')
     users, trace = _Users(model, settings), Trace()
     phases = StreamPhases(
-        source.chunks, users.chunk, trace, step=model.step, rereadable=is_rereadable(source, silent=False),
-        max_passes=float("inf") if model.max_passes is None else float(model.max_passes), tol=model.tol, n_groups=n_users,
-        words="ratings",
+        source.chunks, users.chunk, trace, step=None, rereadable=is_rereadable(source, silent=False),
+        max_passes=float("inf"), tol=model.tol, n_groups=n_users, words="ratings",
     )  # fmt: skip
 
     def start() -> State:
         phases.first()
         return users.start
 
-    limits = model._limits(advice="raise max_steps", max_passes=None)
-    result = model._run(phases, start, limits, users, options=options, trace=trace)
+    result = model._run(phases, start, model._limits(advice="raise max_steps"), users, options=options, trace=trace)
     model.elbo_ = phases.elbo
     model._published(*users.published(result))
     model._data = None  # only the users of the last chunk are known
@@ -167,8 +165,8 @@ class _Users:
     def __init__(self, model: MatrixFactorization, settings: RatingSettings) -> None:
         if settings.likelihood != "gaussian" or settings.factorized or settings.noise_per is not None:
             raise ValueError(
-                f'a stream of ratings is factorised with likelihood="gaussian", factorized=False and noise_per=None, got '
-                f"likelihood={settings.likelihood!r}, factorized={settings.factorized!r}, noise_per={settings.noise_per!r}"
+                f'a stream of ratings is factorised with likelihood="gaussian", factorized=False and one noise, got '
+                f"likelihood={settings.likelihood!r}, factorized={settings.factorized!r}, noise={model.noise!r}"
             )
         self.model, self.settings = model, settings
         self.item_ids: Any = None
@@ -182,7 +180,7 @@ class _Users:
         if fresh:
             self.likelihood = Gaussian(self.settings, self.ratings)
         full: FullRatingsProblem = self.likelihood._problem(self.ratings, hold=True)
-        new = full.start(int(self.model.seed), float(self.model.init_scale) if fresh else 0.0)
+        new = full.start(int(self.model.seed), 1.0 if fresh else 0.0)
         if fresh:
             self.start = new
 
