@@ -21,12 +21,10 @@ MONTH, WEEKDAY, DEPARTURE, OTHERS = 0, 2, 6, [1, 3, 4, 5, 7]
 def main(figure: str | None = None) -> tuple[float, float, float]:
     flights = make_flights(22_000, seed=0)
     train, test = slice(0, 20_000), slice(20_000, None)
-    kernel = (
-        RBF(0.1, [1.0, 1.0], active=[MONTH, DEPARTURE]) + RBF(0.1, 1.0, active=[WEEKDAY]) + Linear(0.1, active=OTHERS)
-    )
-    model = ng.SparseGPRegressor(
-        kernel, n_inducing=50, solver=Solver(batch_size=2000), noise_variance=1.0, max_steps=150, seed=0, verbose=False
-    )
+    lines = Linear([1.0, 1.5, 3e-4, 0.02, 3.0], active=OTHERS)  # units: minutes², and minutes² a unit² of a column
+    kernel = RBF(70.0, [3.5, 4.0], active=[MONTH, DEPARTURE]) + RBF(70.0, 2.0, active=[WEEKDAY]) + lines
+    settings = {"n_inducing": 50, "noise_variance": 700.0, "max_steps": 150, "solver": Solver(batch_size=2000)}
+    model = ng.SparseGPRegressor(kernel, **settings, seed=0, verbose=False)
     model.fit(flights.X[train], flights.y[train])
 
     mean, spread = model.predict(flights.X[test], return_std=True)

@@ -147,7 +147,7 @@ def factors(values: Any, **settings: Any) -> Case:
 
 
 def topics(**settings: Any) -> Case:
-    options = {"max_passes": 3, "tol": 0, **settings}
+    options = {"inference": "vb", "max_passes": 3, "tol": 0, **settings}
     return Case(lambda **keep: ng.LDA(2, **options).fit(COUNTS, vocabulary=WORDS, **keep), use_topics)
 
 
@@ -156,7 +156,7 @@ def process(cls: Any, y: Any, **settings: Any) -> Case:
 
 
 CASES = {
-    "LDA": topics(local=ng.LocalOptions(batch_size=8)),
+    "LDA": topics(gibbs_sweeps=0, local=ng.LocalOptions(batch_size=8)),
     "LDA, learned priors": topics(doc_prior="learn", topic_prior="learn", method=ng.VB()),
     "LDA, point": topics(local=ng.LocalOptions(topics="point"), method=ng.SVI({"doc": 8})),
     "ratings": factors(STARS),

@@ -103,7 +103,11 @@ def test_a_run_that_was_killed_goes_on_bit_by_bit(tmp_path: Path) -> None:
     assert process.wait() == -signal.SIGKILL
     counts = np.random.default_rng(0).poisson(0.3, size=(2000, 200))
     steps = int(checkpoints_in(tmp_path / "c")[-1].stem.split("-")[-1])
-    model = ng.LDA(10, inference="vb", max_passes=100_000, max_steps=steps + 2, tol=0)
-    resumed = model.fit(counts, checkpoint=tmp_path / "c", resume=True)
-    whole = ng.LDA(10, inference="vb", max_passes=100_000, max_steps=steps + 2, tol=0).fit(counts)
+
+    def stop(progress):
+        return progress.t >= steps + 2
+
+    model = ng.LDA(10, inference="vb", max_passes=100_000, tol=0)
+    resumed = model.fit(counts, checkpoint=tmp_path / "c", resume=True, callbacks=[stop])
+    whole = ng.LDA(10, inference="vb", max_passes=100_000, tol=0).fit(counts, callbacks=[stop])
     np.testing.assert_array_equal(resumed.components_, whole.components_)

@@ -31,7 +31,7 @@ from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.recommend import Recommendations
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.factor import Factor
-from natgrad.random import generator
+from natgrad.random import Stream, generator
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["ItemWishart", "Stacked"]
@@ -216,7 +216,8 @@ class Stacked(_Ranker):
             raise ValueError("recommenders is empty: give a list of estimators with fit(ratings) and scores(users)")
         if not 0 < real_number(self.held_out, "held_out") < 1:
             raise ValueError(f"held_out must lie in (0, 1), got {self.held_out!r}")
-        ratings, rng = as_ratings(X, y), generator(whole_number(self.seed, "seed", least=0), 0, 0)
+        ratings = as_ratings(X, y)
+        rng = generator(whole_number(self.seed, "seed", least=0), Stream.HELD_OUT)
         held = (rng.random(len(ratings)) < self.held_out) & (ratings.values > 0)
         if not held.any() or not (ratings.values[~held] > 0).any():
             raise ValueError(

@@ -239,7 +239,8 @@ def test_features_that_do_not_fit():
     with pytest.raises(ValueError, match=r"item_features must be a table \[ids, features\], got shape \(2,\)"):
         fit(table, item_features=[1.0, 2.0])
     with pytest.raises(ValueError, match='user_features, item_features: likelihood="poisson" takes none'):
-        ng.MatrixFactorization(1, likelihood="poisson").fit(np.abs(table).round(), user_features=np.ones((4, 1)))
+        counts = ng.Ratings.from_dense(np.abs(table).round())
+        ng.MatrixFactorization(1, likelihood="poisson").fit(counts, user_features=np.ones((4, 1)))
 
 
 def test_steps_that_ran_out_are_counted_over_all_parts(rng):
