@@ -197,8 +197,9 @@ def _remembered(change):
 
     def changed(value):
         state = value["run"].state
-        ((key, memory),) = state.memory.items()
-        return {**value, "run": value["run"]._replace(state=state._replace(memory={key: change(memory)}))}
+        key = "groups" if "groups" in state.memory else min(state.memory)
+        memory = {**state.memory, key: change(state.memory[key])}
+        return {**value, "run": value["run"]._replace(state=state._replace(memory=memory))}
 
     return changed
 

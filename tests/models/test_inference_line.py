@@ -12,7 +12,8 @@ from promises.cases import CASES, Case
 import natgrad as ng
 from natgrad.errors import NotConverged
 
-SCHEDULES = r"(, (memoised|sampled|by gradients|natural steps on all rows|natural steps))?, [\d,.]+ (sweep|pass|step)(e?s)?(, then \d+ steps? of partial_fit)?"
+HOW = "memoised|sampled|by gradients|natural steps on all rows|natural steps"
+SCHEDULES = rf"(, ({HOW}))?, [\d,.]+ (sweep|pass|step)(e?s)?(, then \d+ steps? of partial_fit)?"
 
 
 def inferences(model) -> str:

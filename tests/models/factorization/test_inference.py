@@ -121,7 +121,7 @@ def test_one_more_rating_hardly_moves_other_users() -> None:
 
 
 def test_a_rating_as_predicted_hardly_moves_other_users() -> None:
-    """A tenth of a standard deviation: q adds E[uuᵀ], not E[u]E[u]ᵀ, to the precision of an item, which shrinks its mean a little.
+    """A tenth of a standard deviation: q adds E[uuᵀ], not E[u]E[u]ᵀ, to the precision of an item, which shrinks its mean.
 
     Where the draws of a fit were dropped, predictions moved by more than a deviation.
     """

@@ -238,8 +238,8 @@ def test_features_that_do_not_fit():
         fit(table, item_features=[[1.0], [np.nan]])
     with pytest.raises(ValueError, match=r"item_features must be a table \[ids, features\], got shape \(2,\)"):
         fit(table, item_features=[1.0, 2.0])
+    counts = ng.Ratings.from_dense(np.abs(table).round())
     with pytest.raises(ValueError, match='user_features, item_features: likelihood="poisson" takes none'):
-        counts = ng.Ratings.from_dense(np.abs(table).round())
         ng.MatrixFactorization(1, likelihood="poisson").fit(counts, user_features=np.ones((4, 1)))
 
 
