@@ -223,7 +223,7 @@ def made(name: str, folder: Path) -> bytes:
 
         with contextlib.suppress(RuntimeError):
             case.fit(checkpoint=run, every=2, callbacks=[stop])
-        (path,) = run.glob("checkpoint-*")
+        path = max(run.glob("checkpoint-*"))
     else:
         path = folder / "model"
         case.fit().save(path)
