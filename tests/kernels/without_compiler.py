@@ -234,9 +234,9 @@ def compile_half(half: int) -> None:
         fits_of_sequences()
         draws_of_networks()
         series = rng.normal(size=(300, 1))
-        for settings in ({"buffer": "grow"}, {"buffer": None}):
-            subchains = {"method": ng.SVI({"subchain": 3}), "subchain_length": 16, "max_passes": 1, "n_init": 1}
-            ng.GaussianHMM(2, **subchains, **settings, **quiet).fit(series).predict(series)
+        for buffer in ("grow", None):
+            method = ng.models.hmm.Subchains(3, length=16, buffer=buffer)
+            ng.GaussianHMM(2, method=method, max_passes=1, n_init=1, **quiet).fit(series).predict(series)
         by_table = {"n_states": 2, "emissions": {0: ng.models.hmm.Gaussian()}, "n_init": 1, "max_passes": 2, **quiet}
         ng.models.hmm.HMM(**by_table).fit(series).predict(series)
 

@@ -82,7 +82,8 @@ class ContextFactorization(ContextQueries, Estimator):
     ratings_ : Ratings, what was fitted
     moments_ : means and variances of every part of a rating
     network_, fit_ : the declaration and its `Fit`, with draws and linear response; not in files and pickles
-    elbo_, trace_, stop_, posterior_ : as of `natgrad.MatrixFactorization`
+    posterior_ : the factors of q; not in files
+    elbo_, trace_, stop_ : as of `natgrad.MatrixFactorization`
 
     Examples
     --------
