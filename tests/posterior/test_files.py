@@ -325,8 +325,11 @@ def test_nothing_on_the_load_path_executes_what_it_reads() -> None:
     path += [SOURCE / "posterior" / "files" / name for name in ("container.py", "tables.py")]
     path += [SOURCE / "network" / "results" / name for name in ("files.py", "fit.py")]
     for file in path:
-        words = set(re.findall(r"\w+", re.sub(r'"""(.|\n)*?"""|"[^"\n]*"', "", file.read_text())))
-        assert not words & {"pickle", "eval", "exec", "marshal", "shelve", "joblib", "dill", "__import__"}, file
+        code = file.read_text().replace("from natgrad.network.compile.", "from ")  # a folder, not the function
+        words = set(re.findall(r"\w+", re.sub(r'"""(.|\n)*?"""|"[^"\n]*"', "", code)))
+        assert not words & {"pickle", "eval", "exec", "marshal", "shelve", "joblib", "dill", "compile", "__import__"}, (
+            file
+        )
     # The one import by name is of a name in a table of ours.
     assert "import_module({**MODELS, **NETWORK_MODELS}[" in path[0].read_text()
 
