@@ -5,8 +5,9 @@
     python tools/mutate.py --show --n 20                        only say which mutations these are
 
 A mutation is a sign, an index, a comparison, a constant off by one, a term or a transposition that is left out, two axes or two
-arguments that change places. Each runs on a copy of the source; the tests see it by PYTHONPATH. A run that ends with an error or
-takes longer than ``--seconds`` counts as caught only in the first case. Ends with 1 if a mutation survived.
+arguments that change places. All run in one copy of the tree, tests that name what was changed first; nothing is written into the
+tree itself. A test that hangs for a third of ``--seconds`` catches a mutation; where all tests together take longer than
+``--seconds``, the verdict is "undecided". Ends with 1 if a mutation survived.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import ast
 import copy
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +33,7 @@ ROOMS = (
     "families", "inference", "kernels", "network", "posterior", "data", "covariance", "recommenders", "topics",
     "models/hmm", "models/lda", "models/mixture", "models/gp", "models/factorization",
 )  # fmt: skip
+COMPILED = "kernels/**/__pycache__/*.nb[ic]"
 OTHER = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
          ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And}  # fmt: skip
 
@@ -116,26 +120,61 @@ def draw(rooms: list[str], n: int, seed: int) -> list[tuple[str, Mutation]]:
     return found
 
 
-def caught(room: str, mutation: Mutation, seconds: float, extra: list[str]) -> str:
-    """What the tests of a room, and then ``extra`` ones, say of a mutation."""
-    with tempfile.TemporaryDirectory() as folder:
-        copied = Path(folder) / "src"
-        shutil.copytree(SOURCE.parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        (copied / mutation.path.relative_to(SOURCE.parent)).write_text(mutation.text, encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(copied), "OPENBLAS_NUM_THREADS": "1"}
-        for tests in [[str(ROOT / "tests" / room)], extra]:
+def copy_tree(folder: Path) -> None:
+    """Copy what git lists, and compiled kernels, so that the tests write into the copy alone and compile nothing twice."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    copy_files((ROOT / name for name in listed.split("\0") if name), folder)
+    copy_files(SOURCE.glob(COMPILED), folder)
+
+
+def copy_files(paths: Iterable[Path], folder: Path) -> None:
+    """Copy files of the tree to their places in a copy."""
+    for path in paths:
+        if path.is_file():
+            copied = folder / path.relative_to(ROOT)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copied)
+
+
+def files_of(room: str, mutation: Mutation) -> list[str]:
+    """Tests of a room; first those that name the mutated module, and the functions and classes around the mutation."""
+    tree = ast.parse(mutation.path.read_text(encoding="utf-8"))
+    around = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.lineno <= mutation.line <= (node.end_lineno or 0)
+    ]
+    words = re.compile(r"\b(" + "|".join(map(re.escape, [mutation.path.stem, *around])) + r")\b")
+    files = sorted((ROOT / "tests" / room).rglob("test_*.py"))
+    files.sort(key=lambda path: -len(set(words.findall(path.read_text(encoding="utf-8")))))
+    return [str(path.relative_to(ROOT)) for path in files]
+
+
+def caught(room: str, mutation: Mutation, seconds: float, extra: list[str], tree: Path) -> str:
+    """What the tests of a room, and then ``extra`` ones, say of a mutation of a copied tree."""
+    mutated = tree / mutation.path.relative_to(ROOT)
+    mutated.write_text(mutation.text, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OPENBLAS_NUM_THREADS": "1"}
+    limit = ["-o", f"faulthandler_timeout={seconds / 3}", "-o", "faulthandler_exit_on_timeout=true"]
+    end = time.monotonic() + seconds
+    try:
+        for tests in [files_of(room, mutation), extra]:
             if not tests:
                 continue
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-            try:
-                done = subprocess.run(
-                    command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return "undecided"
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *limit, *tests]
+            left = max(1.0, end - time.monotonic())
+            done = subprocess.run(
+                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=left, check=False
+            )
             if done.returncode not in (0, 5):
                 lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                return f"caught: {lines[0][:110] if lines else done.stdout[-80:]}"
+                return f"caught: {lines[0][:110] if lines else (done.stdout + done.stderr)[-80:]}"
+    except subprocess.TimeoutExpired:
+        return "undecided"
+    finally:
+        copy_files([mutation.path], tree)
+        if "kernels" in mutation.path.parts:  # what was compiled is that of the mutation
+            copy_files(SOURCE.glob(COMPILED), tree)
     return "survived"
 
 
@@ -144,17 +183,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skip", type=int, default=0, help="so many first ones, which a former run has tried")
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS))
     parser.add_argument("--seconds", type=float, default=900.0, help="most time for a mutation")
     parser.add_argument("--extra", nargs="*", default=["tests/promises"], help="tests that follow those of the room")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     survived = 0
-    for room, mutation in draw(options.rooms, options.n, options.seed):
-        where = f"{mutation.path.relative_to(SOURCE)}:{mutation.line}"
-        verdict = "" if options.show else caught(room, mutation, options.seconds, options.extra)
-        survived += verdict == "survived"
-        print(f"{where}  {mutation.kind}: {mutation.before[:60]} → {mutation.after[:60]}  {verdict}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "natgrad"
+        if not options.show:
+            copy_tree(tree)
+        for number, (room, mutation) in enumerate(draw(options.rooms, options.n, options.seed)[options.skip :]):
+            where = f"{number + options.skip} {mutation.path.relative_to(SOURCE)}:{mutation.line}"
+            verdict = "" if options.show else caught(room, mutation, options.seconds, options.extra, tree)
+            survived += verdict == "survived"
+            print(f"{where}  {mutation.kind}: {mutation.before[:60]} → {mutation.after[:60]}  {verdict}", flush=True)
     return int(survived > 0)
 
 

@@ -1,7 +1,6 @@
 """What a recommender team asks of the estimator: predictions, recommendations, new users, new ratings, files."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 from reference.rating_blocks import naive_top
@@ -56,6 +55,7 @@ def test_noise_that_differs_from_user_to_user_is_found():
 
 
 def test_every_source_of_ratings_gives_the_same_fit(tmp_path):
+    pd = pytest.importorskip("pandas")
     table, held = made()
     users, items = np.nonzero(~held)
     frame = pd.DataFrame({"user": users, "item": items, "rating": table[users, items]})
@@ -204,6 +204,7 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
 
 @pytest.mark.parametrize("likelihood", ["gaussian", pytest.param("bernoulli", marks=pytest.mark.slow)])
 def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_path):
+    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     known = rng.normal(size=(80, 3))
     taste, trait = known @ rng.normal(size=(3, 2)) + 0.3 * rng.normal(size=(80, 2)), rng.normal(size=(2, 40))
@@ -261,6 +262,7 @@ def test_rows_of_user_item_and_rating_are_not_a_table_of_three_items():
 
 
 def test_tables_of_pairs_are_likes_and_can_be_predicted():
+    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     users, items = np.divmod(rng.permutation(600)[:300], 20)
     pairs = pd.DataFrame({"user": [f"u{n}" for n in users], "item": items})
