@@ -257,6 +257,16 @@ def test_documents_are_reset_before_a_run_has_converged(monkeypatch):
     assert ng.LDA(5, **settings).fit(COUNTS).elbo_ < fitted.elbo_ - 100.0
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_documents_are_reset_only_in_runs_without_a_sampler_at_their_start(tol):
+    """After sweeps every document was solved from equal shares: resets cost as much as the run and change no prediction."""
+    settings = {"inference": "vb", "tol": tol, "max_passes": 500, "verbose": False}
+    for given in ({}, {"gibbs_sweeps": 10}):
+        assert "probes" not in ng.LDA(5, **settings, **given).fit(COUNTS).trace_.spent
+    for given, counts in (({"gibbs_sweeps": 0}, COUNTS), ({"method": ng.VB()}, COUNTS), ({}, COUNTS * 1.5)):
+        assert ng.LDA(5, **settings, **given).fit(counts).trace_.spent["probes"] > 0
+
+
 def test_resets_of_single_documents_raise_the_bound():
     """Documents that were left in a poor local optimum (all words in one topic) get out of it; the others stay."""
     ours = LDAProblem(as_corpus(COUNTS), np.full(5, 0.1), 0.05, Local(tol=1e-6, limit=500))

@@ -92,7 +92,8 @@ class LDAProblem(GroupProblem):
     truncated : bool
         Topics at their prior hold no words and have no part in θ, so that they are empty until a move fills them (decision 0040).
     start_sweeps : int
-        Sweeps of collapsed Gibbs sampling between a first pass that is forgotten and those that are remembered.
+        Sweeps of collapsed Gibbs sampling between a first pass that is forgotten and those that are remembered. Converged runs
+        without them are probed by resets of documents.
     """
 
     group_plate = "doc"
@@ -117,6 +118,8 @@ class LDAProblem(GroupProblem):
         self.revive = None if truncated else partial(initialise_by_gibbs, self)
         if truncated:  # documents one by one would be read with the empty topics, too
             self.probes = (reset_documents,)  # type: ignore[assignment]
+        elif start_sweeps:  # every document was solved from equal shares after the sweeps
+            self.probes = ()  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
         # One topic for all words would have a large β, at which no topic could be born.
         self.most_beta = self.topic_prior if truncated else np.inf

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.local_options import LocalOptions
+from natgrad.inference.methods import VB
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def problem_of(
             alpha = np.array(model.doc_prior_)
         beta = model.topic_prior_ if model.topic_prior is None or isinstance(model.topic_prior, str) else beta
     initial_sweeps = INITIAL_SWEEPS if model.gibbs_sweeps is None or sampled else model.gibbs_sweeps
+    if isinstance(model.method, VB) or np.any(corpus.counts % 1.0):
+        initial_sweeps = 0
     return LDAProblem(
         corpus, alpha, beta, local, batch_size=options.batch_size, population=population, learn=learn,
         truncated=finds and not number_known, start_sweeps=initial_sweeps,

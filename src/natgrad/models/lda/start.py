@@ -5,9 +5,11 @@ these documents are drawn one after the other with a probability that grows with
 k-means++ does.
 
 Coordinate ascent ends in an optimum near its start, and text has very many: of 20 topics of 5,000 abstracts restarts ended 10,000
-nats apart, and the best of them 18,000 nats below what forty Gibbs sweeps, a fifth of the time of a fit, led to. What is
-remembered of a document was found when the topics were poor, and each visit since started from it. So where a run has converged,
-documents may be reset (`natgrad.inference.probes`): each by itself where that raises its bound, then all of them at once.
+nats apart, and the best of them 18,000 nats below what forty Gibbs sweeps, a fifth of the time of a fit, led to.
+
+Without these sweeps what is remembered of a document was found when the topics were poor, and each visit since started from it.
+So where such a run has converged, documents are reset (`natgrad.inference.probes`): each by itself where that raises its bound,
+then all of them at once. After the sweeps every document was solved from equal shares at good topics, and none is reset.
 """
 
 from __future__ import annotations
