@@ -155,6 +155,24 @@ def test_wrong_settings_of_held_out(make, said):
         make()
 
 
+def test_held_out_scores_what_a_sampler_has_averaged(rng):
+    """Sweeps that do not count are not scored, each of the others is: the last score is that of the fit."""
+    X, held, seen, scores = rng.poisson(1.0, (30, 12)), rng.poisson(1.0, (5, 12)), [], []
+
+    def look(step):
+        seen.append(step.model())
+        scores.append(step.trace["held_out"][-1])
+
+    model = ng.LDA(2, gibbs_sweeps=8, max_passes=2).fit(X, callbacks=[ng.HeldOut(held, share=1.0), look])
+    assert len(set(scores[1:6])) == 1  # after the second pass, and four sweeps that do not count
+    assert len(set(scores[5:])) == 5
+    assert scores[-1] == model.score(held) == model.trace_["held_out"][-1]
+    np.testing.assert_array_equal(seen[-1].topics_, model.topics_)
+    np.testing.assert_array_equal(seen[-1].posterior_["theta"].mean(), model.posterior_["theta"].mean())
+    patient = ng.LDA(2, gibbs_sweeps=40).fit(X, callbacks=[ng.HeldOut(held, share=1.0, patience=2)])
+    assert 22 <= len(patient.log_likelihood_) <= 40
+
+
 def test_held_out_needs_a_score():
     mu = ng.Normal("mu", 0.0, 1.0)
     network = ng.Network(ng.Normal("x", mu, 1.0, observed=1.0))

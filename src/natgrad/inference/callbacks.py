@@ -173,21 +173,24 @@ class HeldOut:
         self._best, self._since = float(kept[0]), int(kept[1])
 
     def _begin(self) -> None:
-        self._best, self._since, self._due, self._scored = -math.inf, 0, 0.0, -1
+        self._best, self._since, self._due = -math.inf, 0, 0.0
+        self._scored: State | None = None
+        self._trace: Trace | None = None
 
     def __call__(self, seen: Progress) -> Stop | None:
         """Score, if it is time to."""
-        if seen.t <= 1:
+        if seen.t <= 1 and seen.trace is not self._trace:
             self._begin()  # the same object may serve several fits
+        self._trace = seen.trace
         begin = time.perf_counter()
-        if begin < self._due or seen.t == self._scored:  # while a fit is sampled, what it was before stays as it is
+        if begin < self._due or seen.state is self._scored:  # sweeps of a sampler that do not count change nothing
             return None
         model = seen.model()
         if not hasattr(model, "score"):
             raise TypeError(f"HeldOut needs a model with a score, and {type(model).__name__} has none")
         score = float(model.score(*self.data))
         seen.trace.note(score)
-        self._scored = seen.t
+        self._scored = seen.state
         now = time.perf_counter()
         self._due = now + (now - begin) * (1.0 / self.share - 1.0)
         self._since = 0 if score > self._best else self._since + 1

@@ -22,6 +22,7 @@ from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.methods import VB, Method
+from natgrad.inference.problem import GroupProblem
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
@@ -287,32 +288,22 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             limits = replace(limits, tol=0.0)  # a start of the sampler is not meant to converge
         with self._threads():
             result = self._run(
-                phase, start, limits, problem,
+                phase, start, limits, problem if sampler is None else sampler,
                 options=options, trace=trace, table=lambda: run_table(problem),
                 closing=() if sampler is None else [Phase(problem, stepper=sampler, until=sampler.sweeps, optional=True)],
             )  # fmt: skip
             if sampler is not None and sampler.averaged:
                 self.elbo_ = sampler.bound(result.state)
+                self.trace_.bounded(self.elbo_)
+                if self.stop_.reason is Reason.PASSES:
+                    self.stop_ = Stop(Reason.PHASES, sampler.description)
+                self.trace_.strategy = f"{sampler.description}; the start: {self.trace_.strategy}"
             else:
                 last = result.trace.last.elbo if len(result.trace) else np.nan
                 self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         self.n_documents_seen_, self.n_tokens_seen_ = problem.n_groups, problem.corpus.n_tokens
-        if sampler is not None and sampler.averaged:
-            self._publish_samples(sampler, result.state)
-        else:
-            self._publish(problem, result.state)
+        self._publish(problem if sampler is None else sampler, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)
-
-    def _publish_samples(self, sampler: GibbsSweeps, state: State) -> None:
-        """From here on topics are a point, the mean over samples."""
-        self.trace_.bounded(self.elbo_)
-        if self.stop_.reason is Reason.PASSES:
-            self.stop_ = Stop(Reason.PHASES, sampler.description)
-        self.trace_.strategy = f"{sampler.description}; the start: {self.trace_.strategy}"
-        self._publish(*sampler.point(state))
-        self.log_likelihood_: Floats = sampler.log_likelihood
-        if sampler.moments is not None:
-            self._show_draws(sampler.moments.kept())
 
     def _moving(self, problem: LDAProblem, method: Method | None, keep: Any) -> tuple[Method | None, Moves | None]:
         """The topics that move, and a method whose bound tells after every pass."""
@@ -325,7 +316,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         auto_setting = 'n_topics="auto"' if problem.truncated else ""
         return method, checked_moves((self._components(problem),), keep, auto_setting)
 
-    def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
+    def _publish(self, subject: LDAProblem | GibbsSweeps, state: State, seed: int | None = None) -> None:
+        """Set what a fit sets at this state of VB, or from the sweeps that count: topics are then a point, their mean."""
+        sampler = None if isinstance(subject, GroupProblem) else subject
+        problem = subject if isinstance(subject, GroupProblem) else subject.problem
+        if sampler is not None and sampler.averaged:
+            problem, state = sampler.point(state)
         if problem.truncated:
             from natgrad.models.lda.components import found_topics
 
@@ -347,6 +343,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         here = problem.with_hyper(state)
         self.doc_prior_: Floats = here.doc_prior
         self.topic_prior_: float = here.topic_prior
+        if sampler is not None and sampler.averaged:
+            self.log_likelihood_: Floats = sampler.log_likelihood
+            if sampler.moments is not None:
+                self._show_draws(sampler.moments.kept())
 
     _draws_advice = (
         'LDA(inference="gibbs") fits by collapsed Gibbs sampling, and posterior_ has the moments of its samples'

@@ -82,7 +82,7 @@ class GibbsSweeps:
         self._sampler: Sampler | None = None
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        """Every token once; the state stays as it is, since it is no sample."""
+        """Every token once; the state stays that of the start, and is another object after each sweep that counts."""
         sampler, number = self._settled(state, seed), len(self.log_likelihood)
         sampling = number >= self.burn
         if not sampling and number >= LEARN_FROM * self.burn:
@@ -92,7 +92,9 @@ class GibbsSweeps:
         if sampling and self.moments is not None:
             self.moments.add(sampler)
         self.log_likelihood = np.append(self.log_likelihood, value / max(1.0, self.problem.corpus.n_tokens))
-        return state, StepInfo({}, float("nan"), self.problem.n_messages, unbounded=True)
+        return state._replace() if sampling else state, StepInfo(
+            {}, float("nan"), self.problem.n_messages, unbounded=True
+        )
 
     def finish(self, state: State) -> State:
         """The state of the variational part; `point` has that of the samples."""
