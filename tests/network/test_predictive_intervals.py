@@ -10,7 +10,8 @@ import scipy.stats as st
 from scipy.optimize import brentq
 
 import natgrad as ng
-from natgrad.network.results.conditional_quantiles import LAWS, mixture_quantiles
+from natgrad.network.language.cdfs import Cdf
+from natgrad.network.results.quantiles import mixture_quantiles
 
 RNG = np.random.default_rng(0)
 TABLE = {
@@ -25,92 +26,108 @@ TABLE = {
 @pytest.mark.parametrize("p", [0.001, 0.05, 0.5, 0.999])
 def test_a_quantile_of_a_mixture_is_where_its_distribution_function_is_p(p: float) -> None:
     mean, sd, weights = RNG.normal(size=(5, 3)) * 10, RNG.gamma(1.0, size=(5, 3)), RNG.dirichlet(np.ones(5), 3).T
-    normal, mixed = LAWS[ng.Normal], weights[None]
-    found = mixture_quantiles(normal, [(mean, sd)], mixed, [p])[0]
+    mixed = weights[None]
+    found = mixture_quantiles([cdf_of(ng.Normal, mean=mean, precision=sd**-2.0)], mixed, [p])[0]
     for j in range(3):
         wanted = brentq(lambda x: weights[:, j] @ st.norm.cdf(x, mean[:, j], sd[:, j]) - p, -200, 200, xtol=1e-12)  # noqa: B023
         np.testing.assert_allclose(weights[:, j] @ st.norm.cdf(found[j], mean[:, j], sd[:, j]), p, atol=2e-9)
         np.testing.assert_allclose(found[j], wanted, atol=1e-4)
     rate = np.abs(mean)
-    whole = mixture_quantiles(LAWS[ng.Poisson], [(rate,)], mixed, [p])[0]
+    whole = mixture_quantiles([cdf_of(ng.Poisson, rate=rate)], mixed, [p])[0]
     for j in range(3):
         total = weights[:, j] @ st.poisson.cdf(np.arange(100)[None], rate[:, j, None])
         assert whole[j] == np.flatnonzero(total >= p - 1e-12)[0]
 
 
 A, B = np.full((1, 2), 1.7), np.array([[0.4, 2.5]])
-ONE_PART = {
-    "Gamma": (ng.Gamma, (A, B), st.gamma(A[0], scale=1 / B[0])),
-    "Exponential": (ng.Exponential, (np.ones((1, 2)), B), st.expon(scale=1 / B[0])),
-    "Beta": (ng.Beta, (A, B), st.beta(A[0], B[0])),
-    "StudentT": (ng.StudentT, (A, B, 3.0 + A), st.t(4.7, A[0], B[0])),
-    "Laplace": (ng.Laplace, (A, B), st.laplace(A[0], B[0])),
-    "LogNormal": (ng.LogNormal, (A, B), st.lognorm(B[0], scale=np.exp(A[0]))),
-    "Poisson": (ng.Poisson, (3.0 * A,), st.poisson(5.1)),
-    "Binomial": (ng.Binomial, (10.0 + 0 * A, 0.2 * A), st.binom(10, 0.34)),
-    "NegativeBinomial": (ng.NegativeBinomial, (A, 0.2 * A), st.nbinom(1.7, 0.34)),
+ONE_PART: dict[str, tuple[Any, dict[str, Any], Any]] = {
+    "Gamma": (ng.Gamma, {"shape": A, "rate": B}, st.gamma(A[0], scale=1 / B[0])),
+    "Exponential": (ng.Exponential, {"rate": B}, st.expon(scale=1 / B[0])),
+    "Beta": (ng.Beta, {"a": A, "b": B}, st.beta(A[0], B[0])),
+    "StudentT": (ng.StudentT, {"mean": A, "precision": B**-2.0, "df": 3.0 + A}, st.t(4.7, A[0], B[0])),
+    "Laplace": (ng.Laplace, {"mean": A, "precision": B**-2.0}, st.laplace(A[0], B[0])),
+    "LogNormal": (ng.LogNormal, {"mean": A, "precision": B**-2.0}, st.lognorm(B[0], scale=np.exp(A[0]))),
+    "Poisson": (ng.Poisson, {"rate": 3.0 * A}, st.poisson(5.1)),
+    "Binomial": (ng.Binomial, {"prob": 0.2 * A}, st.binom(10, 0.34)),
+    "NegativeBinomial": (ng.NegativeBinomial, {"shape": A, "prob": 1.0 - 0.2 * A}, st.nbinom(1.7, 0.34)),
 }
 
 
 @pytest.mark.parametrize("kind", ONE_PART)
 @pytest.mark.parametrize("parts", [1, 200])
-def test_one_law_has_the_quantiles_of_scipy(kind: str, parts: int) -> None:
+def test_one_distribution_has_the_quantiles_of_scipy(kind: str, parts: int) -> None:
     """As one part, and as a mixture of many that are nearly the same."""
-    node, args, twin = ONE_PART[kind]
+    node, slots, twin = ONE_PART[kind]
     wiggle = 1.0 + (1e-9 * np.linspace(-1, 1, parts)[:, None] if parts > 1 else np.zeros((1, 1)))
-    spread = [arg * (wiggle if place == len(args) - 1 else np.ones((parts, 1))) for place, arg in enumerate(args)]
+    cdf = cdf_of(node, **{name: value * wiggle for name, value in slots.items()})
     levels = (0.05, 0.9)
-    for p, found in zip(
-        levels, mixture_quantiles(LAWS[node], [spread], np.full((1, parts, 2), 1 / parts), levels), strict=True
-    ):
+    for p, found in zip(levels, mixture_quantiles([cdf], np.full((1, parts, 2), 1 / parts), levels), strict=True):
         np.testing.assert_allclose(found, np.broadcast_to(twin.ppf(p), 2), rtol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["Normal", "Gamma", "Beta", "StudentT", "Laplace", "Poisson", "TruncatedNormal"])
-def test_mixtures_of_many_parts_have_the_quantiles_of_few_steps(kind: str) -> None:
-    """200 parts that differ: F is p at what Newton's steps find, and so it is where two far modes leave a gap at p."""
+def test_mixtures_of_many_parts_are_p_at_their_quantiles(kind: str) -> None:
+    """200 parts that differ, and so it is where two far modes leave a gap at p."""
     rng = np.random.default_rng(3)
     wide = rng.gamma(4.0, size=(200, 5)) + np.where(
         rng.random((200, 5)) < 0.5, 1.0, np.array([1.0, 1.0, 2.0, 30.0, 300.0])
     )
     other = rng.gamma(9.0, 0.2, size=(200, 5))
-    args: tuple[Any, ...] = {"Poisson": (wide,), "StudentT": (wide, other, 3.0 + other)}.get(kind, (wide, other))
-    if kind == "TruncatedNormal":
-        args = (wide, other, np.full((200, 5), -1.0), other, np.ones((200, 5)))
-    weights, law = rng.dirichlet(np.ones(200), 5).T, LAWS[getattr(ng, kind, None) or getattr(ng.language, kind)]
+    slots: dict[str, Any] = {
+        "Poisson": {"rate": wide},
+        "StudentT": {"mean": wide, "precision": other, "df": 3.0 + other},
+        "Gamma": {"shape": wide, "rate": other},
+        "Beta": {"a": wide, "b": other},
+    }.get(kind, {"mean": wide, "precision": other})
+    weights, cdf = rng.dirichlet(np.ones(200), 5).T, cdf_of(getattr(ng.language, kind), **slots)
     for p in (1e-4, 0.05, 0.5, 0.95):
-        (found,) = mixture_quantiles(law, [args], weights[None], [p])
-        reached = (weights * law.cdf(found, *args)).sum(0)
+        (found,) = mixture_quantiles([cdf], weights[None], [p])
+        reached = (weights * cdf.function(found, *cdf.arguments)).sum(0)
         if kind == "Poisson":
             assert (reached >= p - 1e-12).all()
-            assert ((weights * law.cdf(found - 1, *args)).sum(0) < p).all()
+            assert ((weights * cdf.function(found - 1, *cdf.arguments)).sum(0) < p).all()
         else:
             np.testing.assert_allclose(reached, p, atol=2e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-8, 1.0, 1e12, 1e200])
+@pytest.mark.parametrize("place", [0.0, -3.0, 1e6])
+def test_quantiles_need_no_scale(scale: float, place: float) -> None:
+    rng = np.random.default_rng(8)
+    mean, sd = scale * (place + rng.normal(size=(300, 3))), scale * rng.gamma(4.0, size=(300, 3))
+    cdf = Cdf(lambda x, mean, sd: st.norm.cdf((x - mean) / sd), (mean, sd))
+    for p, found in zip(
+        (1e-6, 0.5, 0.99), mixture_quantiles([cdf], np.full((1, 300, 3), 1 / 300), (1e-6, 0.5, 0.99)), strict=True
+    ):
+        np.testing.assert_allclose(cdf.function(found, mean, sd).mean(0), p, atol=2e-9)
 
 
 def test_a_quantile_takes_few_evaluations_of_all_parts() -> None:
     """10,000 rows took ten times as long as draws of them."""
     calls: list[int] = []
-    normal = LAWS[ng.Normal]
-    counted = normal._replace(cdf=lambda x, *args: (calls.append(args[0].shape[0]), normal.cdf(x, *args))[1])
     rng = np.random.default_rng(4)
     mean, sd = rng.normal(size=(1000, 20)), 2.0 + rng.gamma(4.0, 0.2, (1000, 20))
-    mixture_quantiles(counted, [(mean, sd)], np.full((1, 1000, 20), 1e-3), [0.05, 0.95])
-    assert calls.count(1000) <= 2 * 3
-    assert calls.count(125) <= 2 * 4
+    normal = cdf_of(ng.Normal, mean=mean, precision=sd**-2.0)
+    counted = normal._replace(function=lambda x, *args: (calls.append(args[0].shape[0]), normal.function(x, *args))[1])
+    mixture_quantiles([counted], np.full((1, 1000, 20), 1e-3), [0.05, 0.95])
+    assert calls.count(1000) <= 2 * 5
+    assert calls.count(125) <= 2 * 6
 
 
 def test_equal_elements_are_solved_once_and_none_at_all_not() -> None:
     calls: list[int] = []
-    normal = LAWS[ng.Normal]
-    counted = normal._replace(pdf=lambda x, *args: (calls.append(np.size(x)), normal.pdf(x, *args))[1])
     mean = np.random.default_rng(5).normal(size=(100, 3))[:, np.arange(30) % 3]
+    normal = cdf_of(ng.Normal, mean=mean, precision=np.ones((100, 30)))
+    counted = normal._replace(function=lambda x, *args: (calls.append(np.size(x)), normal.function(x, *args))[1])
     weights = np.full((1, 100, 30), 0.01)
-    (found,) = mixture_quantiles(counted, [(mean, np.ones((100, 30)))], weights, [0.3])
+    (found,) = mixture_quantiles([counted], weights, [0.3])
     assert set(calls) == {3}
-    (alone,) = mixture_quantiles(normal, [(mean[:, :3], np.ones((100, 3)))], weights[:, :, :3], [0.3])
+    (alone,) = mixture_quantiles(
+        [cdf_of(ng.Normal, mean=mean[:, :3], precision=np.ones((100, 3)))], weights[:, :, :3], [0.3]
+    )
     np.testing.assert_array_equal(found, alone[np.arange(30) % 3])
-    (nothing,) = mixture_quantiles(normal, [(np.ones((100, 0)), np.ones((100, 0)))], np.ones((1, 100, 0)), [0.3])
+    empty = cdf_of(ng.Normal, mean=np.ones((100, 0)), precision=np.ones((100, 0)))
+    (nothing,) = mixture_quantiles([empty], np.ones((1, 100, 0)), [0.3])
     assert nothing.shape == (0,)
 
 
@@ -118,23 +135,14 @@ def test_equal_elements_are_solved_once_and_none_at_all_not() -> None:
     ("lower", "upper"), [(0.0, None), (-1.0, 0.5), (40.0, 45.0), (None, -9.0), (-60.0, -50.0), (None, None)]
 )
 def test_a_truncated_normal_has_the_quantiles_of_scipy(lower: float | None, upper: float | None) -> None:
-    law = LAWS[ng.language.TruncatedNormal]
-    mean, precision = np.full((1, 3), 0.5), np.full((1, 3), 4.0)
+    node = ng.language.TruncatedNormal("x", 0.5, 4.0, lower=lower, upper=upper)
+    cdf = node.cdf_given({"mean": np.full((1, 3), 0.5), "precision": np.full((1, 3), 4.0)})
     low, high = (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
-
-    class Node:
-        lower, upper = low, high
-
-    args = law.parameters(Node, {"mean": mean, "precision": precision})
     twin = st.truncnorm((low - 0.5) / 0.5, (high - 0.5) / 0.5, 0.5, 0.5)
     levels = (0.01, 0.5, 0.975)
-    for p, found in zip(levels, mixture_quantiles(law, [args], np.ones((1, 1, 3)), levels), strict=True):
-        np.testing.assert_allclose(found, twin.ppf(p), rtol=1e-9)
-        np.testing.assert_allclose(law.cdf(found, *args), p, rtol=1e-9)
-        x = found[0] + np.array([-1e-6, 1e-6])
-        slope = np.diff(law.cdf(x, *(np.broadcast_to(arg, (1, 3))[:, :1] for arg in args))[0])[0] / 2e-6
-        np.testing.assert_allclose(law.pdf(found, *args)[0, 0], slope, rtol=1e-3)
-        np.testing.assert_allclose(law.pdf(found, *args)[0], twin.pdf(found), rtol=1e-6)
+    for p, found in zip(levels, mixture_quantiles([cdf], np.ones((1, 1, 3)), levels), strict=True):
+        np.testing.assert_allclose(found, twin.ppf(p), rtol=1e-8)
+        np.testing.assert_allclose(cdf.function(found, *cdf.arguments), p, rtol=1e-7)
 
 
 def networks() -> dict[str, Any]:
@@ -215,37 +223,36 @@ def test_closed_forms_have_the_intervals_of_draws(name: str) -> None:
 
 def test_shares_of_a_dirichlet_and_categories_of_counts_have_marginals_of_scipy() -> None:
     alpha = np.array([2.0, 1.0, 3.0])
-    (a, b), law = LAWS[ng.Dirichlet].parameters(_Known(alpha), {}), LAWS[ng.Dirichlet]
-    found = mixture_quantiles(law, [(a, b)], np.ones((1, 1, 3)), [0.1, 0.9])
-    np.testing.assert_allclose(found, [st.beta(alpha, 6.0 - alpha).ppf(p) for p in (0.1, 0.9)], rtol=1e-9)
+    found = mixture_quantiles([ng.Dirichlet("x", alpha).cdf_given({})], np.ones((1, 1, 3)), [0.1, 0.9])
+    np.testing.assert_allclose(found, [st.beta(alpha, 6.0 - alpha).ppf(p) for p in (0.1, 0.9)], rtol=1e-8)
     probs = np.array([[0.2, 0.5, 0.3]])
-    trials, parts = LAWS[ng.Multinomial].parameters(_Known(alpha), {"probs": 2.0 * probs})
-    found = mixture_quantiles(LAWS[ng.Multinomial], [(trials, parts)], np.ones((1, 1, 3)), [0.1, 0.9])
+    counts = ng.Multinomial("k", 20, probs[0], observed=[4, 10, 6])
+    found = mixture_quantiles([counts.cdf_given({"probs": 2.0 * probs})], np.ones((1, 1, 3)), [0.1, 0.9])
     np.testing.assert_array_equal(found, [st.binom(20, probs[0]).ppf(p) for p in (0.1, 0.9)])
 
 
 def test_levels_and_precisions_have_the_quantiles_of_their_sums() -> None:
     mean, cut = np.random.default_rng(7).normal(size=(100, 4)), np.array([-1.0, 0.5, 1.0])
-    law = LAWS[ng.Ordinal]
-    args = law.parameters(_Known(cut), {"mean": mean, "precision": np.ones((100, 4))})
+    ordinal = ng.Ordinal("y", 0.0, cutpoints=cut, observed=1)
+    cdf = ordinal.cdf_given({"mean": mean, "precision": np.ones((100, 4))})
     levels = (0.05, 0.3, 0.5, 0.999)
     reached = np.array([st.norm.cdf(c - mean).mean(0) for c in cut])
-    for p, found in zip(levels, mixture_quantiles(law, [args], np.full((1, 100, 4), 0.01), levels), strict=True):
+    for p, found in zip(levels, mixture_quantiles([cdf], np.full((1, 100, 4), 0.01), levels), strict=True):
         np.testing.assert_array_equal(found, (reached < p).sum(0))
-    half = LAWS[ng.language.HalfCauchy]
-    (found,) = mixture_quantiles(half, [(np.array([[0.5, 2.0]]),)], np.ones((1, 1, 2)), [0.3])
+    (found,) = mixture_quantiles(
+        [cdf_of(ng.language.HalfCauchy, scale=np.array([[0.5, 2.0]]))], np.ones((1, 1, 2)), [0.3]
+    )
     # P((s |c|)⁻² < x) = P(|c| > 1 / (s √x))
-    np.testing.assert_allclose(st.halfcauchy.sf(1.0 / (np.array([0.5, 2.0]) * np.sqrt(found))), 0.3, rtol=1e-9)
+    np.testing.assert_allclose(st.halfcauchy.sf(1.0 / (np.array([0.5, 2.0]) * np.sqrt(found))), 0.3, rtol=1e-8)
 
 
-class _Known:
-    """What laws ask a node that holds numbers."""
-
-    is_learned = False
-    _trials = 20
-
-    def __init__(self, numbers: Any) -> None:
-        self.cutpoints = self.numbers = numbers
-
-    def concentration(self) -> Any:
-        return self.numbers[None]
+def cdf_of(kind: Any, **slots: Any) -> Cdf:
+    """The distribution function of a node whose parameters are given; of a Binomial ten trials, of a truncated Normal 3 to 4."""
+    known: dict[Any, Any] = {
+        ng.Binomial: lambda: ng.Binomial("x", 10, 0.5, observed=1),
+        ng.language.TruncatedNormal: lambda: ng.language.TruncatedNormal("x", 0.0, 1.0, lower=3.0, upper=4.0),
+    }
+    node = known.get(kind, lambda: object.__new__(kind))()
+    found = node.cdf_given(slots)
+    assert found is not None
+    return found

@@ -160,9 +160,7 @@ def _predict_table(fitted: Any, file: Path, options: dict[str, Any]) -> Columns:
 
 def _columns_of(fitted: Any, name: str, predictive: Any) -> Columns:
     """What is written of a predicted node: mean, sd and the ends of a 90 % interval; of a category its name and probability."""
-    from natgrad.network.language import Categorical
-
-    if isinstance(predictive.node, Categorical):
+    if predictive.node.is_category:
         probability = predictive.probabilities()
         best = probability.argmax(-1)
         uses = [u.column.name for u in fitted.binding.template.uses if u.node == name and u.role == "observed"]

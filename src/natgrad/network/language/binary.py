@@ -6,11 +6,13 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.special import expit, gammaln, ndtr
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma
+from natgrad.network.language.cdfs import Cdf, binomial_cdf
 from natgrad.network.language.expressions import COUNT, POSITIVE, UNIT, Access, Constant
 from natgrad.network.language.links import LINKS, logistic_density, refuse_in_part
 from natgrad.network.language.node_helpers import (
@@ -23,7 +25,7 @@ from natgrad.network.language.node_helpers import (
     numbers,
     observed_index,
 )
-from natgrad.network.language.nodes import Slot
+from natgrad.network.language.nodes import Array, Slot, Slots
 from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 from natgrad.validation import require
@@ -80,8 +82,20 @@ class Bernoulli(ScalarNode):
             bounds = np.where(self.value == 1, 0.0, -np.inf), np.where(self.value == 1, np.inf, 0.0)
             self.parameters["latent"] = LatentNormal(self, self.parameters["probit"], 1.0, bounds, self._present())
 
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+    def conditional(self, slots: Slots) -> Slots:
         return {"prob": {"prob": lambda p: p, "logit": expit, "probit": ndtr}[self.link](slots[self.link])}
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return (rng.random(shape) < slots["prob"]).astype(np.int64)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.bernoulli.logpmf(x, slots["prob"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return slots["prob"], slots["prob"] * (1.0 - slots["prob"])
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(binomial_cdf, (np.ones(()), slots["prob"]), True)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value == 0) | (value == 1), present, "0 or 1")
@@ -139,8 +153,21 @@ class Binomial(ScalarNode):
         if self.link == "logit":
             self.parameters["omega"] = PolyaGamma(self, numbers(self.parameters["trials"]))
 
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+    def conditional(self, slots: Slots) -> Slots:
         return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.binomial(numbers(self.parameters["trials"]).astype(np.int64), slots["prob"], shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.binom.logpmf(x, slots["trials"], slots["prob"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        mean = numbers(self.parameters["trials"]) * slots["prob"]
+        return mean, mean * (1.0 - slots["prob"])
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(binomial_cdf, (numbers(self.parameters["trials"]), slots["prob"]), True)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         trials = numbers(self.parameters["trials"])

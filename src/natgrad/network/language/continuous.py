@@ -11,7 +11,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
+import scipy
+from scipy.special import gammaln, xlogy
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
@@ -25,6 +26,7 @@ from natgrad.network.language.auxiliary import (
     gaussian_density,
     where_known,
 )
+from natgrad.network.language.cdfs import Cdf, beta_cdf, gamma_cdf, normal_cdf
 from natgrad.network.language.censoring import as_censored
 from natgrad.network.language.expressions import (
     MATRIX,
@@ -36,6 +38,7 @@ from natgrad.network.language.expressions import (
     Expression,
     as_access,
 )
+from natgrad.network.language.links import Stacked, softmax
 from natgrad.network.language.node_helpers import (
     Plates,
     ScalarNode,
@@ -46,7 +49,7 @@ from natgrad.network.language.node_helpers import (
     left_over,
     numbers,
 )
-from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.nodes import Array, Node, Slot, Slots
 from natgrad.network.language.plates import Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import SUM_TOLERANCE, check_precision
@@ -74,6 +77,7 @@ class Normal(ScalarNode):
 
     family = families.Normal()
     kind = REAL
+    is_gaussian = True
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE, least=0.0))
 
     def __init__(
@@ -110,6 +114,22 @@ class Normal(ScalarNode):
         x = known(scope, self.value)
         return where_known(self.bounds.is_exact, gaussian_density(mean, precision, x, x * x, scope), scope)
 
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.normal(slots["mean"], 1.0 / np.sqrt(slots["precision"]), shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.norm.logpdf(x, slots["mean"], 1.0 / np.sqrt(slots["precision"])))
+
+    def log_density_without_precision(self, x: Array, mean: Array, shape: Array, rate: Array) -> Array:
+        """∫ N(x; mean, 1/τ) Gamma(τ; shape, rate) dτ, Student's t."""
+        return np.asarray(scipy.stats.t.logpdf(x, 2.0 * shape, mean, np.sqrt(rate / shape)))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return slots["mean"], 1.0 / slots["precision"]
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(normal_cdf, (slots["mean"], 1.0 / np.sqrt(slots["precision"])))
+
 
 @final
 class MultivariateNormal(Node):
@@ -117,6 +137,7 @@ class MultivariateNormal(Node):
 
     family = families.MultivariateNormal()
     kind = VECTOR
+    is_gaussian = True
     slots_of = (Slot("mean", VECTOR), Slot("precision", MATRIX, least=0.0))
 
     def __init__(
@@ -154,6 +175,30 @@ class MultivariateNormal(Node):
         if self.is_improper:
             return density  # without a normaliser: the bound is up to a constant
         return density + 0.5 * precision.stat("log", scope) - 0.5 * self.size * LOG_2PI
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        lam = self.family.natural(mean=slots["mean"], precision=slots["precision"])
+        return np.asarray(self.family.sample(lam, rng))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        difference, precision = x - slots["mean"], slots["precision"]
+        quadratic = np.einsum("...i,...ij,...j->...", difference, precision, difference)
+        normaliser = 0.5 * x.shape[-1] * np.log(2 * np.pi)
+        return np.asarray(0.5 * np.linalg.slogdet(precision)[1] - 0.5 * quadratic - normaliser)
+
+    def log_density_without_precision(self, x: Array, mean: Array, dof: Array, rate: Array) -> Array:
+        """∫ N(x; m, Λ⁻¹) Wishart(Λ; ν, R) dΛ: Student's t with ν − D + 1 degrees of freedom; ``dof`` is ν times the identity."""
+        size, nu, difference = x.shape[-1], dof[..., 0, 0], x - mean
+        distance = (difference * np.linalg.solve(rate, difference[..., None])[..., 0]).sum(-1)
+        normaliser = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * (nu + 1.0 - size)) - 0.5 * size * np.log(np.pi)
+        return np.asarray(normaliser - 0.5 * np.linalg.slogdet(rate)[1] - 0.5 * (nu + 1.0) * np.log1p(distance))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return slots["mean"], np.diagonal(np.linalg.inv(slots["precision"]), axis1=-2, axis2=-1)
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        mean, var = self.mean_var_given(slots)
+        return Cdf(normal_cdf, (mean, np.sqrt(var)))
 
 
 @final
@@ -204,6 +249,18 @@ class Gamma(ScalarNode):
             return density  # without a normaliser: the bound is up to a constant
         return known(scope, shape) * rate.stat("log", scope) + density - known(scope, gammaln(shape))
 
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.gamma(slots["shape"], 1.0 / slots["rate"], shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.gamma.logpdf(x, slots["shape"], scale=1.0 / slots["rate"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return slots["shape"] / slots["rate"], slots["shape"] / slots["rate"] ** 2
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(gamma_cdf, (slots["shape"], slots["rate"]))
+
 
 @final
 class Exponential(ScalarNode):
@@ -241,6 +298,18 @@ class Exponential(ScalarNode):
         exact, right = self.bounds.is_exact, ~np.isfinite(self.bounds.upper)
         elapsed = known(scope, np.where(exact | right, np.asarray(self.value), 0.0))
         return where_known(exact, rate.stat("log", scope), scope) - elapsed * rate.stat("x", scope)
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.exponential(1.0 / slots["rate"], shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.expon.logpdf(x, scale=1.0 / slots["rate"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return 1.0 / slots["rate"], slots["rate"] ** -2.0
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(gamma_cdf, (np.ones(()), slots["rate"]))
 
 
 @final
@@ -295,6 +364,24 @@ class Wishart(Node):
             + known(scope, 0.5 * (dof - size - 1.0)) * self.own("log", scope)
             - known(scope, normaliser)
         )
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        rate = np.broadcast_to(slots["rate"], (*shape, *slots["rate"].shape[-2:]))
+        dof = np.broadcast_to(slots["dof"], shape)
+        return np.asarray(self.family.sample(self.family.natural(dof=dof, rate=rate), rng))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        dof, rate, size = slots["dof"], slots["rate"], x.shape[-1]
+        log_x, log_rate = np.linalg.slogdet(x)[1], np.linalg.slogdet(rate)[1]
+        inside = np.einsum("...ij,...ji->...", rate, x)
+        gamma = 0.25 * size * (size - 1) * np.log(np.pi) + gammaln(0.5 * (dof[..., None] - np.arange(size))).sum(-1)
+        logs = 0.5 * (dof - size - 1) * log_x - 0.5 * inside - 0.5 * dof * size * np.log(2.0)
+        return np.asarray(logs + 0.5 * dof * log_rate - gamma)
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        scale, dof = np.linalg.inv(slots["rate"]), np.asarray(slots["dof"])[..., None, None]
+        diagonal = np.diagonal(scale, axis1=-2, axis2=-1)
+        return dof * scale, dof * (scale**2 + diagonal[..., :, None] * diagonal[..., None, :])
 
 
 @final
@@ -398,3 +485,40 @@ class Dirichlet(Node):
         return Polynomial.of([scope.constant(alpha - 1.0, (k,))]) * self.own("log", scope, (k,)) + known(
             scope, normaliser
         )
+
+    def read_slots(self) -> dict[str, tuple[Slot, Expression]]:
+        """A learned concentration; known numbers are at hand."""
+        if not self.is_learned:
+            return {}
+        (slot,), value = self.slots_of, self.parameters["concentration"]
+        return {slot.name: (slot, value if self.entries_plate is None else Stacked(value, self.entries_plate))}
+
+    def _concentration_given(self, slots: Slots) -> Array:
+        """One for each category, for each draw."""
+        if not self.is_learned:
+            return np.asarray(self.concentration())
+        of_all = slots["concentration"].ndim == 1 + len(self.plates)
+        wide = (*slots["concentration"].shape, self.size or 0)
+        return np.broadcast_to(slots["concentration"][..., None], wide) if of_all else slots["concentration"]
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        wide = np.broadcast_to(self._concentration_given(slots), (*shape, self.size or 0))
+        # Logarithms, as tiny concentrations would be zeros to rounding: log Γ(a) variables from those of a + 1.
+        logs = np.log(rng.gamma(wide + 1.0)) + np.log1p(-rng.random(wide.shape)) / wide
+        return softmax(logs)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        concentration = self._concentration_given(slots)
+        normaliser = gammaln(concentration.sum(-1)) - gammaln(concentration).sum(-1)
+        return np.asarray(normaliser + xlogy(concentration - 1.0, x).sum(-1))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        concentration = self._concentration_given(slots)
+        total = concentration.sum(-1, keepdims=True)
+        mean = concentration / total
+        return mean, mean * (1.0 - mean) / (total + 1.0)
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        """Of each share, which is a Beta variable."""
+        a = self._concentration_given(slots)
+        return Cdf(beta_cdf, (a, a.sum(-1, keepdims=True) - a))

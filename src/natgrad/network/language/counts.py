@@ -10,15 +10,17 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, gammaln
+import scipy
+from scipy.special import betainc, expit, gammaincc, gammaln
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import PolyaGamma, Shares
+from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.expressions import COUNT, POSITIVE, RATE, UNIT
 from natgrad.network.language.links import LINKS, logistic_density
 from natgrad.network.language.node_helpers import Plates, ScalarNode, chosen_link, known, must_be_observed, numbers
-from natgrad.network.language.nodes import Slot
+from natgrad.network.language.nodes import Array, Slot, Slots
 from natgrad.network.language.rates import RateSum
 from natgrad.network.language.scope import Scope
 
@@ -59,6 +61,20 @@ class Poisson(ScalarNode):
         density = self.own("x", scope) * rate.stat("log", scope) - rate.stat("x", scope)
         # A hidden count has the same base measure −log x! in q, so the two cancel in the bound.
         return density if self.value is None else density - known(scope, gammaln(self.value + 1.0))
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.poisson(slots["rate"], shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.poisson.logpmf(x, slots["rate"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return slots["rate"], slots["rate"]
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(
+            lambda x, rate: np.where(x < 0, 0.0, gammaincc(np.maximum(x, 0.0) + 1.0, rate)), (slots["rate"],), True
+        )
 
 
 @final
@@ -110,8 +126,31 @@ class NegativeBinomial(ScalarNode):
             assert self.value is not None
             self.parameters["omega"] = PolyaGamma(self, self.value + numbers(self.parameters["shape"]))
 
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+    def conditional(self, slots: Slots) -> Slots:
         return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
+
+    def _odds(self, slots: Slots) -> Array:
+        """Prob / (1 − prob); a probability of one to rounding has odds in its logit."""
+        if "logit" in slots:
+            return np.exp(np.minimum(slots["logit"], 40.0))
+        return np.asarray(slots["prob"] / (1.0 - slots["prob"]))
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        # NumPy draws whole numbers of up to eighteen digits.
+        return rng.poisson(np.minimum(self._odds(slots) * rng.gamma(slots["shape"], 1.0, shape), 1e18))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.nbinom.logpmf(x, slots["shape"], 1.0 - slots["prob"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        mean = slots["shape"] * self._odds(slots)
+        return mean, mean * (1.0 + self._odds(slots))
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        def cdf(x: Any, shape: Any, prob: Any) -> Any:
+            return np.where(x < 0, 0.0, betainc(shape, np.maximum(x, 0.0) + 1.0, prob))
+
+        return Cdf(cdf, (slots["shape"], 1.0 - slots["prob"]), True)
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None

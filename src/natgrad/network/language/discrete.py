@@ -12,12 +12,13 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Polynomial
 from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, PolyaGamma, RaceTime
+from natgrad.network.language.cdfs import Cdf, binomial_cdf
 from natgrad.network.language.expressions import (
     CATEGORY,
     COUNT,
@@ -52,7 +53,7 @@ from natgrad.network.language.node_helpers import (
     must_be_observed,
     observed_index,
 )
-from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.nodes import Array, Node, Slot, Slots
 from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, checked_mask
@@ -61,7 +62,7 @@ from natgrad.validation import as_numbers, first, where
 __all__ = ["Categorical", "Multinomial"]
 
 # Probabilities of categories, from what stands in the slot of a link.
-LAWS = {"logits": stick_probabilities, "softmax": softmax, "weights": shares_of_weights}
+PROBABILITIES = {"logits": stick_probabilities, "softmax": softmax, "weights": shares_of_weights}
 
 
 @final
@@ -93,6 +94,7 @@ class Categorical(Node):
 
     family = families.Categorical()
     kind = CATEGORY
+    is_category = True
     slots_of = (Slot("probs", SIMPLEX),)
     is_by_class = False  # whether a softmax is written class by class, for draws
 
@@ -185,10 +187,20 @@ class Categorical(Node):
         """Whether logits of categories that are hidden, or missing in part, have to be bounded."""
         return self.link == "logits" and (not self.is_observed or self.mask is not None)
 
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+    def conditional(self, slots: Slots) -> Slots:
         if self.link == "probs":
             return slots
-        return {"probs": LAWS[self.link](slots[self.link])}
+        return {"probs": PROBABILITIES[self.link](slots[self.link])}
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        probabilities = np.broadcast_to(slots["probs"], (*shape, slots["probs"].shape[-1]))
+        cumulative = np.cumsum(probabilities, axis=-1)
+        return np.asarray((rng.random((*shape, 1)) * cumulative[..., -1:] > cumulative).sum(-1))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        places = np.broadcast_to(x[..., None], (*slots["probs"].shape[:-1], 1))
+        with np.errstate(divide="ignore"):  # a draw of the parents may rule a category out
+            return np.asarray(np.log(np.take_along_axis(slots["probs"], places, -1))[..., 0])
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         assert self.size is not None
@@ -287,3 +299,38 @@ class Multinomial(Node):
         k = scope.fresh("k", self.size)
         ways = gammaln(self.value.sum(-1) + 1.0) - gammaln(self.value + 1.0).sum(-1)
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
+
+    def with_trials_of(self, counts: Array | None) -> Multinomial:
+        """It, or where no trials were declared a twin with as many as these counts have."""
+        if self._trials is not None or counts is None:
+            return self
+        twin = copy.copy(self)
+        twin._trials = np.asarray(counts.sum(-1))
+        return twin
+
+    def _trials_given(self) -> Array:
+        """How many trials each row has."""
+        if self._trials is None:
+            raise TypeError(
+                f"{self.name!r}: trials=None takes the sums of observed counts, and new rows have none: declare trials, a number "
+                "or a Column"
+            )
+        return np.asarray(self._trials).astype(np.int64)
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        probabilities = np.broadcast_to(slots["probs"], (*shape, slots["probs"].shape[-1]))
+        total = probabilities.sum(-1, keepdims=True)
+        return rng.multinomial(np.broadcast_to(self._trials_given(), shape), probabilities / total)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(gammaln(x.sum(-1) + 1.0) - gammaln(x + 1.0).sum(-1) + xlogy(x, slots["probs"]).sum(-1))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        share = slots["probs"] / slots["probs"].sum(-1, keepdims=True)
+        mean = self._trials_given()[..., None] * share
+        return mean, mean * (1.0 - share)
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        """Of the count of each category, which is a Binomial variable."""
+        share = slots["probs"] / slots["probs"].sum(-1, keepdims=True)
+        return Cdf(binomial_cdf, (self._trials_given()[..., None], share), True)

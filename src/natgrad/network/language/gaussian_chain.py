@@ -66,6 +66,7 @@ class GaussianChain(Node):
     """
 
     kind = VECTOR
+    is_chain = True
     slots_of = (
         Slot("initial_mean", VECTOR),
         Slot("initial_precision", MATRIX),

@@ -38,6 +38,7 @@ class MarkovChain(Node):
     """
 
     kind = CATEGORY
+    is_chain = True
     slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX, events=2))
 
     def __init__(

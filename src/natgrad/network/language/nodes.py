@@ -17,6 +17,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial
 from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
+from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import (
@@ -46,7 +47,10 @@ from natgrad.network.language.slots import (
 )
 from natgrad.validation import LARGEST_VALUE, OVERFLOW, as_numbers, as_observed, first, require, where
 
-__all__ = ["Node", "Slot", "Term"]
+__all__ = ["Array", "Node", "Slot", "Slots", "Term"]
+
+Array = npt.NDArray[Any]
+Slots = dict[str, Array]  # values of the parameters, [draw, plates, event]
 
 
 class Term(NamedTuple):
@@ -73,6 +77,9 @@ class Node(Expression):
     is_bounded: bool = False  # its term is a lower bound of its log density, which has none in closed form
     has_no_mean: ClassVar[bool] = False  # its prior is proper, but has no moments to start from
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
+    is_gaussian: ClassVar[bool] = False  # given its mean and precision, and with a density without the latter
+    is_category: ClassVar[bool] = False  # its values are names of categories, without order
+    is_chain: ClassVar[bool] = False  # its elements are not independent given its parents
     slots_of: tuple[Slot, ...]
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
@@ -155,9 +162,42 @@ class Node(Expression):
         """Add the auxiliary nodes that make the conditional conjugate to the parameters; data and slots are checked by now."""
         return
 
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
-        """Drawn values of the slots as the parameters of the node's law, auxiliary variables integrated out."""
+    def conditional(self, slots: Slots) -> Slots:
+        """The parameters of its distribution, auxiliary variables integrated out, from drawn values of the slots."""
         return slots
+
+    def read_slots(self) -> dict[str, tuple[Slot, Expression]]:
+        """What its distribution reads: the slots whose values it is given, and what stands in them."""
+        return {slot.name: (slot, self.parameters[slot.name]) for slot in self.slots_of}
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Draw values of all elements given those of its parameters; ``shape`` is draws and plates."""
+        raise TypeError(f"{self.name!r}: a {type(self).__name__} is not drawn from its distribution given its parents")
+
+    def with_trials_of(self, counts: Array | None) -> Node:
+        """It, or a twin whose sums are those of observed counts where no others were declared."""
+        return self
+
+    def log_density_without_precision(self, x: Array, mean: Array, first: Array, rate: Array) -> Array:
+        """Of a Gaussian: log ∫ p(x | mean, precision) over a Gamma or Wishart precision with shape or dof ``first``."""
+        raise TypeError(f"{self.name!r}: a {type(self).__name__} has no precision to integrate out")
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether its distribution given values of its parameters is known, and can be drawn from."""
+        return type(self).sample_given is not Node.sample_given
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        """Log p(x | parameters) of each element."""
+        raise TypeError(f"{self.name!r}: the density of a {type(self).__name__} is not known in closed form")
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any] | None:
+        """E[x | parameters] and Var[x | parameters]; None if they are not known in closed form."""
+        return None
+
+    def cdf_given(self, slots: Slots) -> Cdf | None:
+        """P(x ≤ · | parameters) of each number; None if it is not known in closed form."""
+        return None
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """The observed values checked against the node's support; missing entries are replaced by anything finite."""

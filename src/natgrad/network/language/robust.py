@@ -12,7 +12,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+import scipy
+from scipy.special import log_ndtr, ndtr, stdtr
 
 from natgrad import families
 from natgrad.families._truncated import sides_of
@@ -24,11 +25,12 @@ from natgrad.network.language.auxiliary import (
     gaussian_density,
     where_known,
 )
+from natgrad.network.language.cdfs import Cdf, normal_cdf, truncated_cdf
 from natgrad.network.language.censoring import as_censored
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Constant
 from natgrad.network.language.node_helpers import Plates, ScalarNode, known, must_be_observed, numbers
-from natgrad.network.language.nodes import Slot
+from natgrad.network.language.nodes import Array, Slot, Slots
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
 from natgrad.validation import as_numbers, first, where
@@ -36,6 +38,10 @@ from natgrad.validation import as_numbers, first, where
 __all__ = ["Laplace", "LogNormal", "Ordinal", "StudentT", "TruncatedNormal"]
 
 LOG_2 = float(np.log(2.0))
+
+
+def _sd(slots: Slots) -> Array:
+    return np.asarray(1.0 / np.sqrt(slots["precision"]))
 
 
 @final
@@ -80,6 +86,22 @@ class StudentT(ScalarNode):
         density = gaussian_density(p["mean"], p["precision"], *own, scope, weight.stat("x", scope))
         return density + 0.5 * weight.stat("log", scope)
 
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return np.asarray(slots["mean"] + _sd(slots) * rng.standard_t(slots["df"], shape))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.t.logpdf(x, slots["df"], slots["mean"], _sd(slots)))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        """Up to one degree of freedom there is no mean, up to two no variance."""
+        df = np.asarray(slots["df"], dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            var = np.where(df > 2, df / (df - 2.0), np.where(df > 1, np.inf, np.nan)) / slots["precision"]
+        return np.where(df > 1, slots["mean"], np.nan), var
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(lambda x, mean, sd, df: stdtr(df, (x - mean) / sd), (slots["mean"], _sd(slots), slots["df"]))
+
 
 @final
 class Laplace(ScalarNode):
@@ -112,6 +134,22 @@ class Laplace(ScalarNode):
         density = gaussian_density(p["mean"], p["precision"], *own, scope, weight.stat("x", scope))
         # The base measure of the weight has the √(2π) that a Gaussian brings, and the ½ of its own prior is left.
         return density + (0.5 * float(np.log(2.0 * np.pi)) - LOG_2)
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.laplace(slots["mean"], _sd(slots), shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.laplace.logpdf(x, slots["mean"], _sd(slots)))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return slots["mean"], 2.0 / slots["precision"]
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        def cdf(x: Any, mean: Any, sd: Any) -> Any:
+            z = (x - mean) / sd
+            return np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0.0)), 1.0 - 0.5 * np.exp(-np.maximum(z, 0.0)))
+
+        return Cdf(cdf, (slots["mean"], _sd(slots)))
 
 
 @final
@@ -152,6 +190,20 @@ class LogNormal(ScalarNode):
         x = known(scope, np.log(self.value))
         density = gaussian_density(self.parameters["mean"], self.parameters["precision"], x, x * x, scope) - x
         return density if self.bounds is None else where_known(self.bounds.is_exact, density, scope)
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.lognormal(slots["mean"], _sd(slots), shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.lognorm.logpdf(x, _sd(slots), scale=np.exp(slots["mean"])))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        spread = 1.0 / slots["precision"]
+        mean = np.exp(slots["mean"] + 0.5 * spread)
+        return mean, np.expm1(spread) * mean**2
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(normal_cdf, (slots["mean"], _sd(slots)), back=np.exp)
 
 
 @final
@@ -214,6 +266,41 @@ class Ordinal(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         return Polynomial()  # what was seen is in the bounds of the latent variable
 
+    def _below(self, slots: Slots) -> Array:
+        """The probability that the hidden number is below each cutpoint."""
+        return np.asarray(ndtr((self.cutpoints - slots["mean"][..., None]) * np.sqrt(slots["precision"])[..., None]))
+
+    def _probabilities(self, slots: Slots) -> Array:
+        """The probability of each level [draw, plates, level]."""
+        below = self._below(slots)
+        edge = np.zeros((*below.shape[:-1], 1))
+        return np.diff(np.concatenate([edge, below, edge + 1.0], axis=-1), axis=-1)
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        z = rng.normal(slots["mean"], _sd(slots), shape)
+        return np.asarray((z[..., None] > self.cutpoints).sum(-1))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        table = self._probabilities(slots)
+        places = np.broadcast_to(x.astype(np.int64)[..., None], (*table.shape[:-1], 1))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.take_along_axis(table, places, -1))[..., 0])
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        table = self._probabilities(slots)
+        levels = np.arange(table.shape[-1])
+        mean = table @ levels
+        return mean, (table * (levels - mean[..., None]) ** 2).sum(-1)
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        def cdf(x: Any, *below: Any) -> Any:
+            total: Any = 1.0
+            for level, chance in reversed(list(enumerate(below))):
+                total = np.where(x < level + 1.0, chance, total)
+            return np.where(x < 0, 0.0, total)
+
+        return Cdf(cdf, tuple(np.moveaxis(self._below(slots), -1, 0)), True)
+
 
 @final
 class TruncatedNormal(ScalarNode):
@@ -263,6 +350,30 @@ class TruncatedNormal(ScalarNode):
         for setting, value in zip(("lower", "upper", "sides"), sides_of(self.lower, self.upper), strict=True):
             density += known(scope, value) * self.own(setting, scope)
         return density
+
+    def _lam(self, slots: Slots) -> tuple[Any, ...]:
+        low, high, sides = sides_of(self.lower, self.upper)
+        return tuple(self.family.natural(**slots, lower=low, upper=high, sides=sides))
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return np.asarray(np.broadcast_to(self.family.sample(self._lam(slots), rng), shape))
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        mass = _log_mass(*((bound - slots["mean"]) * np.sqrt(slots["precision"]) for bound in (self.lower, self.upper)))
+        inside = (x >= self.lower) & (x <= self.upper)
+        return np.where(inside, scipy.stats.norm.logpdf(x, slots["mean"], _sd(slots)) - mass, -np.inf)
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        lam = self._lam(slots)
+        return self.family.mean(lam), self.family.var(lam)
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        """With bounds in units of its sd; mirrored (−1) where both are above the mean."""
+        mean, sd = slots["mean"], _sd(slots)
+        a, b = (self.lower - mean) / sd, (self.upper - mean) / sd
+        return Cdf(
+            truncated_cdf, (mean, sd, np.where(a > 0, -b, a), np.where(a > 0, -a, b), np.where(a > 0, -1.0, 1.0))
+        )
 
 
 def _log_mass(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,15 +11,17 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.special import betaln, gammaln
 
 from natgrad import families
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import StickBound, as_auxiliary
+from natgrad.network.language.cdfs import Cdf, beta_cdf
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Constant
 from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
-from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.nodes import Array, Node, Slot, Slots
 from natgrad.network.language.scope import Scope
 
 __all__ = ["Beta", "HalfCauchy", "StickBreaking"]
@@ -47,6 +49,20 @@ class Beta(ScalarNode):
         normaliser = gammaln(a + b) - gammaln(a) - gammaln(b)
         log_x, log_rest = self.own("log", scope), self.own("log1m", scope)
         return known(scope, a - 1.0) * log_x + known(scope, b - 1.0) * log_rest + known(scope, normaliser)
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.beta(slots["a"], slots["b"], shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(scipy.stats.beta.logpdf(x, slots["a"], slots["b"]))
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        total = slots["a"] + slots["b"]
+        mean = slots["a"] / total
+        return mean, mean * (1.0 - mean) / (total + 1.0)
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(beta_cdf, (slots["a"], slots["b"]))
 
 
 @final
@@ -161,3 +177,10 @@ class HalfCauchy(ScalarNode):
         log_x, x = self.own("log", scope), self.own("x", scope)
         density = 0.5 * rate.stat("log", scope) - 0.5 * log_x - rate.stat("x", scope) * x
         return density - float(gammaln(0.5))
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return (slots["scale"] * np.abs(rng.standard_cauchy(shape))) ** -2.0
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        """A precision is (s |c|)⁻² with a standard Cauchy c."""
+        return Cdf(lambda x, s: 2.0 / np.pi * np.arctan(s * np.sqrt(np.maximum(x, 0.0))), (slots["scale"],))

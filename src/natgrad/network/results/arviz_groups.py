@@ -19,9 +19,8 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.language.nodes import Node
-from natgrad.network.results.conditionals import LEAF_LOG_DENSITY, LOG_DENSITY, SAMPLE
 from natgrad.network.results.predictive import Predictive, make_predictive
-from natgrad.network.results.simulate import simulate_nodes, with_trials
+from natgrad.network.results.simulate import simulate_nodes
 
 __all__ = ["network_groups", "read_by_data"]
 
@@ -140,12 +139,8 @@ def _predictive(plan: Plan, node: Node, drawn: _Draws) -> tuple[Predictive, dict
 
 def _log_likelihood(plan: Plan, node: Node, drawn: _Draws) -> tuple[tuple[str, ...], Array]:
     made, slots = _predictive(plan, node, drawn)
-    kind, points = type(made.node), np.asarray(node.value)
-    if kind not in LOG_DENSITY and kind not in LEAF_LOG_DENSITY:
-        raise TypeError(f"to_arviz: the density of {node.name!r}, a {kind.__name__}, is not known in closed form")
-    known = LOG_DENSITY.get(kind)
     with np.errstate(invalid="ignore", divide="ignore"):  # elements that are missing
-        logs = LEAF_LOG_DENSITY[kind](made.node, points, slots) if known is None else known(points, slots)
+        logs = made.node.log_density_given(np.asarray(node.value), slots)
     shape = (drawn.n, *(plate.size for plate in node.plates))
     return _cut_seen(node, drawn.cut(np.broadcast_to(logs, shape)))
 
@@ -153,8 +148,8 @@ def _log_likelihood(plan: Plan, node: Node, drawn: _Draws) -> tuple[tuple[str, .
 def _replicated(plan: Plan, node: Node, drawn: _Draws, rng: np.random.Generator) -> tuple[tuple[str, ...], Array]:
     made, slots = _predictive(plan, node, drawn)
     shape = (drawn.n, *(plate.size for plate in node.plates))
-    twin = with_trials(made.node, node.value)
-    return _cut_seen(node, drawn.cut(np.asarray(SAMPLE[type(twin)](twin, slots, rng, shape))))
+    twin = made.node.with_trials_of(node.value)
+    return _cut_seen(node, drawn.cut(np.asarray(twin.sample_given(slots, rng, shape))))
 
 
 def _dims(node: Node, ndim: int) -> tuple[str, ...]:

@@ -13,16 +13,18 @@ from natgrad.network.compile.plan import with_gates
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.network.language.expressions import Constant, Expression
-from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.expressions import MATRIX, SIMPLEX, UNIT, VECTOR, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 
-__all__ = ["DRAW", "evaluated", "field", "found_size"]
+__all__ = ["DRAW", "evaluated", "field", "found_size", "slot_values"]
 
 Array = npt.NDArray[Any]
 DRAW = Mark("draw")
+# What is read of a slot whose expressions have logarithms alone, by kind.
+STATISTIC = {SIMPLEX: "log", UNIT: "log"}
+EVENTS = {VECTOR: 1, MATRIX: 2, SIMPLEX: 1}
 
 
 def field(
@@ -40,11 +42,27 @@ def field(
     """
     known: dict[str, npt.NDArray[Any]] = {}
     scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts, drawn)
-    events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
+    events = EVENTS.get(expression.kind, 0)
     labels = tuple(scope.fresh("e", expression.size or node.size or 0) for _ in range(events))
-    if isinstance(node, MarkovChain):
+    if node.is_chain:
         raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
     return evaluated(expression.stat(statistic, scope, labels), scope, labels, moments, n)
+
+
+def slot_values(
+    node: Node,
+    moments: Mapping[str, tuple[Any, ...]],
+    n: int,
+    parts: frozenset[str] = frozenset(),
+    drawn: frozenset[str] = frozenset(),
+) -> dict[str, Array]:
+    """The parameters of a node's distribution [draw, plates, event], from statistics of drawn parents."""
+    slots = {}
+    for name, (slot, expression) in node.read_slots().items():
+        statistic = STATISTIC.get(slot.kind, "x")
+        value = field(node, expression, statistic, moments, n, parts, drawn)
+        slots[name] = np.exp(value) if statistic == "log" else value
+    return node.conditional(slots)
 
 
 def evaluated(
@@ -103,14 +121,8 @@ def found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
     lengths = set()
     for expression in filled.values():
         for part in _walk(expression):
-            if isinstance(part, Constant):
-                events = (
-                    1
-                    if part.kind == "vector"
-                    else (2 if part.kind == "matrix" else (1 if part.kind == "simplex" else 0))
-                )
-                if part.value.ndim > events:
-                    lengths.add(part.value.shape[0])
+            if isinstance(part, Constant) and part.value.ndim > EVENTS.get(part.kind, 0):
+                lengths.add(part.value.shape[0])
         for access in expression.accesses():
             lengths.update(len(s.values) for s in access.selectors if isinstance(s, Index) and s.values.ndim == 1)
     if len(lengths) > 1:

@@ -17,33 +17,23 @@ from natgrad.errors import PlateMismatch
 from natgrad.families._ops import logsumexp
 from natgrad.network.compile.origins import centred_mean
 from natgrad.network.compile.plan import Plan
-from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
-from natgrad.network.language.discrete import Categorical
+from natgrad.network.language.cdfs import Cdf
+from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import Access, Constant, Expression
-from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.slots import checked_categories
-from natgrad.network.results.conditional_quantiles import LAWS, Law, mixture_quantiles
-from natgrad.network.results.conditionals import (
-    LEAF_LOG_DENSITY,
-    LOG_DENSITY,
-    MOMENTS,
-    SAMPLE,
-    WITHOUT_PRECISION,
-    total_moments,
-)
-from natgrad.network.results.fields import field, found_size
+from natgrad.network.results.fields import field, found_size, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
+from natgrad.network.results.quantiles import mixture_quantiles
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers
 
-__all__ = ["STATISTIC", "Predictive", "hidden_twin", "make_predictive"]
+__all__ = ["Predictive", "hidden_twin", "make_predictive"]
 
 Array = npt.NDArray[Any]
 # Draws of the parents for intervals of very many rows, at least, and numbers that are evaluated at once.
 LEAST_DRAWS, MOST_NUMBERS = 1_000, 4_000_000
-STATISTIC = {"simplex": "log", "probability": "log"}
 
 
 class Predictive:
@@ -71,7 +61,10 @@ class Predictive:
         self._new = new
         self._origins = origins  # λ of a location is measured from there
         self._members = members or {}  # nodes whose factor is a joint one
-        _check_supported(node)
+        if not node.can_sample:
+            raise TypeError(
+                f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
+            )
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws of new values: ``n`` along a new first axis, or one without it."""
@@ -81,7 +74,7 @@ class Predictive:
 
     def probabilities(self) -> Array:
         """Of a category, the probability of each: plates, then categories; averaged over draws of the parents."""
-        if not isinstance(self.node, Categorical):
+        if not self.node.is_category:
             raise TypeError(
                 f"{self.node.name!r}: only categories have probabilities; use mean(), interval() or sample()"
             )
@@ -90,7 +83,7 @@ class Predictive:
         return self._by_row(np.broadcast_to(drawn.mean(axis=0), shape).copy())
 
     def _check_ordered(self, what: str) -> None:
-        if isinstance(self.node, Categorical):
+        if self.node.is_category:
             raise TypeError(
                 f"{self.node.name!r}: categories have no {what}, their numbers are only names: use probabilities(), or sample()"
             )
@@ -139,7 +132,7 @@ class Predictive:
         """
         from natgrad.posterior.export import element_frame, summary_arrays
 
-        is_category = isinstance(self.node, Categorical)
+        is_category = self.node.is_category
         summary = {"prob": self.probabilities()} if is_category else summary_arrays(self, mass)
         names = [plate.name for plate in self.node.plates]
         return element_frame(summary, names, self.labels, self._categories if is_category else None)
@@ -151,16 +144,16 @@ class Predictive:
                 array = np.take(array, self._places[plate.name], axis=axis)
         return array
 
-    def _mixture(self, rng: np.random.Generator) -> tuple[Law, list[tuple[Any, ...]], Array] | None:
-        """The law of the node, its parameters for each draw of the parents, by components, and what these count for.
+    def _mixture(self, rng: np.random.Generator) -> tuple[list[Cdf], Array] | None:
+        """The distribution function of the node for each draw of the parents, by components, and what these count for.
 
         A category of new rows that chooses components is not drawn, but added up: draws of it would differ from row to row.
         """
-        kind, size = type(self.node), int(np.prod(self._shape, dtype=np.int64))
+        size = int(np.prod(self._shape, dtype=np.int64))
         n = min(self.n_draws, max(LEAST_DRAWS, MOST_NUMBERS // max(1, size)))
         fresh = [name for name in self._new if name in _ancestors(self.node)]
-        chooses = len(fresh) == 1 and isinstance(self._new[fresh[0]], Categorical)
-        if kind not in LAWS or (fresh and not chooses):
+        chooses = len(fresh) == 1 and self._new[fresh[0]].is_category
+        if type(self.node).cdf_given is Node.cdf_given or (fresh and not chooses):
             return None
         drawn: dict[str, Array] = {}
         weights = np.full((1, n, *self._shape), 1.0 / n)
@@ -176,7 +169,7 @@ class Predictive:
             choices = [{gate.name: np.full((n, *sizes), k)} for k in range(len(shares))]
             weights = np.broadcast_to(shares[wide] / n, (len(shares), n, *self._shape))
         slots = [self._slots(self.node, rng, n, drawn | choice if choice else drawn) for choice in choices]
-        return LAWS[kind], [LAWS[kind].parameters(self.node, s) for s in slots], weights
+        return [cdf for s in slots if (cdf := self.node.cdf_given(s)) is not None], weights
 
     def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
         """Log p(values | data) of each element: the average density over ``n`` draws of the parents.
@@ -186,13 +179,11 @@ class Predictive:
         """
         points = self._checked_values(values)
         slots = self._slots(self.node, np.random.default_rng(rng), n, {})
-        kind, precision = type(self.node), self._own_precision()
-        if precision is not None:
-            logs = WITHOUT_PRECISION[kind](points, slots["mean"], *precision)
-        elif kind in LOG_DENSITY:
-            logs = LOG_DENSITY[kind](points, slots)
+        if (precision := self._own_precision()) is not None:
+            logs = self.node.log_density_without_precision(points, slots["mean"], *precision)
         else:
-            logs = LEAF_LOG_DENSITY[kind](self.node, points, slots)
+            logs = self.node.log_density_given(points, slots)
+        logs = np.broadcast_to(logs, (n, *(plate.size for plate in self.node.plates)))
         return self._by_row(np.asarray(logsumexp(logs, axis=0) - np.log(n)))
 
     def _checked_values(self, values: Any) -> Array:
@@ -207,7 +198,7 @@ class Predictive:
                 spread = np.repeat(np.take(points, [0], axis=axis), plate.size, axis=axis)
                 spread[(slice(None),) * axis + (rows,)] = points
                 points = spread
-        if isinstance(self.node, Categorical):
+        if self.node.is_category:
             present = np.ones(points.shape, dtype=bool)
             return checked_categories(
                 f"log_density of {self.node.name!r}: values", points, self.node.size or 0, present
@@ -218,7 +209,7 @@ class Predictive:
 
     def _draw_node(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> Array:
         slots = self._slots(node, rng, n, drawn)
-        return SAMPLE[type(node)](node, slots, rng, (n, *(plate.size for plate in node.plates)))
+        return node.sample_given(slots, rng, (n, *(plate.size for plate in node.plates)))
 
     def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
         """The value of every parameter slot for each draw: [draw, plates, event]."""
@@ -231,24 +222,12 @@ class Predictive:
                 drawn[parent.name] = part_of_joint(self._members[parent.name], self._lam, self._origins, rng, n, drawn)
             else:
                 drawn[parent.name] = self._posterior(parent, rng, n)
-        slots = {}
-        for slot in node.slots_of:
-            expression = node.parameters[slot.name]
-            if isinstance(node, Dirichlet) and node.entries_plate is not None:
-                expression = Stacked(expression, node.entries_plate)
-            if isinstance(node, Dirichlet) and not node.is_learned:  # known numbers, one for each category
-                shape = (n, *(plate.size for plate in node.plates), node.size or 0)
-                slots[slot.name] = np.broadcast_to(node.concentration(), shape)
-                continue
-            statistic = STATISTIC.get(slot.kind, "x")
-            moments = {
-                parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
-                for parent in node.parents()
-                if not self._is_known(parent)
-            }
-            value = field(node, expression, statistic, moments, n, self._parts)
-            slots[slot.name] = np.exp(value) if statistic == "log" else value
-        return node.conditional(slots)
+        moments = {
+            parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
+            for parent in node.parents()
+            if not self._is_known(parent)
+        }
+        return slot_values(node, moments, n, self._parts)
 
     def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
         """Draws of a hidden node."""
@@ -262,7 +241,7 @@ class Predictive:
         """Shape (dof) and rate of a Gaussian's precision over its plates, if its q is a factor that nothing else drawn meets."""
         expression = self.node.parameters.get("precision")
         read = expression.whole if isinstance(expression, Node) else expression
-        if type(self.node) not in WITHOUT_PRECISION or not isinstance(read, Access):
+        if not self.node.is_gaussian or not isinstance(read, Access):
             return None
         if any(isinstance(selector, Access) for selector in read.selectors):
             return None
@@ -288,11 +267,13 @@ class Predictive:
 
     def _moments(self) -> tuple[Array, Array]:
         """Mean and variance over draws of the parents, given which they are known; of the few laws without, of draws."""
-        if type(self.node) not in MOMENTS:
+        slots = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})
+        if (given := self.node.mean_var_given(slots)) is None:
             draws = self.sample(0, self.n_draws)
             return draws.mean(axis=0), draws.var(axis=0)
-        slots = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})
-        return total_moments(self.node, slots, (self.n_draws, *self._shape))
+        # Draws of the node itself would have its own noise on top: rows that are equal would be predicted differently.
+        mean, var = (np.broadcast_to(part, (self.n_draws, *self._shape)) for part in given)
+        return mean.mean(axis=0), var.mean(axis=0) + mean.var(axis=0)
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -301,7 +282,7 @@ class Predictive:
         return (*(plate.size for plate in self.node.plates), *event)
 
     def _exact_mean(self) -> Array | None:
-        if not isinstance(self.node, (Normal, MultivariateNormal)):
+        if not self.node.is_gaussian:
             return None
         if any(parent.name in self._new for parent in self.node.parents()):
             return None
@@ -323,7 +304,9 @@ class Predictive:
         return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
 
     def _exact_variance(self) -> Array | None:
-        if not isinstance(self.node, Normal) or any(parent.name in self._new for parent in self.node.parents()):
+        if not self.node.is_gaussian or self.node.family.event_ndim:
+            return None
+        if any(parent.name in self._new for parent in self.node.parents()):
             return None
         if any(parent.name in self._members for parent in self.node.parents()):
             return None  # they are not independent
@@ -405,10 +388,3 @@ def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expressi
             twin._check_slot_size(slot)
     twin.is_observed, twin.value, twin.mask, twin.entries = False, None, None, None
     return twin
-
-
-def _check_supported(node: Node) -> None:
-    if type(node) not in SAMPLE:
-        raise TypeError(
-            f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
-        )

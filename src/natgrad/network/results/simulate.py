@@ -19,19 +19,14 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.language.continuous import Dirichlet
-from natgrad.network.language.discrete import Multinomial
-from natgrad.network.language.links import Stacked
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index
-from natgrad.network.results.conditionals import SAMPLE
-from natgrad.network.results.fields import field
-from natgrad.network.results.predictive import STATISTIC
+from natgrad.network.results.fields import slot_values
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
-__all__ = ["observing", "simulate_nodes", "with_trials"]
+__all__ = ["observing", "simulate_nodes"]
 
 Array = npt.NDArray[Any]
 Values = dict[str, Array]
@@ -65,7 +60,7 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
                 values[name] = np.where(seen, data, values[name])
         elif given is None:
             # A law with its auxiliaries integrated out is drawn as that of a leaf is.
-            by_law = type(node) in SAMPLE and any(_is_auxiliary(parent) for parent in node.parents())
+            by_law = node.can_sample and any(_is_auxiliary(parent) for parent in node.parents())
             values[name] = drawn(name, rng, _drawn_leaf(node, values, rng, n) if by_law else None)
     return {name: value[0] if size is None else value for name, value in values.items()}
 
@@ -162,30 +157,11 @@ def _drawn_leaf(
         for parent in node.parents()
         if (not parent.is_observed or parent.name in anew) and parent.name in values
     }
-    slots: dict[str, Array] = {}
-    for slot in node.slots_of:
-        expression = node.parameters[slot.name]
-        if isinstance(node, Dirichlet):
-            if not node.is_learned:  # known numbers, one for each category
-                continue
-            if node.entries_plate is not None:
-                expression = Stacked(expression, node.entries_plate)
-        statistic = STATISTIC.get(slot.kind, "x")
-        value = field(node, expression, statistic, moments, n, frozenset(), frozenset(anew))
-        slots[slot.name] = np.exp(value) if statistic == "log" else value
+    slots = slot_values(node, moments, n, drawn=frozenset(anew))
     shape = (n, *(plate.size for plate in node.plates))
-    if type(node) not in SAMPLE:
+    if not node.can_sample:
         raise PlateMismatch(f"simulate: a {type(node).__name__} such as {node.name!r} cannot be drawn")
-    return np.asarray(SAMPLE[type(node)](with_trials(node, node.value), node.conditional(slots), rng, shape))
-
-
-def with_trials(node: Node, counts: Array | None) -> Node:
-    """Counts of as many trials as were observed, where no other number was declared."""
-    if not isinstance(node, Multinomial) or node._trials is not None or counts is None:
-        return node
-    twin = copy.copy(node)
-    twin._trials = np.asarray(counts.sum(-1))
-    return twin
+    return np.asarray(node.with_trials_of(node.value).sample_given(slots, rng, shape))
 
 
 def observing(nodes: Mapping[str, Node], data: Mapping[str, Array]) -> list[Node]:
