@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from natgrad.cli.common import UserError
 from natgrad.data.corpus import Corpus
+from natgrad.data.dates import dates_of
 from natgrad.data.ids import as_ids
 from natgrad.data.io.documents import KINDS, count_words, read_documents
 from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
@@ -26,8 +27,8 @@ from natgrad.models.registry import model_class
 from natgrad.report.format import count
 
 __all__ = [
-    "MODELS", "Input", "Model", "ids_like", "model_of", "options_of", "read_context", "read_texts", "reading_options",
-    "remembered", "split_input",
+    "MODELS", "Input", "Model", "ids_like", "model_of", "options_of", "parsed_dates", "read_context", "read_texts",
+    "reading_options", "remembered", "split_input",
 ]  # fmt: skip
 
 ROLES, SIDES = ("user", "item", "value"), ("user", "item")
@@ -50,6 +51,7 @@ OPTIONS: dict[str, tuple[Any, Any, str]] = {
     "context": (None, None, "The column of contexts of ratings; that of the fit by default."),
     "columns": (None, None, "Columns to read, separated by commas; all others by default."),
     "sequence": (None, None, "The column that names the sequence of each row; one sequence by default."),
+    "dates": (None, None, "The column of dates of a series (2024-01-31, or with hours): results are in dates."),
     "target": (None, None, "The column that is predicted, or several of them for gp: y,z; the last one by default."),
     "authors": (None, None, "The column of authors, of a table of documents; several are separated by semicolons."),
     "times": (None, None, "The column of times, of a table of documents: numbers, dates or names that sort."),
@@ -59,7 +61,7 @@ FEATURES = ("user-features", "item-features")
 COUNTED = ("stop-words", "min-documents", "max-share", "max-words")
 TEXTS = ("column", "format", "vocabulary", "pattern", "encoding")
 RATED = (*ROLES, "encoding")
-SERIES = ("columns", "sequence", "encoding")
+SERIES = ("columns", "sequence", "dates", "encoding")
 ROWS = ("columns", "target", "encoding")
 
 
@@ -280,44 +282,74 @@ def _chosen(options: dict[str, Any]) -> list[str] | None:
 def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     """Columns of numbers; rows with the same name in the column ``sequence`` are one sequence."""
     options = remembered(fitted, options)
-    name = options.get("sequence")
-    numbers = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
-    return _series(numbers.rows, numbers.names, name, numbers.apart[name] if name else None)
+    apart = [name for role in ("sequence", "dates") if (name := options.get(role))]
+    numbers = read_numbers(path, _chosen(options), apart, encoding=options.get("encoding"))
+    return _series(numbers.rows, numbers.names, options, numbers.apart)
 
 
 def _read_tracks(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     """Columns of numbers or texts, by their names."""
     options = remembered(fitted, options)
-    name, chosen = options.get("sequence"), _chosen(options)
+    apart, chosen = [name for role in ("sequence", "dates") if (name := options.get(role))], _chosen(options)
     if path.suffix == ".npy":
         return _read_sequences(path, options, None)
-    wanted = None if chosen is None else [*chosen, *([name] if name else [])]
-    table = read_table(path, wanted, encoding=options.get("encoding"))
-    names = [column for column in table if column != name] if chosen is None else chosen
+    table = read_table(path, None if chosen is None else [*chosen, *apart], encoding=options.get("encoding"))
+    names = [column for column in table if column not in apart] if chosen is None else chosen
     columns = [_numbers_or_texts(table[column]) for column in names]
     rows = np.empty(len(columns[0]), dtype=[(str(n), c.dtype) for n, c in zip(names, columns, strict=True)])
     for column, values in zip(names, columns, strict=True):
         rows[column] = values
-    return _series(rows, names, name, np.asarray(table[name]) if name else None)
+    return _series(rows, names, options, {name: np.asarray(table[name]) for name in apart})
 
 
-def _series(rows: Any, columns: Sequence[str], name: str | None, of_row: Any) -> Input:
-    """Rows cut into sequences where the values of the column ``name`` change."""
-    lengths = run_lengths(of_row) if name else np.array([len(rows)])
+def _series(rows: Any, columns: Sequence[str], options: dict[str, Any], apart: Mapping[str, Any]) -> Input:
+    """Rows cut into sequences where the values of the column ``sequence`` change, with the dates of the column ``dates``."""
+    name, dates = options.get("sequence"), options.get("dates")
+    lengths = run_lengths(apart[name]) if name else np.array([len(rows)])
     words = f"{count(len(rows))} times in {count(len(lengths))} sequences, columns {', '.join(columns)}"
-    kept: dict[str, Any] = {"columns": columns, **({"sequence": name} if name else {})}
-    called = [str(of_row[start]) for start in np.cumsum(lengths) - lengths] if name else None
+    kept = {"columns": columns} | {role: options[role] for role in ("sequence", "dates") if options.get(role)}
+    called = [str(apart[name][start]) for start in np.cumsum(lengths) - lengths] if name else None
+    if dates:
+        rows = as_dated(rows, columns, parsed_dates(apart[dates], dates))
     return Input((rows, lengths), (rows, lengths), None, words, kept, called)
+
+
+def parsed_dates(column: Any, name: str) -> Any:
+    """A column of dates, most often texts, as an index of dates."""
+    pandas = _pandas(name)
+    try:
+        return pandas.DatetimeIndex(pandas.to_datetime(np.asarray(column, object), format="ISO8601"))
+    except (ValueError, TypeError) as reason:
+        words = "dates are written 2024-01-31 or 2024-01-31T12:00"
+        raise UserError(f"--dates {name}: {words}; {str(reason).splitlines()[0]}") from None
+
+
+def as_dated(rows: Any, columns: Sequence[str], dates: Any) -> Any:
+    """Rows as a table with dates in its index; one column of labels as a series."""
+    pandas = _pandas("")
+    if rows.ndim == 1 and rows.dtype.names is None:
+        return pandas.Series(rows, dates, name=columns[0])
+    return pandas.DataFrame(rows, dates, None if rows.dtype.names else list(columns))
+
+
+def _pandas(name: str) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise UserError(f"--dates {name} needs pandas: pip install 'natgrad[table]'") from None
+    return pandas
 
 
 def _read_symbols(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     """Columns of whole numbers, or one of labels; an empty field is missing."""
     found = _read_tracks(path, options, fitted)
     rows, lengths = found.arguments
-    if rows.dtype.names is not None:
-        columns = [rows[name] for name in rows.dtype.names]
-        labels = len(columns) == 1 and columns[0].dtype.kind == "U"
-        rows = np.where(columns[0] == "", None, columns[0]) if labels else np.column_stack(columns)
+    names, dates = found.columns["columns"], dates_of(rows)
+    if dates is not None or rows.dtype.names is not None:
+        columns = [np.asarray(rows[name]) for name in names]
+        labels = len(columns) == 1 and columns[0].dtype.kind in "UO"
+        rows = np.where(columns[0] == "", np.array(None), columns[0]) if labels else np.column_stack(columns)
+        rows = rows if dates is None else as_dated(rows, names, dates)
     return found._replace(arguments=(rows, lengths), raw=(rows, lengths))
 
 
@@ -333,6 +365,23 @@ def _read_targets(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     y = outputs[0] if len(outputs) == 1 else np.column_stack([_numbers_or_texts(output) for output in outputs])
     words = f"{count(len(numbers.rows))} rows, {target} from {', '.join(numbers.names)}"
     return Input((numbers.rows, y), (numbers.rows, y), None, words, {"columns": numbers.names, "target": target})
+
+
+def _read_along(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    """A column of numbers or of dates, and one that it predicts."""
+    options = remembered(fitted, options)
+    dates, target = options.get("dates"), options.get("target")
+    if dates is None:
+        return _read_targets(path, options, fitted)
+    if options.get("columns") not in (None, dates):
+        raise UserError(f"--dates {dates} is the input, leave --columns {options['columns']} out")
+    there = column_names(path, encoding=options.get("encoding"))
+    target = next((name for name in reversed(there) if name != dates), dates) if target is None else target
+    table = read_numbers(path, [target], [dates], encoding=options.get("encoding"))
+    times = parsed_dates(table.apart[dates], dates).to_numpy()
+    words = f"{count(len(times))} rows, {target} from {dates}"
+    pair = (times, table.rows[:, 0])
+    return Input(pair, pair, None, words, {"dates": dates, "columns": [dates], "target": target})
 
 
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
@@ -472,8 +521,8 @@ MODELS = {
         "StateSpaceGP",
         "An exact Gaussian process along one column, such as time, for millions of rows.",
         "natgrad fit gp-time rows.csv -o waves.natgrad --columns x --target y",
-        ROWS,
-        _read_targets,
+        (*ROWS, "dates"),
+        _read_along,
     ),
     "gp-neighbours": Model(
         "VecchiaGPRegressor",

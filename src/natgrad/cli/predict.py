@@ -26,9 +26,20 @@ from natgrad.cli.common import (
     with_digits,
     write_rows,
 )
-from natgrad.cli.inputs import Input, ids_like, model_of, read_context, read_texts, reading_options, remembered
+from natgrad.cli.inputs import (
+    Input,
+    ids_like,
+    model_of,
+    parsed_dates,
+    read_context,
+    read_texts,
+    reading_options,
+    remembered,
+)
 from natgrad.cli.options import Value
+from natgrad.data.dates import date_texts, dates_of, from_days
 from natgrad.data.io.numbers import read_numbers
+from natgrad.data.io.tables import read_table
 from natgrad.report.format import percent, short
 
 __all__ = ["compare", "decode", "forecast", "predict", "recommend", "report", "score", "topics", "transform"]
@@ -86,7 +97,11 @@ def predict(model: Path, file: Path, output: Path | None, **options: Any) -> Non
 
 def _predict_rows(fitted: Any, file: Path, options: dict[str, Any]) -> Columns:
     """The columns of a table of numbers, and what is predicted of each row: mean and sd, or the likeliest class or component."""
-    chosen = remembered(fitted, options)["columns"]
+    known = remembered(fitted, options)
+    if dates := known.get("dates"):
+        times = parsed_dates(read_table(file, [dates], encoding=options["encoding"])[dates], dates)
+        return [(dates, date_texts(times)), *_moments(*fitted.predict(times, return_std=True))]
+    chosen = known["columns"]
     numbers = read_numbers(file, chosen and chosen.split(","), encoding=options["encoding"])
     columns: Columns = [
         (name, [f"{value:.15g}" for value in column])
@@ -254,10 +269,12 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
     require_model(fitted, "decode")
     source = model_of(fitted).read(file, options, fitted)
     _, states = fitted.decode(*source.arguments)
-    sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
-    names = np.repeat(_series_of(source), source.arguments[1])
-    rows = zip(names.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
-    write_rows(output, ["sequence", "state", "probability"], rows)
+    sure = np.asarray(fitted.predict_proba(*source.arguments))[np.arange(len(states)), np.asarray(states)]
+    columns = {"sequence": np.repeat(_series_of(source), source.arguments[1]).tolist()}
+    if (dates := dates_of(source.arguments[0])) is not None:
+        columns["date"] = date_texts(dates)
+    columns |= {"state": states.tolist(), "probability": [f"{p:.4f}" for p in sure]}
+    write_rows(output, list(columns), zip(*columns.values(), strict=True))
 
 
 def _shown_part(arguments: tuple[Any, ...]) -> Any:
@@ -282,7 +299,7 @@ def _series_of(source: Input) -> list[Any]:
     "--every", type=float, help="For gp-time: from one time to the next; by default the median distance of the fit's."
 )
 @output_option(CSV)
-@reading_options("columns", "sequence", "encoding")
+@reading_options("columns", "sequence", "dates", "encoding")
 def forecast(
     model: Path, data: Path | None, steps: int, mass: float, inputs: str | None, every: float | None,
     output: Path | None, **options: Any,
@@ -312,14 +329,16 @@ def forecast(
     source = model_of(fitted).read(data, options, fitted)
     known = {} if inputs is None else {"inputs": _inputs(fitted, inputs)}
     rows, lengths = source.arguments
-    ends = np.cumsum([0, *lengths])
+    places = pairwise(np.cumsum([0, *lengths]).tolist())
+    each = [fitted.forecast(steps, rows[begin:end], **known) for begin, end in places]
+    dated = all(ahead.dates is not None for ahead in each)
     head: list[str] = []
     lines: list[list[Any]] = []
-    for name, (begin, end) in zip(_series_of(source), pairwise(ends.tolist()), strict=True):
-        ahead = fitted.forecast(steps, rows[begin:end], **known)
+    for name, ahead in zip(_series_of(source), each, strict=True):
         head, values = _columns_ahead(ahead, _emitted(fitted, source.columns["columns"]), mass)
-        lines += [[name, step, *(f"{v:.15g}" for v in row)] for step, row in enumerate(values, 1)]
-    write_rows(output, ["sequence", "step", *head], lines)
+        at = date_texts(ahead.dates) if dated else list(range(1, steps + 1))
+        lines += [[name, step, *(f"{v:.15g}" for v in row)] for step, row in zip(at, values, strict=True)]
+    write_rows(output, ["sequence", "date" if dated else "step", *head], lines)
 
 
 # -- hidden Markov models --
@@ -388,9 +407,9 @@ def _after_times(fitted: Any, steps: int, mass: float, every: float | None) -> t
     columns = np.column_stack([*fitted.predict(ahead, return_std=True), *fitted.interval(ahead, mass)])
     known = dict(fitted.columns_ or {})
     name, target = (known.get("columns") or ["x"])[0], known.get("target") or "y"
+    at = date_texts(from_days(ahead)) if known.get("dates") else [f"{time:.15g}" for time in ahead]
     rows = [
-        [step, f"{time:.15g}", *(f"{v:.15g}" for v in row)]
-        for step, (time, row) in enumerate(zip(ahead, columns, strict=True), 1)
+        [step, time, *(f"{v:.15g}" for v in row)] for step, (time, row) in enumerate(zip(at, columns, strict=True), 1)
     ]
     return ["step", name, *(f"{target} {what}" for what in ENDS)], rows
 

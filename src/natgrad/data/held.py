@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.data.dates import Clock
 from natgrad.data.ratings import Ratings
 
 __all__ = ["Held", "HeldDocuments", "HeldRatings", "HeldRows", "HeldSequences", "chosen_elements"]
@@ -99,10 +100,11 @@ class _Sequences(NamedTuple):
     columns: Array
     lengths: Ints
     labels: Array | None
+    clocks: tuple[Clock | None, ...]
 
 
 class HeldSequences(_Sequences, _WithoutIds):
-    """Rows of sequences one after the other, how long each is, and known states (−1: unknown)."""
+    """Rows of sequences one after the other, how long each is, known states (−1: unknown), and the dates at which they end."""
 
     noun: ClassVar[str] = "sequences"
 
@@ -118,14 +120,16 @@ class HeldSequences(_Sequences, _WithoutIds):
             own = (np.full(len(h.columns), -1) if h.labels is None else h.labels for h in (self, more))
             labels = np.concatenate(list(own))
         columns = np.concatenate([self.columns, more.columns])
-        return HeldSequences(columns, np.concatenate([self.lengths, more.lengths]), labels)
+        lengths = np.concatenate([self.lengths, more.lengths])
+        return HeldSequences(columns, lengths, labels, self.clocks + more.clocks)
 
     def taken(self, numbers: Ints) -> HeldSequences:
         """Some sequences, whole."""
         starts = np.concatenate([[0], np.cumsum(self.lengths)])
         rows = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in numbers])
         labels = None if self.labels is None else self.labels[rows]
-        return HeldSequences(self.columns[rows], self.lengths[numbers], labels)
+        clocks = tuple(self.clocks[n] for n in numbers)
+        return HeldSequences(self.columns[rows], self.lengths[numbers], labels, clocks)
 
 
 class _Documents(NamedTuple):

@@ -166,6 +166,14 @@ def validated(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
     """What scikit-learn's ``validate_data`` gives; masked entries are refused, which it reads as if there were no mask."""
     for values, argument in zip((X, *targets), ("X", "y"), strict=False):
         refuse_masked(values, argument, "and a row must be whole: leave out rows with missing entries")
+        if any(
+            getattr(kind, "kind", "") == "M"
+            for kind in np.atleast_1d(np.array(getattr(values, "dtypes", getattr(values, "dtype", None)), object))
+        ):
+            raise TypeError(
+                f"{argument} holds dates, and must hold numbers: give days, (dates - dates[0]) / np.timedelta64(1, 'D'). "
+                "StateSpaceGP and hidden Markov models take dates"
+            )
     arrays = checked_arrays(estimator, X, *targets, **checks)
     # Rows that a model is fitted to; a single one to predict at may lie as near to zero as it likes.
     for array, argument in zip(arrays if targets else (), ("X", "y"), strict=False):

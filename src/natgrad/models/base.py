@@ -66,7 +66,7 @@ __all__ = ["Estimator", "register"]
 
 
 # What the command line remembers of the files it reads.
-COLUMN_ROLES = ("authors", "column", "columns", "item", "sequence", "target", "times", "user", "value")
+COLUMN_ROLES = ("authors", "column", "columns", "dates", "item", "sequence", "target", "times", "user", "value")
 # The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
 LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}

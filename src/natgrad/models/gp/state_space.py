@@ -19,6 +19,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance, Matern12, Matern32, Matern52, Sum
+from natgrad.data.dates import days_of, is_dated
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import joined_pairs, validated
 from natgrad.inference.engine import Phase, take_steps
@@ -94,6 +95,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
     mean_: float
     elbo_: float
     n_steps_: int
+    _dated: bool  # times of the fit were dates
 
     def __init__(
         self,
@@ -119,6 +121,9 @@ class StateSpaceGP(RegressorMixin, Estimator):
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
         """Fit to times [N] or [N, 1], in any order, and numbers [N]; or to an iterator of such pairs, all of which are held.
+
+        Times are numbers or dates (``fit(series.index, series)``); dates are read as days since the beginning of 1970, which are
+        then the unit of the kernel.
 
         ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
         """
@@ -295,15 +300,25 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     def _read(self, X: Any, y: Any, reset: bool) -> tuple[Floats, Floats]:
         """Sorted times, and the numbers at them."""
-        x, numbers = validated(self, as_times(X), y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
+        times, dated = self._days(X, reset)
+        x, numbers = validated(self, times, y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
         check_one(x)
+        if reset:
+            self._dated = dated
         order = np.argsort(x[:, 0], kind="stable")
         return np.asarray(x[order, 0], dtype=np.float64), np.asarray(numbers[order], dtype=np.float64)
+
+    def _days(self, X: Any, reset: bool) -> tuple[Any, bool]:
+        """Times as numbers, and whether they were dates."""
+        dated = _has_dates(X)
+        if dated and not reset and not self._dated:
+            raise TypeError("X holds dates, and the fit had times that are numbers: give such numbers")
+        return as_times(X), dated
 
     def _merged(self, X: Any) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Times of the fit and of X in order, what was seen and where, and the places of X among them."""
         check_is_fitted(self)
-        x = validated(self, as_times(X), reset=False, dtype=(np.float64, np.float32))
+        x = validated(self, self._days(X, False)[0], reset=False, dtype=(np.float64, np.float32))
         times, y = self._rows
         together = np.concatenate([times, np.asarray(x[:, 0], dtype=np.float64)])
         order = np.argsort(together, kind="stable")
@@ -358,6 +373,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
             "times": "real [row] in [-1e30, 1e30]",
             "y": "real [row] in [-1e30, 1e30]",
             "mean": "real in [-1e30, 1e30]",
+            "dated": "flag",
             "kernel": lambda value, sizes, where: _check_kernel(value, where, False),
             "fitted": along,
         }
@@ -379,6 +395,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
             "times": self._rows[0],
             "y": self._rows[1],
             "mean": self.mean_,
+            "dated": self._dated,
             "kernel": self.kernel_,
             "fitted": {name: getattr(self, name) for name in kept if hasattr(self, name)},
         }
@@ -386,7 +403,7 @@ class StateSpaceGP(RegressorMixin, Estimator):
     def _restore(self, saved: Mapping[str, Any]) -> None:
         for name, value in saved["fitted"].items():
             setattr(self, name, value)
-        self.mean_ = float(saved["mean"])
+        self.mean_, self._dated = float(saved["mean"]), saved["dated"]
         problem = ChainProblem(saved["kernel"], saved["times"], saved["y"])
         self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
         self._data = HeldRows((problem.times[:, None], (problem.y + self.mean_)[:, None]))  # the file holds its rows
@@ -402,8 +419,15 @@ def _check_kernel(value: Any, where: str, optional: bool) -> None:
 
 
 def as_times(X: Any) -> Any:
-    """A list of times is a table of one column."""
+    """A list of times is a table of one column; dates are days since the beginning of 1970."""
+    if _has_dates(X):
+        X = days_of(X.iloc[:, 0] if hasattr(X, "columns") else np.ravel(X) if isinstance(X, np.ndarray) else X)
     return X if np.ndim(X) != 1 or isinstance(X, str) else np.asarray(X)[:, None]
+
+
+def _has_dates(X: Any) -> bool:
+    table = hasattr(X, "iloc") and hasattr(X, "columns") and len(X.columns) == 1
+    return is_dated(X.iloc[:, 0] if table else X)
 
 
 def check_one(x: npt.NDArray[Any]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.dates import dates_of
 from natgrad.data.held import HeldSequences
 from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
@@ -27,7 +28,7 @@ from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.finding import MAX_STATES, FoundStates
-from natgrad.models.hmm.live import LiveHMM
+from natgrad.models.hmm.live import LiveHMM, checked_clocks
 from natgrad.models.hmm.priors import FORBIDDEN, Transitions
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
@@ -174,7 +175,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
         model = self._model(columns)
         if self._finds_number and labels is not None:
             raise ValueError('labels name states, and n_states="auto" is to find them: give n_states')
-        self._fit_held(self._kept(columns, lengths, labels), model, keep, moves=moves)
+        self._fit_held(self._kept(X, columns, lengths, labels), model, keep, moves=moves)
         return self
 
     def _fit_held(
@@ -193,11 +194,12 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             self._sample(SequenceProblem(data, self._model_, n_jobs=self.n_jobs))
 
     def _more(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> HeldSequences:
-        return self._kept(*self._columns(X, y, lengths), labels)
+        return self._kept(X, *self._columns(X, y, lengths), labels)
 
-    def _kept(self, columns: Array, lengths: Any, labels: Any) -> HeldSequences:
+    def _kept(self, X: Any, columns: Array, lengths: Any, labels: Any) -> HeldSequences:
         known = None if labels is None else as_labels(labels, len(columns), self._places)
-        return HeldSequences(columns, np.diff(as_ends(lengths, len(columns))), known)
+        ends = as_ends(lengths, len(columns))
+        return HeldSequences(columns, np.diff(ends), known, checked_clocks(dates_of(X), *ends[1:]))
 
     def _go_on(self, held: HeldSequences) -> None:
         self._fit_held(held, self._model_, {}, self._state)

@@ -77,6 +77,11 @@ class Forecast:
             return self.mean()
         return np.asarray(self._leaves @ self._category_means())
 
+    @property
+    def dates(self) -> Any:
+        """The dates of the steps, where the sequence has dates with a regular step; otherwise None."""
+        return self._start.dates
+
     def mean(self) -> Floats:
         """The expected value."""
         return self._ordered("mean").mean_of(self._leaves)
@@ -105,17 +110,22 @@ class Forecast:
         return np.stack([self._model._drawn_from(self._start, steps, rng)[0] for _ in ways])
 
     def frame(self, mass: float = 0.9) -> Any:
-        """A pandas table: a row for each step and column, with mean, std and interval; of categories their probabilities."""
+        """A pandas table: a row for each step and column, with mean, std and interval; of categories their probabilities.
+
+        Its index has the dates of the steps, where the sequence has some.
+        """
         import pandas as pd
 
         steps = np.arange(1, len(self.states) + 1)
         if self.of_categories:
-            return pd.DataFrame(self.probabilities(), index=pd.Index(steps, name="step"), columns=self.categories)
+            index = pd.Index(steps, name="step") if self.dates is None else self.dates
+            return pd.DataFrame(self.probabilities(), index=index, columns=self.categories)
         low, high = self.interval(mass)
         width = low.shape[1]
-        index = {"step": np.repeat(steps, width), "column": np.tile(np.arange(width), len(steps))}
         values = {"mean": self.mean(), "std": self.std(), "low": low, "high": high}
-        return pd.DataFrame({**index, **{name: value.ravel() for name, value in values.items()}})
+        columns: dict[str, Array] = {"step": np.repeat(steps, width), "column": np.tile(np.arange(width), len(steps))}
+        columns |= {name: value.ravel() for name, value in values.items()}
+        return pd.DataFrame(columns, index=None if self.dates is None else self.dates.repeat(width))
 
     def __repr__(self) -> str:
         return f"Forecast of {len(self.states)} observations by a {type(self._model).__name__}"

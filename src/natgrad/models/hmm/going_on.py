@@ -20,13 +20,14 @@ Array = npt.NDArray[Any]
 
 
 class GoingOn(NamedTuple):
-    """Probabilities of the chain's state after the last row that is there (with inputs of all to come), the rows before, and how
-    many are missing between.
+    """Probabilities of the chain's state after the last row that is there (with inputs of all to come), the rows before, how
+    many are missing between, and the dates of those to come.
     """  # noqa: D205
 
     first: Floats | Ahead
     before: Array | None = None
     missing: int = 0
+    dates: Any = None
 
 
 def after_rows(last: GoingOn, before: Array, columns: Array, states: Floats, transition: Floats, order: int) -> GoingOn:

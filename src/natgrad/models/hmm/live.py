@@ -9,6 +9,7 @@ as in `predict_proba` and `score`; distributions of what comes next integrate ov
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, final
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.dates import Clock, clocks_of, dates_of
 from natgrad.data.io.frames import is_frame
 from natgrad.data.sequences import Sequences
+from natgrad.inference.trace import levels_to_the_caller
 from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
 from natgrad.kernels.hmm.emissions import TABLE
@@ -39,7 +42,7 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission, Observed
 
-__all__ = ["LiveHMM", "StateFilter"]
+__all__ = ["LiveHMM", "StateFilter", "checked_clocks"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -90,7 +93,8 @@ class LiveHMM(HMMFiles):
             columns, lengths = self._columns(X, None, None)
             if lengths is not None:
                 raise ValueError(f"X is a list of {len(lengths)} sequences, and a filter follows one: give that one")
-            live._after(columns)
+            (live._clock,) = checked_clocks(dates_of(X), len(columns))
+            live._taken(columns)
         return live
 
     def forecast(self, n: int = 1, X: Any = None, *, inputs: Any = None) -> Forecast | TrackForecast:
@@ -114,8 +118,10 @@ class LiveHMM(HMMFiles):
                     f"{type(self).__name__} holds no sequence that could go on (it was loaded, or fitted to a stream): give "
                     "forecast(n, X)"
                 )
-            X = held.columns[len(held.columns) - int(held.lengths[-1]) :]
-            return StateFilter(self)._after(X).forecast(n, inputs=inputs)
+            live = StateFilter(self)
+            live._taken(held.columns[len(held.columns) - int(held.lengths[-1]) :])
+            live._clock = held.clocks[-1]
+            return live.forecast(n, inputs=inputs)
         return self.filter(X).forecast(n, inputs=inputs)
 
     def sample(
@@ -140,7 +146,7 @@ class LiveHMM(HMMFiles):
 
     def _drawn_from(self, start: GoingOn, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """A sequence that begins so; rows before it matter to autoregressions."""
-        first, before, missing = start
+        first, before, missing, _ = start
         if isinstance(first, Ahead):
             states = walked(first, rng.random(n))
         else:
@@ -195,6 +201,14 @@ class LiveHMM(HMMFiles):
         return None, True
 
 
+def checked_clocks(dates: Any, *ends: int) -> tuple[Clock | None, ...]:
+    """The date and the step at the end of each sequence of rows with these dates; warn if the steps differ."""
+    clocks, irregular = clocks_of(dates, np.array([0, *ends]))
+    if irregular:
+        warnings.warn(irregular, UserWarning, stacklevel=levels_to_the_caller())
+    return clocks
+
+
 @final
 class StateFilter:
     """Where a sequence stands: rows in, probabilities of its state out, in constant time and memory.
@@ -237,13 +251,14 @@ class StateFilter:
         self.log_prob, self.n_seen = 0.0, 0
         self._before: Array = np.zeros((0, self._width))  # rows that the next one still depends on
         self._start = GoingOn(self._initial, self._before)
+        self._clock: Clock | None = None  # the date of the last row that was seen
 
     def copy(self) -> StateFilter:
         """Another filter that stands where this one does."""
         other = StateFilter(self._model)
         other.states, other.next_states = self.states.copy(), self.next_states.copy()
         other._of_chain, other.log_prob, other.n_seen = self._of_chain, self.log_prob, self.n_seen
-        other._before, other._start = self._before, self._start
+        other._before, other._start, other._clock = self._before, self._start, self._clock
         return other
 
     def update(self, rows: Any) -> Floats:
@@ -251,6 +266,31 @@ class StateFilter:
 
         A row whose entries have names (a dict, a row of a table) is read by them.
         """
+        if (dates := dates_of(rows)) is None and self._clock is None:
+            return self._updated(rows)
+        if dates is not None and np.ndim(rows) == 1:
+            rows = rows.to_frame()
+        clock = None if dates is None else self._clock_after(dates)
+        seen = self.n_seen
+        states = self._updated(rows)
+        self._clock = self._clock.advanced(self.n_seen - seen) if clock is None and self._clock is not None else clock
+        return states
+
+    def _clock_after(self, dates: Any) -> Clock | None:
+        """The clock after rows with these dates."""
+        known = dates if self._clock is None else dates.insert(0, self._clock.last)
+        if self._clock is None or self._clock.step is None:
+            return checked_clocks(known, len(known))[0]
+        expected = self._clock.dates(len(dates))
+        if not expected.equals(dates):
+            place = int(np.argmax(expected != dates))
+            raise ValueError(
+                f"row {place} is of {dates[place]}, but the sequence goes on with {expected[place]}: update rows of NaN for "
+                "dates that are missing"
+            )
+        return Clock(dates[-1], self._clock.step)
+
+    def _updated(self, rows: Any) -> Floats:
         named = type(rows) is not np.ndarray and hasattr(rows, "keys") and not is_frame(rows)
         if not self._simple:
             return self._row_of_tracks(rows, named)
@@ -271,7 +311,8 @@ class StateFilter:
 
     def forecast(self, n: int = 1, *, inputs: Any = None) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations given what was seen, and their ``inputs`` where a model has some."""
-        start = self._goes_on(whole_number(n, "n"), inputs)
+        n = whole_number(n, "n")
+        start = self._goes_on(n, inputs)._replace(dates=None if self._clock is None else self._clock.dates(n))
         if isinstance(start.first, Ahead):
             told = list(accumulate(start.first.steps, np.matmul, initial=start.first.first))
             return self._laws.forecast(np.array(told), start)
@@ -346,10 +387,6 @@ class StateFilter:
 
     def _several(self, rows: Any) -> Floats:
         return self._taken(self._model._columns(rows, None, None)[0])
-
-    def _after(self, columns: Array) -> StateFilter:
-        self._taken(columns)
-        return self
 
     def _taken(self, columns: Array) -> Floats:
         """Checked rows, in pieces."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.dates import dates_of
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import check_names, columns_and_lengths
 
@@ -45,10 +46,10 @@ class StateQueries:
         problem = self._held_out(X, lengths)
         with RowWriter(out, (problem.data.n_times, problem.model.n_states), np.float64) as rows:
             log_prob = self._counted(problem, rows)
-        return log_prob, rows.result
+        return log_prob, _with_dates(rows.result, X, out)
 
     def predict_proba(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
-        """p(x_t | X) at the mean of q [T, K].
+        """p(x_t | X) at the mean of q [T, K]; of tables with dates in their index a table with these.
 
         ``out``, an array of yours or the name of a .npy file, is written segment by segment; then nothing of this size is held.
         The rows of a file are returned mapped into memory.
@@ -58,7 +59,8 @@ class StateQueries:
     def decode(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
         """The log probability of the likeliest path of each sequence, summed, and the states on it [T].
 
-        See `predict_proba` for ``out``. A file has the smallest whole numbers that hold the states.
+        Of tables with dates in their index, the states are a series with these. See `predict_proba` for ``out``; a file has the
+        smallest whole numbers that hold the states.
         """
         from natgrad.models.hmm.forward_backward import viterbi
 
@@ -73,7 +75,7 @@ class StateQueries:
                 with RowWriter(None, (n_times,), np.int64) as stages:
                     log_prob = viterbi(weights, problem.data, problem.n_jobs, stages)
                 rows.write(0, chain.states[stages.result])
-        return log_prob + problem.data.base, rows.result
+        return log_prob + problem.data.base, _with_dates(rows.result, X, out)
 
     def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
         """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
@@ -124,3 +126,12 @@ class StateQueries:
     def _as_arrays(self, X: Any, fresh: bool) -> Any:
         """X with numbers in place of labels."""
         return X
+
+
+def _with_dates(values: Array, X: Any, out: Any) -> Any:
+    """States of rows with dates as a series, their probabilities as a table; others as they are."""
+    if out is not None or (dates := dates_of(X)) is None:
+        return values
+    import pandas as pd
+
+    return pd.Series(values, dates, name="state") if values.ndim == 1 else pd.DataFrame(values, dates)

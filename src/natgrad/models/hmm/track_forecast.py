@@ -53,6 +53,11 @@ class TrackForecast(Mapping[str, Forecast]):
     def __len__(self) -> int:
         return len(self._each)
 
+    @property
+    def dates(self) -> Any:
+        """The dates of the steps, where the sequence has dates with a regular step; otherwise None."""
+        return next(iter(self._each.values())).dates
+
     def mean(self) -> Floats:
         """The expected values [n, D]."""
         return self._side_by_side({name: one.mean() for name, one in self._each.items()})
@@ -157,7 +162,7 @@ class DrawnColumns:
 def _drawn(track: Track, n: int, model: LiveHMM, start: GoingOn) -> DrawnColumns:
     """Ways to go on, at the mean of q, with a seed of their own."""
     rng, columns = np.random.default_rng(0), list(track.columns)
-    first, before, missing = start
+    first, before, missing, _ = start
     own, chain = before[:, columns] if before is not None and len(before) else None, model._model_.chain
     if isinstance(first, Ahead):
         states = walked(first, rng.random((N_DRAWS, n)))

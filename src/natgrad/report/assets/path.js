@@ -16,16 +16,23 @@
   const hue = (state) => String((Math.floor((state * 360) / Math.max(data.states, 1)) + 205) % 360);
   const number = (value) => Math.round(value).toLocaleString("en");
 
+  // Dates of rows, where they have some: that of the last row before whose date the page holds.
+  const when = (value) => {
+    if (!data.dates) return number(value);
+    const before = data.dates.filter(([t]) => t <= Math.max(Math.round(value), 0));
+    return before[before.length - 1][1];
+  };
+
   function draw() {
     const x = (t) => ((t - from) / (to - from)) * W;
     const svg = make("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", class: "chart",
-      "aria-label": `States from time ${number(from)} to ${number(to)}` });
+      "aria-label": `States from time ${when(from)} to ${when(data.dates ? to - 1 : to)}` });
     for (const [start, length, state] of data.stretches) {
       if (start + length < from || start > to) continue;
       const left = Math.max(x(start), 0), right = Math.min(x(start + length), W);
       const bar = make("rect", { x: left, y: H - BAND, width: Math.max(right - left, 0.4), height: BAND, class: "state" }, hue(state));
       const title = make("title", {});
-      title.textContent = `state ${state}, ${number(start)} to ${number(start + length)}`;
+      title.textContent = `state ${state}, ${when(start)} to ${when(start + length - (data.dates ? 1 : 0))}`;
       bar.append(title);
       svg.append(bar);
       if (right - left > 26) {
@@ -40,7 +47,7 @@
     if (seen.length > 1) svg.append(make("path", { d: `M${seen.map(([t, v]) => `${x(t).toFixed(1)} ${y(v).toFixed(1)}`).join("L")}`, class: "line" }));
     for (const end of data.ends) if (end > from && end < to) svg.append(make("path", { d: `M${x(end)} 0V${H}`, class: "guide" }));
     strip.replaceChildren(svg);
-    $("path-range").textContent = `times ${number(from)} to ${number(to)} of ${number(data.times)}`;
+    $("path-range").textContent = `times ${when(from)} to ${when(data.dates ? to - 1 : to)} of ${number(data.times)}`;
   }
 
   function show(centre, width) {

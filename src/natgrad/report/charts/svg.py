@@ -36,13 +36,17 @@ class Line(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What an axis shows, whether it is logarithmic, its ends where the data should not say, and whether ticks are whole."""
+    """What an axis shows, whether it is logarithmic, its ends where the data should not say, and whether ticks are whole.
+
+    Ticks may be dates; values are then days since the beginning of 1970.
+    """
 
     label: str
     log: bool = False
     low: float | None = None
     high: float | None = None
     whole: bool = False
+    dates: bool = False
 
 
 class Frame(NamedTuple):
@@ -209,6 +213,14 @@ def _ticks(axis: Axis, low: float, high: float) -> tuple[Floats, list[str]]:
     if axis.log:
         at = log_ticks(low, high)
         return at, _powers(at)
+    if axis.dates:
+        from matplotlib import dates
+
+        tools: Any = dates  # without types
+        locator = tools.AutoDateLocator(minticks=3, maxticks=6)
+        at = np.asarray(locator.tick_values(tools.num2date(low), tools.num2date(high)), dtype=np.float64)
+        at = at[(low <= at) & (at <= high)]
+        return at, [tools.AutoDateFormatter(locator)(value) for value in at]
     at = ticks(low, high)
     at = at[at == np.rint(at)] if axis.whole else at
     return at, tick_labels(at)

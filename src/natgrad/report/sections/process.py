@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.dates import date_texts, from_days
+from natgrad.models.gp.state_space import as_times
 from natgrad.report.charts.calibration import Judged, coverage, reliability, verdict
 from natgrad.report.charts.svg import Axis, Line, bar_chart, line_chart
 from natgrad.report.format import count, short
@@ -68,7 +70,7 @@ def _rows(subject: Subject) -> Rows | None:
         return None
     if not (isinstance(given, tuple) and len(given) == 2):
         raise TypeError(f"data of a Gaussian process must be a pair (X, y), got {type(given).__name__}")
-    X, y = np.asarray(given[0], dtype=np.float64), np.asarray(given[1])
+    X, y = np.asarray(as_times(given[0]), dtype=np.float64), np.asarray(given[1])
     if len(X) > MOST_JUDGED:
         chosen = np.sort(np.random.default_rng(0).choice(len(X), MOST_JUDGED, replace=False))
         X, y = X[chosen], y[chosen]
@@ -111,9 +113,10 @@ def _curve(model: Any, rows: Rows, few: npt.NDArray[np.int64]) -> Html:
         Line(grid, mean - 1.645 * sd, "90 % interval", "second"),
         Line(grid, mean + 1.645 * sd, kind="second"),
     ]
-    words = f"Over {short(float(grid[0]))} to {short(float(grid[-1]))}, with {len(few)} of the rows."
-    name = _input_name(model, 0)
-    return line_chart(lines, Axis(name), Axis("output"), title="The function and its rows", description=words)
+    axis = Axis(_input_name(model, 0), dates=getattr(model, "_dated", False))
+    ends = date_texts(from_days(grid[[0, -1]])) if axis.dates else [short(float(x)) for x in grid[[0, -1]]]
+    words = f"Over {ends[0]} to {ends[1]}, with {len(few)} of the rows."
+    return line_chart(lines, axis, Axis("output"), title="The function and its rows", description=words)
 
 
 def _against(judged: Judged, few: npt.NDArray[np.int64]) -> Html:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.dates import date_texts, dates_of
 from natgrad.report.charts.heatmap import heat_table, means_table, values_table
 from natgrad.report.charts.svg import picture, thinned
 from natgrad.report.format import count, percent, short
@@ -30,11 +31,12 @@ BUTTONS = (
 
 
 class Path(NamedTuple):
-    """The likeliest states [T], the first column of the data, and where sequences end."""
+    """The likeliest states [T], the first column of the data, where sequences end, and the dates of the rows or None."""
 
     states: Ints
     values: Floats
     ends: Ints
+    dates: Any
 
 
 def facts(subject: Subject) -> list[Fact]:
@@ -69,6 +71,8 @@ def sections(subject: Subject) -> list[Section]:
 def _parts(data: Any) -> tuple[Any, Any]:
     """Data are an array, or a pair of an array and the lengths of its sequences."""
     X, lengths = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    if dates_of(X) is not None and not hasattr(X, "columns"):
+        X = X.to_frame()
     if hasattr(X, "columns") or getattr(X, "dtype", np.dtype(float)).names is not None:
         return X, lengths
     array = np.asarray(X)
@@ -81,7 +85,7 @@ def _path(subject: Subject) -> Path | None:
     X, lengths = _parts(subject.data)
     states = np.asarray(subject.model.predict(X, lengths), dtype=np.int64)
     ends = np.array([len(states)]) if lengths is None else np.cumsum(lengths)
-    return Path(states, _first_numbers(X), ends.astype(np.int64))
+    return Path(states, _first_numbers(X), ends.astype(np.int64), dates_of(X))
 
 
 def _first_numbers(X: Any) -> Floats:
@@ -192,6 +196,9 @@ def _path_section(path: Path, K: int) -> Html:
         "values": [[int(t), float(f"{v:.4g}")] for t, v in zip(at, values, strict=True) if np.isfinite(v)],
         "ends": path.ends[:-1].tolist()[:1000],
     }
+    if path.dates is not None:  # of rows that are evenly spread; the script shows the last one before
+        chosen = np.unique(np.linspace(0, len(path.dates) - 1, MOST_POINTS).astype(np.int64))
+        payload["dates"] = list(zip(chosen.tolist(), date_texts(path.dates[chosen]), strict=True))
     buttons = [tag("button", text, type="button", id=f"path-{key}", aria_label=label) for key, text, label in BUTTONS]
     legend = [
         tag("li", tag("span", class_="patch", style=_colour(k, K), aria_hidden="true"), f"state {k}") for k in range(K)
