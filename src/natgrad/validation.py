@@ -22,11 +22,14 @@ __all__ = [
     "first",
     "hint_for",
     "is_masked",
+    "is_missing",
     "is_sparse",
     "real_number",
+    "refuse_masked",
     "require",
     "where",
     "whole_number",
+    "with_mask",
 ]
 
 CONTENTS = {
@@ -61,6 +64,25 @@ def is_masked(value: Any) -> bool:
     """Whether it is a masked array; nobody has one unless ``numpy.ma`` was imported, which takes longer than a small fit."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(value, masked.MaskedArray)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether it is None, NaN, NaT or the NA of pandas."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
+
+
+def with_mask(values: Any) -> Any:
+    """The same values; a list of masked arrays as one, since NumPy would drop their masks."""
+    if isinstance(values, (list, tuple)) and any(is_masked(part) for part in values):
+        return np.ma.array(list(values))
+    return values
+
+
+def refuse_masked(values: Any, argument: str, why: str) -> None:
+    """Refuse the first masked entry where none may be missing: NumPy would take the number below the mask."""
+    values = with_mask(values)
+    if is_masked(values) and np.ma.is_masked(values):
+        raise ValueError(f"{argument}{where(first(np.ma.getmaskarray(values)))} is masked, {why}")
 
 
 def where(place: tuple[int, ...] | None) -> str:
@@ -140,12 +162,23 @@ def real_number(value: Any, what: str) -> float:
     return float(value)
 
 
-def as_numbers(value: Any, what: str, wanted: str = "numbers") -> npt.NDArray[np.float64]:
-    """A copy of finite numbers as floats; ``wanted`` says what would have been right."""
-    if is_masked(value) and np.ma.is_masked(value):
-        raise ValueError(
-            f"{what}{where(first(np.ma.getmaskarray(value)))} is masked: only observed= may have missing values"
-        )
+def as_numbers(value: Any, what: str, wanted: str = "numbers", *, missing: bool = False) -> npt.NDArray[np.float64]:
+    """Copy numbers as floats; refuse text, whatever it spells.
+
+    Parameters
+    ----------
+    value : array_like
+    what : name of the argument, for messages
+    wanted : what would have been right, for messages
+    missing : bool, default=False
+        Whether entries may be missing: masked ones, None and NaN are NaN then, and infinities are left to the caller. Without,
+        all must be finite.
+    """
+    if missing:
+        value = with_mask(value)
+        array = _copied(value, what, wanted, "").astype(np.float64)
+        return np.where(np.ma.getmaskarray(value), np.nan, array) if is_masked(value) else array
+    refuse_masked(value, what, "and only observed= may have missing values")
     array = _copied(value, what, wanted, "")
     if array.size == 0:
         raise ValueError(f"{what} is empty, shape {array.shape}")
@@ -169,8 +202,7 @@ def as_observed(value: Any, what: str) -> npt.NDArray[Any]:
 def as_index(value: Any, what: str) -> npt.NDArray[np.int64]:
     """A copy of integers; whole-numbered floats are refused, because they often hide missing values."""
     hint = ": np.unique(ids, return_inverse=True)[1] numbers ids 0, 1, …"
-    if is_masked(value) and np.ma.is_masked(value):
-        raise ValueError(f"{what}{where(first(np.ma.getmaskarray(value)))} is masked: drop what has no element to read")
+    refuse_masked(value, what, "drop what has no element to read")
     if isinstance(value, slice) or value is Ellipsis:
         raise TypeError(f"{what} must be integers or a category, got {value!r}: only a whole plate can be written ':'")
     array = _copied(value, what, "integers", hint)
@@ -199,7 +231,7 @@ def _copied(value: Any, what: str, wanted: str, hint: str) -> npt.NDArray[Any]:
     except TypeError:
         raise TypeError(f"{what} must be {wanted}, got {_named(value)}") from None
     if array.dtype.kind == "O":
-        array = _from_objects(value, array)
+        array = _from_objects(array)
     if array.dtype.kind in "biuf":
         return array
     if hasattr(value, "toarray"):
@@ -210,9 +242,11 @@ def _copied(value: Any, what: str, wanted: str, hint: str) -> npt.NDArray[Any]:
     contents = CONTENTS.get(array.dtype.kind, f"dtype {array.dtype}")
     if array.dtype.kind not in "USO":
         raise TypeError(f"{what} must be {wanted}, got {contents}")
-    texts = [entry for entry in array.ravel().tolist() if isinstance(entry, (str, bytes))]
-    such = f" such as {texts[0]!r}" if texts else ""
-    if texts and all(map(_is_numeric, texts)):
+    # As objects: of [1, "2"] NumPy makes two texts.
+    entries = np.array(value, dtype=object)
+    texts = {place: entry for place, entry in np.ndenumerate(entries) if isinstance(entry, (str, bytes))}
+    such = next((f" such as {text!r} at {list(place)}" for place, text in texts.items()), "")
+    if texts and all(map(_is_numeric, texts.values())):
         hint = ": these are numbers in quotes, np.asarray(values, dtype=float)"
     raise TypeError(f"{what} must be {wanted}, got {contents}{such}{hint}")
 
@@ -225,14 +259,12 @@ def _is_numeric(text: str | bytes) -> bool:
     return True
 
 
-def _from_objects(value: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Objects that are numbers, as floats: a table's nullable columns, Decimals, None for a missing entry."""
+def _from_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Objects that are numbers, as floats: Decimals, a table's nullable columns, None for a missing entry."""
     if array.ndim == 0 or any(isinstance(entry, (str, bytes, complex)) for entry in array.flat):
         return array
     try:
-        if hasattr(value, "to_numpy"):
-            return np.array(value.to_numpy(dtype=np.float64, na_value=np.nan))
-        return array.astype(np.float64)
+        return np.array([np.nan if is_missing(entry) else float(entry) for entry in array.flat]).reshape(array.shape)
     except (TypeError, ValueError):
         return array
 

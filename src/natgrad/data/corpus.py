@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from natgrad.data.no_texts import refuse_gaps, refuse_text_columns
-from natgrad.data.numbers import refuse_masked
+from natgrad.data.frames import frame_columns, is_frame
 from natgrad.data.origin import Origin
 from natgrad.data.words import analyser_for, words_of
-from natgrad.validation import is_sparse
+from natgrad.validation import is_missing, is_sparse, refuse_masked
 
 __all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "refuse_unordered", "with_words"]
 
@@ -129,11 +129,12 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
         corpus = X
     elif is_sparse(X):
         corpus = _from_sparse(X, None)
-    elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        refuse_text_columns(X)
-        columns = list(X.columns)
-        numbered = columns == list(range(len(columns)))  # nobody named them
-        corpus = _from_dense(X.to_numpy(), None if numbered else np.array(columns, dtype=object))
+    elif (columns := frame_columns(X)) is not None:
+        _refuse_texts(columns)
+        names = list(columns)
+        numbered = names == list(range(len(names)))  # nobody named them
+        table = np.column_stack(list(columns.values())) if columns else X
+        corpus = _from_dense(table, None if numbered else np.array(names, dtype=object))
     elif hasattr(X, "var_names") and hasattr(X, "X"):
         corpus = _from_anndata(X)
     elif _is_xarray(X):
@@ -147,7 +148,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif not isinstance(X, np.ndarray) and _is_of_pairs(X):
         corpus = _from_pairs(X, n_words or (None if vocabulary is None else len(vocabulary)))
     else:
-        refuse_gaps(X)
+        _refuse_gaps(X)
         corpus = _from_dense(X, None)
     corpus = _named(corpus, vocabulary)
     if corpus.n_words == 0:
@@ -309,7 +310,7 @@ def has_names(X: Any) -> bool:
     """Whether counts come with the words of their columns."""
     if isinstance(X, Corpus):
         return X.vocabulary is not None
-    return _has_labels(X) or hasattr(X, "var_names") or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
+    return _has_labels(X) or hasattr(X, "var_names") or is_frame(X)
 
 
 def _has_labels(X: Any) -> bool:
@@ -373,3 +374,49 @@ def _is_of_pairs(X: Any) -> bool:
     return any(len(document) > 0 for document in X) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for document in X for pair in document
     )
+
+
+def _no_text(found: Any, where: str) -> str:
+    """What is said of something that is no text."""
+    if isinstance(found, (bytes, bytearray)):
+        return f"{where} is bytes, {bytes(found[:20])!r}, and no text: decode them, as in text.decode('utf-8')"
+    if isinstance(found, Path):
+        return f"{where} is the path {str(found)!r}, and no text: ng.data.read_documents(path).texts reads files"
+    if is_missing(found):
+        return (
+            f"{where} is {found!r}, and no text: leave out the document, or give '' for one without words (of a column of "
+            "pandas, column.fillna(''))"
+        )
+    return f"{where} is {found!r}, and no text: give '' for a document without words"
+
+
+def _refuse_gaps(X: Any) -> None:
+    """Refuse texts, or lists of words, among which something is none: a missing cell of a column, for example."""
+    try:
+        documents = list(X)
+    except TypeError:
+        return
+    texts = [isinstance(document, str) for document in documents]
+    if (any(texts) and not all(texts)) or (documents and isinstance(documents[0], (bytes, Path))):
+        place = texts.index(False)
+        raise TypeError(_no_text(documents[place], f"X[{place}]"))
+    if not all(isinstance(document, (list, tuple)) for document in documents):
+        return
+    if any(isinstance(word, str) for document in documents for word in document):
+        d, w = next(
+            (d, w) for d, words in enumerate(documents) for w, word in enumerate(words) if not isinstance(word, str)
+        )
+        raise TypeError(
+            f"X[{d}][{w}] is {documents[d][w]!r}, and other words are strings: leave it out, or give str(…)"
+        )
+
+
+def _refuse_texts(columns: dict[Any, npt.NDArray[Any]]) -> None:
+    """Refuse a table of texts, whose columns would be words."""
+    for name, column in columns.items():
+        text = column[0] if len(column) else None
+        if isinstance(text, str) and not text.replace(".", "", 1).isdigit():
+            raise TypeError(
+                f"X has the column {name!r} of texts, as in {text[:30]!r}, and columns of a table are counts of a word: give "
+                f"X[{name!r}]"
+            )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.numbers import from_arrow, refuse_masked
+from natgrad.data.frames import as_column
+from natgrad.validation import is_missing, refuse_masked
 
 __all__ = ["Ids", "as_ids", "date_text", "joined_ids", "number_ids", "same_words", "spelled_alike", "whole_numbers"]
 
@@ -112,7 +113,7 @@ def as_ids(values: Any, argument: str) -> Array:
     if isinstance(values, (dict, set, frozenset)):
         raise TypeError(f"{argument} must be a list or array of ids, got a {type(values).__name__}")
     refuse_masked(values, argument, MISSING)
-    values = from_arrow(values)
+    values = as_column(values)
     array = np.asarray(values) if hasattr(values, "dtype") else _from_list(list(values))
     array = _dates_as_text(array)
     if array.dtype.kind not in "iubfUS":
@@ -122,9 +123,7 @@ def as_ids(values: Any, argument: str) -> Array:
     if array.dtype.kind == "f":
         _refuse(np.isnan(array), array, argument)
     elif array.dtype.kind == "O":
-        # NaN and NaT differ from themselves; pandas.NA refuses to say.
-        missing = [key is None or type(key).__name__ == "NAType" or bool(key != key) for key in array.tolist()]
-        _refuse(np.array(missing, dtype=bool), array, argument)
+        _refuse(np.array([is_missing(key) for key in array.tolist()], dtype=bool), array, argument)
         array = _narrowed(array)
     return array
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from natgrad.data.numbers import from_arrow
+from natgrad.data.frames import column_names, frame_columns
 
 __all__ = [
     "NAMES",
@@ -21,7 +21,6 @@ __all__ = [
     "pair_columns",
     "pairs_in",
     "rating_columns",
-    "table_column",
 ]
 
 # Names that say what a column is, in small letters and without anything but letters and digits.
@@ -113,18 +112,20 @@ def looks_like_header(names: Sequence[str]) -> bool:
 
 def columns_of(frame: Any, user: Any = None, item: Any = None, value: Any = None) -> list[Any]:
     """The columns themselves of a table of pandas, Polars or Arrow: users, items and values, or no values for likes."""
-    if not hasattr(frame, "columns"):
+    names = column_names(frame)
+    if names is None:
         raise TypeError(
             f"a table with named columns is needed, got {type(frame).__name__}: use Ratings(users, items, values)"
         )
-    chosen = rating_columns(_names(frame), user, item, value)
-    return [table_column(frame, name) for name in chosen if name is not None]
+    chosen = [name for name in rating_columns(names, user, item, value) if name is not None]
+    return list((frame_columns(frame, chosen) or {}).values())
 
 
 def pair_columns(frame: Any) -> tuple[Any, Any]:
     """The columns themselves of users and items; other columns do not matter."""
-    chosen = rating_columns(_names(frame), rated=False)
-    return table_column(frame, chosen.user), table_column(frame, chosen.item)
+    chosen = rating_columns(column_names(frame) or [], rated=False)
+    users, items = (frame_columns(frame, [chosen.user, chosen.item]) or {}).values()
+    return users, items
 
 
 def pairs_in(table: Any) -> tuple[Any, Any] | None:
@@ -137,24 +138,10 @@ def pairs_in(table: Any) -> tuple[Any, Any] | None:
     >>> users.tolist(), items.tolist()
     ([3], [5])
     """
-    names = _names(table) if hasattr(table, "columns") else []
+    names = column_names(table) or []
     if not all(any(_plain(name) in NAMES[role] for name in names) for role in ("user", "item")):
         return None
     return pair_columns(table)
-
-
-def table_column(frame: Any, name: Any) -> Any:
-    """One column; those of Arrow as arrays."""
-    return from_arrow(frame.column(name)) if _is_arrow(frame) else frame[name]
-
-
-def _names(frame: Any) -> list[Any]:
-    """The names of a table's columns; what Arrow calls columns are the data."""
-    return list(frame.schema.names if _is_arrow(frame) else frame.columns)
-
-
-def _is_arrow(frame: Any) -> bool:
-    return hasattr(frame, "schema") and hasattr(frame.schema, "metadata") and hasattr(frame, "column")
 
 
 def _plain(name: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from natgrad.data.frames import column_names
 from natgrad.data.io.ratings import read_ratings
 from natgrad.data.rating_columns import pair_columns
 from natgrad.data.ratings import Duplicates, Ratings
@@ -24,7 +25,7 @@ def are_pairs(X: Any, y: Any) -> bool:
     """
     if y is None or isinstance(X, (Ratings, str, Path)) or hasattr(X, "tocoo"):
         return False
-    return hasattr(X, "columns") or are_ids(X)
+    return column_names(X) is not None or are_ids(X)
 
 
 def are_ids(X: Any) -> bool:
@@ -43,13 +44,13 @@ def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratin
     iterator of any of these, whose later ratings replace earlier ones of the same pair.
     """
     if are_pairs(X, y):
-        users, items = pair_columns(X) if hasattr(X, "columns") else np.asarray(X).T
+        users, items = pair_columns(X) if column_names(X) is not None else np.asarray(X).T
         return Ratings(users, items, y, duplicates=duplicates)
     if isinstance(X, Ratings):
         return X
     if isinstance(X, (str, Path)):
         return read_ratings(X)
-    if hasattr(X, "tocoo") or hasattr(X, "columns"):
+    if hasattr(X, "tocoo") or column_names(X) is not None:
         return Ratings(X)
     if hasattr(X, "__next__"):
         chunks = [as_ratings(chunk) for chunk in X]

@@ -9,12 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.frames import column_names
 from natgrad.data.ids import MISSING, Ids, as_ids, joined_ids, number_ids
-from natgrad.data.numbers import as_numbers, as_table, refuse_masked
 from natgrad.data.origin import Origin
 from natgrad.data.rating_columns import columns_of
+from natgrad.validation import as_numbers, refuse_masked
 
-__all__ = ["Ratings", "RatingsRows", "sorted_run"]
+__all__ = ["Ratings", "RatingsRows", "as_table", "sorted_run"]
 
 Array = npt.NDArray[Any]
 Duplicates = Literal["error", "keep", "mean", "last"]
@@ -251,6 +252,24 @@ class Ratings:
         return f"Ratings({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, values {low:g} … {high:g})"
 
 
+def as_table(table: Any) -> npt.NDArray[np.float64]:
+    """Copy a table [users, items] of finite numbers, NaN where there is none."""
+    if np.iscomplexobj(table):
+        raise ValueError("Complex data not supported: X must hold real numbers")
+    array = as_numbers(table, "X", missing=True)
+    if array.ndim != 2:
+        raise ValueError(
+            f"X must be a table [users, items] with NaN for missing ratings, got shape {array.shape}. Reshape your data: one "
+            "user is [ratings]"
+        )
+    if not array.shape[1]:
+        raise ValueError(f"X has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required: no items")
+    if (bad := np.argwhere(np.isinf(array))).size:
+        i, j = bad[0]
+        raise ValueError(f"X[{i}, {j}] = {array[i, j]:g} must be finite, or NaN where there is no rating")
+    return array
+
+
 def sorted_run(pieces: Iterable[tuple[Array, Array, Array]], own_ids: Array, other_ids: Array) -> RatingsRows:
     """Rows of some elements of a side, as `Ratings` sorts them, from pieces of (own, other, value) in the order of all."""
     own, other, kept = Ids(own_ids, "own"), Ids(other_ids, "other"), list[tuple[Array, Array, Array]]()
@@ -298,7 +317,7 @@ def _opened(source: Any, shape: Any) -> tuple[Any, Any, Any, Any]:
         if shape is not None and tuple(shape) != entries.shape:
             raise ValueError(f"shape = {shape!r} does not fit the sparse matrix of shape {entries.shape}: leave it out")
         return entries.row, entries.col, entries.data, entries.shape
-    if hasattr(source, "columns"):
+    if column_names(source) is not None:
         users, items, *values = columns_of(source)
         return users, items, values[0] if values else None, shape
     return source, None, None, shape
@@ -333,7 +352,7 @@ def _counted(values: Any, size: int, argument: str, what: str) -> tuple[npt.NDAr
 
 
 def _checked_values(values: Any) -> npt.NDArray[np.float64]:
-    array = as_numbers(values, "values")
+    array = as_numbers(values, "values", missing=True)
     if array.ndim != 1:
         raise ValueError(f"values must be one number for each rating, got an array of shape {array.shape}")
     if (bad := np.flatnonzero(~np.isfinite(array))).size:

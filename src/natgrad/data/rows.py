@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.frames import frame_columns
+from natgrad.data.frames import frame_columns
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.spill import spill
-from natgrad.data.numbers import as_numbers, refuse_masked
-from natgrad.validation import check_unit, require
+from natgrad.validation import as_numbers, check_unit, refuse_masked, require
 
 __all__ = [
     "Rows",
@@ -188,7 +187,7 @@ def validated_with_gaps(estimator: Any, X: Any, y: Any, **checks: Any) -> Any:
     if len(shape) != 2 or shape[1] < 2:
         return validated(estimator, X, y, **checks)
     plain = type(y) in (np.ndarray, np.memmap) and y.dtype.kind in "biuf"
-    numbers = y if plain else as_numbers(y, "y")
+    numbers = y if plain else as_numbers(y, "y", missing=True)
     missing = np.isnan(numbers)
     if not missing.any():
         return validated(estimator, X, numbers, **checks)

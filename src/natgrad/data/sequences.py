@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.frames import frame_columns, table_names
+from natgrad.data.frames import as_column, frame_columns, table_names
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.parquet import ParquetSource, ParquetTable
 from natgrad.data.io.spill import spill
-from natgrad.data.numbers import as_numbers
-from natgrad.validation import is_masked
+from natgrad.validation import as_numbers, is_masked
 
 __all__ = [
     "Sequences",
@@ -97,12 +96,15 @@ def as_columns(X: Any, one_dimensional: bool = False, columns: Sequence[str] | N
         X = _opened(Path(X), columns)
     if hasattr(X, "toarray"):
         raise TypeError("X is a sparse matrix: give X.toarray()")
-    plain = X.to_numpy() if hasattr(X, "to_numpy") and not hasattr(X, "num_rows") else X
-    if (table := frame_columns(plain)) is not None:  # of Arrow, or an array with fields
-        plain = np.column_stack([as_numbers(column, f"column {name!r} of X") for name, column in table.items()])
+    if (table := frame_columns(X)) is not None:
+        plain = np.column_stack(
+            [as_numbers(column, f"X: column {name!r}", missing=True) for name, column in table.items()]
+        )
+    else:
+        plain = as_column(X)
     array = np.ma.filled(plain.astype(np.float64), np.nan) if is_masked(plain) else np.asarray(plain)
     if array.dtype.kind == "O":
-        array = as_numbers(X, "X")
+        array = as_numbers(X, "X", missing=True)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: X holds {array.dtype}; give real and imaginary parts as columns")
     if array.dtype.kind not in "biuf":

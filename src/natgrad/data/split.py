@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
+from natgrad.data.frames import take_rows
 from natgrad.data.ratings import Ratings
 from natgrad.validation import whole_number
 
@@ -121,8 +122,8 @@ def _taken(part: Any, chosen: Array) -> Any:
     places = np.flatnonzero(chosen)
     if isinstance(part, Corpus):
         return part.documents(places)
-    if hasattr(part, "iloc"):
-        return part.iloc[places]
+    if (rows := take_rows(part, places)) is not None:
+        return rows
     if hasattr(part, "shape"):
         return (part.tocsr() if hasattr(part, "tocsr") else part)[places]
     return [part[place] for place in places]

@@ -421,7 +421,7 @@ class Network(SimulationMixin):
     def _only_method(data: Any, method: Method | None) -> Any:
         """The method, of a network that has its data: it may come first."""
         if data is not None and not isinstance(data, Method):
-            from natgrad.data.io.frames import is_frame
+            from natgrad.data.frames import is_frame
 
             if is_frame(data):
                 raise TypeError(

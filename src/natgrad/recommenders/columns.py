@@ -13,10 +13,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.frames import column_names, frame_columns
 from natgrad.data.held import HeldRatings
 from natgrad.data.ids import Ids, as_ids, joined_ids, number_ids
 from natgrad.data.io.tables import read_table
-from natgrad.data.rating_columns import columns_of, pair_columns, rating_columns, table_column
+from natgrad.data.rating_columns import columns_of, pair_columns, rating_columns
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 
@@ -139,9 +140,8 @@ def columns_in(X: Any, y: Any, time: Any, context: Any, *, rated: bool = True) -
         X = read_context_table(Path(X), time=time, context=context, rated=rated and y is None)
     if hasattr(X, "__next__"):
         return _chunks(X, time, context)
-    names = _table_names(X)
-    if names is not None:
-        ratings = Ratings(*_rated(X, y, names, rated), duplicates="keep")
+    if column_names(X) is not None:
+        ratings = Ratings(*_rated(X, y, rated), duplicates="keep")
     elif any(_is_number(column) for column in (time, context)):
         X = _rows(X)
         if y is None and rated:
@@ -226,21 +226,10 @@ def _chunks(chunks: Any, time: Any, context: Any) -> Columns:
     return whole
 
 
-def _table_names(X: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a structured array, none of another table; None where X is no table."""
-    if isinstance(X, np.ndarray) and X.dtype.names is not None:
-        return tuple(X.dtype.names)
-    return () if hasattr(X, "columns") else None
-
-
-def _rated(X: Any, y: Any, names: tuple[str, ...], rated: bool) -> list[Any]:
+def _rated(X: Any, y: Any, rated: bool) -> list[Any]:
     """Users, items and ratings of a table."""
     asked = y is None and rated
-    if names:
-        chosen = rating_columns(names, rated=asked)
-        parts = [X[name] for name in chosen if name is not None]
-    else:
-        parts = columns_of(X) if asked else list(pair_columns(X))
+    parts = columns_of(X) if asked else list(pair_columns(X))
     return parts if asked else [*parts, np.zeros(len(parts[0])) if y is None else y]
 
 
@@ -285,13 +274,12 @@ def _column(X: Any, given: Any, argument: str) -> Any:
         return np.asarray(X)[:, given]
     if not isinstance(given, str):
         return given
-    names = _table_names(X)
+    names = column_names(X)
     if names is None:
         raise TypeError(f"{argument}={given!r} names a column, and X is no table: give the values themselves")
-    try:
-        return X[given] if names else table_column(X, given)
-    except (KeyError, ValueError):
-        raise ValueError(f"{argument}={given!r} is not a column of X") from None
+    if given not in names:
+        raise ValueError(f"{argument}={given!r} is not a column of X")
+    return (frame_columns(X, [given]) or {})[given]
 
 
 def _as_numbers(column: Any, where: str) -> Floats:

@@ -13,9 +13,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.columns import choose_columns, refuse_duplicates
+from natgrad.data.frames import as_column, choose_columns, refuse_duplicates
 from natgrad.data.io.file_errors import as_file_error
-from natgrad.data.numbers import from_arrow
 from natgrad.data.origin import identities, reopened
 from natgrad.data.stream import SIZE, RowSource
 
@@ -123,7 +122,7 @@ class ParquetTable:
 
 def as_arrays(batch: Any, columns: list[str]) -> list[Array]:
     """The columns of a batch as arrays; a missing number is NaN, a missing text None."""
-    return [from_arrow(batch.column(name)) for name in columns]
+    return [as_column(batch.column(name)) for name in columns]
 
 
 @final

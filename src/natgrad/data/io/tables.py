@@ -15,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from natgrad.data.io.columns import choose_columns, refuse_duplicates
+from natgrad.data.frames import choose_columns, refuse_duplicates
 from natgrad.data.io.file_errors import chunks_with_file_errors
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.text import open_text

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.numbers import refuse_masked
 from natgrad.data.ratings import Ratings
+from natgrad.validation import refuse_masked
 
 __all__ = ["known_features", "padded_features"]
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.numbers import as_table
-from natgrad.data.ratings import Ratings
+from natgrad.data.ratings import Ratings, as_table
 from natgrad.inference.problem import State
 
 if TYPE_CHECKING:

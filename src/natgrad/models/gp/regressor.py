@@ -18,7 +18,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
-from natgrad.data.numbers import as_numbers
 from natgrad.data.rows import Rows
 from natgrad.models.gp.joint import Heteroskedastic
 from natgrad.models.gp.likelihood import Likelihood, Scaled
@@ -27,7 +26,7 @@ from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.settings import Solver, checked_fixed
 from natgrad.models.gp.sparse import SparseGP, variance_unit
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.validation import real_number, whole_number
+from natgrad.validation import as_numbers, real_number, whole_number
 
 __all__ = ["SparseGPRegressor"]
 
@@ -348,7 +347,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
     def _targets(self, y: Any, n_rows: int, what: str) -> Floats:
         """Outputs of so many rows [N, P], NaN where they are missing."""
-        targets = as_numbers(y, what)
+        targets = as_numbers(y, what, missing=True)
         targets = targets[:, None] if targets.ndim == 1 else targets
         if targets.shape != (n_rows, len(self._y_scaling.sd)):
             raise ValueError(f"{what} must have shape {(n_rows, len(self._y_scaling.sd))}, got {np.shape(y)}")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.frames import frame_columns, is_frame, table_names
-from natgrad.data.numbers import as_numbers
+from natgrad.data.frames import frame_columns, is_frame, table_names
 from natgrad.data.sequences import as_columns
 from natgrad.models.hmm.durations import Chain
 from natgrad.models.hmm.estimator import HiddenMarkov
@@ -20,6 +19,7 @@ from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
 from natgrad.models.hmm.row_weights import RowNames
 from natgrad.models.hmm.tracks import Tracks
+from natgrad.validation import as_numbers
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission
@@ -183,7 +183,7 @@ class HMM(HiddenMarkov):
                     own = [encoded(part, self.categories_[name])[:, 0] for part in own]
             for table, part in zip(out, own, strict=True):
                 try:
-                    table[:, d] = as_numbers(part, "X") if part.dtype.kind == "O" else part
+                    table[:, d] = as_numbers(part, "X", missing=True) if part.dtype.kind == "O" else part
                 except (TypeError, ValueError):
                     raise TypeError(
                         f"column {d} of X must hold numbers, got {part.dtype}: labels need Categorical()"
@@ -266,6 +266,7 @@ def _check_names(found: list[tuple[str, tuple[int, ...], EmissionKind]]) -> None
 def _without(X: Any, inputs: Any, emissions: Any) -> tuple[list[Any], Any]:
     """The columns that are observed, and the one that is the input."""
     if (table := frame_columns(X)) is not None:
+        table = {str(name): column for name, column in table.items()}
         if str(inputs) not in table:
             raise ValueError(f"inputs must name a column of X, got {inputs!r}; X has {list(table)}")
         column = table.pop(str(inputs))

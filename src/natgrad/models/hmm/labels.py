@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.frames import frame_columns
+from natgrad.data.frames import as_column, frame_columns
+from natgrad.validation import is_missing
 
 __all__ = ["as_categories", "categories_in", "encoded", "flat_labels", "holds_labels", "is_several"]
 
@@ -54,7 +55,7 @@ def as_categories(given: Any) -> Array:
 
 def categories_in(X: Array) -> Array:
     """The labels that occur, in order where they have one."""
-    seen = dict.fromkeys(v for v in X.ravel().tolist() if not _is_missing(v))
+    seen = dict.fromkeys(v for v in X.ravel().tolist() if not is_missing(v))
     try:
         order = sorted(seen)
     except TypeError:  # labels of several types
@@ -67,7 +68,7 @@ def encoded(X: Any, categories: Array) -> Array:
     array = flat_labels(X)
     numbers = {label: float(code) for code, label in enumerate(categories.tolist())}
     other = float(len(categories))
-    codes = [np.nan if _is_missing(v) else numbers.get(v, other) for v in array.ravel().tolist()]
+    codes = [np.nan if is_missing(v) else numbers.get(v, other) for v in array.ravel().tolist()]
     return np.asarray(codes, dtype=np.float64)[:, None]
 
 
@@ -84,18 +85,9 @@ def flat_labels(X: Any) -> Array:
 def _plain(X: Any) -> Array:
     if (table := frame_columns(X)) is not None and len(table) == 1:
         X = next(iter(table.values()))
-    elif hasattr(X, "to_pylist"):  # an array of Arrow
-        X = X.to_pylist()
-    elif hasattr(X, "to_numpy"):
-        X = X.to_numpy()
+    X = as_column(X)
     array = np.asarray(X)
     if array.dtype.kind in "US" and isinstance(X, (list, tuple)):  # 1 beside "a" would become "1"
         return np.asarray(X, dtype=object)
     # Nanoseconds, as pandas has them, would become whole numbers; finer than microseconds no date of Python is.
     return array.astype("M8[us]") if array.dtype.kind == "M" and array.dtype.str.endswith("[ns]") else array
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    )

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.dates import Clock, clocks_of, dates_of
-from natgrad.data.io.frames import is_frame
+from natgrad.data.frames import is_frame
 from natgrad.data.sequences import Sequences
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.kernels.hmm import plain

@@ -14,9 +14,8 @@ import numpy.typing as npt
 import scipy
 
 from natgrad.data.corpus import NO_COUNT, Corpus
-from natgrad.data.numbers import refuse_masked
 from natgrad.data.words import analyser_for
-from natgrad.validation import is_sparse
+from natgrad.validation import is_sparse, refuse_masked
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.data.frames import is_frame
 from natgrad.data.ids import spelled_alike
-from natgrad.data.io.frames import is_frame
 from natgrad.errors import PlateMismatch
 from natgrad.network.bind.build import Domain, check_plate, check_rows
 from natgrad.network.bind.levels import Levels, ids_of
@@ -62,7 +62,7 @@ def open_tables(template: Template, data: Any, what: str = "the table", partial:
         raise PlateMismatch(f"there is no table for plate {lacking[0]!r}; given are {', '.join(map(repr, tables))}")
     if not partial:
         for plate, table in tables.items():
-            from natgrad.data.io.columns import choose_columns
+            from natgrad.data.frames import choose_columns
 
             choose_columns(table.where, table.names, template.columns_on(plate))
     return tables

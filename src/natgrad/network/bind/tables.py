@@ -16,14 +16,12 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.frames import as_column, choose_columns, frame_columns, refuse_duplicates
 from natgrad.data.ids import whole_numbers
-from natgrad.data.io.columns import choose_columns, refuse_duplicates
-from natgrad.data.io.frames import frame_columns
 from natgrad.data.io.parquet import ARROW, ParquetTable
 from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
-from natgrad.data.numbers import from_arrow
 from natgrad.data.stream import is_rereadable
-from natgrad.validation import is_masked
+from natgrad.validation import is_masked, is_missing
 
 __all__ = ["Table", "TableChunks", "as_chunks", "as_table"]
 
@@ -221,7 +219,7 @@ def as_table(data: Any, where: str = "the table") -> Table | TableChunks:
     if isinstance(data, Mapping):
         return Table(data, where)
     if (columns := frame_columns(data)) is not None:
-        return Table(columns, where)
+        return Table({str(name): column for name, column in columns.items()}, where)
     if isinstance(data, (list, tuple)) and data:
         return _of_parts(lambda: iter(data), where)
     if callable(getattr(data, "chunks", None)):
@@ -250,11 +248,6 @@ def as_chunks(table: Table | TableChunks) -> TableChunks:
     return chunks
 
 
-def is_missing(cell: Any) -> bool:
-    """None, NaN, NaT and pandas.NA."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
-
-
 # -- forms --
 
 
@@ -263,8 +256,8 @@ def _as_array(values: Any, what: str) -> Array:
         lost = np.ma.getmaskarray(values)
         values = values.data.astype(object)
         values[lost] = None
-    values = from_arrow(values)
-    if hasattr(values, "to_numpy"):
+    values = as_column(values)
+    if hasattr(values, "to_numpy"):  # an extension array of pandas
         values = values.to_numpy()
     if not isinstance(values, np.ndarray):
         values = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else values

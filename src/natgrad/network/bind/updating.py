@@ -136,7 +136,7 @@ def update_rows(
     """
     template = binding.template
     new = open_tables(template, data, "the new rows", partial=True)
-    from natgrad.data.io.columns import choose_columns
+    from natgrad.data.frames import choose_columns
 
     for plate, table in new.items():
         choose_columns(table.where, list(table.names), template.columns_on(plate))

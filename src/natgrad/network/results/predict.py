@@ -400,7 +400,7 @@ def _observed_columns(template: Template, name: str) -> tuple[str, ...]:
 
 def _needed(template: Template, plate: str, table: Any, targets: tuple[str, ...]) -> list[str]:
     """The columns that a new table must have; a wrong name is told those that are there."""
-    from natgrad.data.io.columns import choose_columns
+    from natgrad.data.frames import choose_columns
 
     names = [
         use.column.name

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.dates import date_texts, dates_of
+from natgrad.data.frames import column_names
 from natgrad.report.charts.heatmap import heat_table, means_table, values_table
 from natgrad.report.charts.svg import picture, thinned
 from natgrad.report.format import count, percent, short
@@ -71,9 +72,9 @@ def sections(subject: Subject) -> list[Section]:
 def _parts(data: Any) -> tuple[Any, Any]:
     """Data are an array, or a pair of an array and the lengths of its sequences."""
     X, lengths = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    if dates_of(X) is not None and not hasattr(X, "columns"):
+    if dates_of(X) is not None and column_names(X) is None:
         X = X.to_frame()
-    if hasattr(X, "columns") or getattr(X, "dtype", np.dtype(float)).names is not None:
+    if column_names(X) is not None:
         return X, lengths
     array = np.asarray(X)
     return (array[:, None] if array.ndim == 1 else array), lengths
