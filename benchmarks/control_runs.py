@@ -24,9 +24,9 @@ from control_data import NETWORKS, ROOT, load_network, load_ratings
 import natgrad as ng
 from natgrad.inference.engine import Limits, Phase
 from natgrad.inference.engine import run as run_engine
+from natgrad.inference.options import checked_step
 from natgrad.inference.trace import Trace
 from natgrad.models.factorization.scalar_problem import RatingsProblem
-from natgrad.posterior.fit_options import checked_step
 
 CACHE = ROOT / ".bench" / "control"
 # Each process computes with one thread, so that two of them share two cores; read when Numba and XLA are first used.

@@ -39,6 +39,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
+from natgrad.inference.options import FitOptions, estimator_at, run_settings, split_options
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
@@ -48,14 +49,8 @@ from natgrad.models.arriving import ArrivingMixin
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
+from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.posterior.files.container import encoded, register, write_model
-from natgrad.posterior.fit_options import (
-    FitOptions,
-    checkpointer_of,
-    estimator_at,
-    run_settings,
-    split_options,
-)
 from natgrad.showing import ShowMixin
 from natgrad.validation import hint_for, real_number, whole_number
 

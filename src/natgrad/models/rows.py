@@ -23,6 +23,7 @@ from natgrad.data.sequences import as_columns, chunks_of
 from natgrad.data.stream import Stream, as_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
+from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.inference.schema import check, either
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller
@@ -30,7 +31,6 @@ from natgrad.models.base import Estimator
 from natgrad.posterior.drawing import drawn_rule, saved_draws
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.files.tables import RUN, group_state
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.validation import is_masked, require, whole_number
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from natgrad.errors import NotConverged
+from natgrad.inference.options import CheckpointOptions
 from natgrad.posterior.draws import derived
-from natgrad.posterior.fit_options import CheckpointOptions
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from natgrad.posterior.fit_options import all_or_nothing
+from natgrad.inference.options import all_or_nothing
 
 if TYPE_CHECKING:
     from natgrad.data.held import Held

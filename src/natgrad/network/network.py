@@ -16,6 +16,7 @@ from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, default_step, run
 from natgrad.inference.methods import VB, Method
+from natgrad.inference.options import CheckpointOptions, checked_every, checked_method, checked_step, refuse_unknown
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
@@ -40,14 +41,7 @@ from natgrad.network.start.components import asked_moves, moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order, default_order
 from natgrad.network.start.restarts import find_start, rivals_of
-from natgrad.posterior.fit_options import (
-    CheckpointOptions,
-    checked_every,
-    checked_method,
-    checked_step,
-    checkpointer_of,
-    refuse_unknown,
-)
+from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
 

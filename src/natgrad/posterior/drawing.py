@@ -14,12 +14,13 @@ from natgrad._version import __version__
 from natgrad.families import Family
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.options import CheckpointOptions
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import check, record, refuse
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule, moves_of
 from natgrad.inference.trace import Trace
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
-from natgrad.posterior.fit_options import CheckpointOptions, checkpointer_of
+from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.validation import whole_number
 
 __all__ = [

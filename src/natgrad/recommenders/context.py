@@ -17,6 +17,7 @@ import numpy.typing as npt
 from natgrad.data.ids import number_ids
 from natgrad.data.ratings import Ratings
 from natgrad.inference.monitor import Since
+from natgrad.inference.options import FitOptions, all_or_nothing, seeing, split_options
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
@@ -25,7 +26,6 @@ from natgrad.models.registry import EVERY_MODEL
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, seeing, split_options
 from natgrad.recommenders.asking import ContextQueries, width_of
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, label_codes
 from natgrad.recommenders.declared import Moments, Shape, declared, moments_of, moments_table, table_of

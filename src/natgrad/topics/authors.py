@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 from natgrad.inference.methods import VB
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.topics import By, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.topics.base import MOST_NUMBERS, TopicNetwork, cells_of, read_documents
 from natgrad.topics.first import First, as_shares, told_apart
 from natgrad.topics.known import as_authors

@@ -24,6 +24,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.inference.methods import Method
 from natgrad.inference.monitor import Since
+from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, seeing, split_options
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.lda.problem import LDAProblem, Local
@@ -32,15 +33,8 @@ from natgrad.models.registry import EVERY_MODEL
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
+from natgrad.posterior.files.checkpoints import refuse_checkpoint
 from natgrad.posterior.files.tables import METHOD, STEP
-from natgrad.posterior.fit_options import (
-    FitOptions,
-    all_or_nothing,
-    checked_method,
-    refuse_checkpoint,
-    seeing,
-    split_options,
-)
 from natgrad.topics.first import First, as_shares, first_topics
 from natgrad.topics.stream import parts_of_stream
 from natgrad.topics.told import Told, reminded, told_to

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from natgrad.data.corpus import Corpus
 from natgrad.errors import NotConverged
 from natgrad.inference.methods import VB
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal, Plate, Wishart, table
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.topics.base import cells_of
 from natgrad.topics.first import First
 from natgrad.topics.queries import FixedTopics

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.network.language import (
     Bernoulli,
     Categorical,
@@ -30,7 +31,6 @@ from natgrad.network.language import (
     frequencies,
 )
 from natgrad.network.network import Network
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.topics.base import as_tokens, read_documents
 from natgrad.topics.first import First, as_shares
 from natgrad.topics.known import as_classes, is_missing

@@ -23,6 +23,7 @@ from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
+from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.inference.problem import State
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.factorization.checks import FactorPriors, RatingSettings, check_settings, refuse_time
@@ -34,7 +35,6 @@ from natgrad.models.factorization.published import Factors, PublishedFactors, Su
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.tables import check_columns
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.threads import at_most, one_blas_thread
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]

@@ -23,6 +23,7 @@ from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
+from natgrad.inference.options import FitOptions
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Trace
@@ -30,7 +31,6 @@ from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.problem import FullRatingsProblem
 from natgrad.models.factorization.sweep import RatingSweep
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
     from natgrad.models.factorization.checks import RatingSettings

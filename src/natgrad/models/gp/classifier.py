@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
 from natgrad.models.gp.likelihood import Likelihood
 from natgrad.models.gp.likelihoods import Bernoulli
 from natgrad.models.gp.settings import Solver
 from natgrad.models.gp.sparse import SparseGP
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.validation import whole_number
 
 __all__ = ["SparseGPClassifier"]

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from natgrad.inference.callbacks import Progress
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.options import FitOptions, checked_method, checked_step, split_options
 from natgrad.inference.problem import State, SweepResult
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
@@ -34,7 +35,6 @@ from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, flat, shaped
-from natgrad.posterior.fit_options import FitOptions, checked_method, checked_step, split_options
 from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
 

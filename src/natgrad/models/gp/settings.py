@@ -19,9 +19,9 @@ from natgrad import _jax
 from natgrad._jax import in_64_bits
 from natgrad.covariance import Covariance, direct_of
 from natgrad.inference.methods import Method
+from natgrad.inference.options import checked_method
 from natgrad.inference.schema import refuse
 from natgrad.inference.step_sizes import Step
-from natgrad.posterior.fit_options import checked_method
 from natgrad.validation import real_number, whole_number
 
 __all__ = [

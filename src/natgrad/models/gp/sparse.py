@@ -20,6 +20,7 @@ from natgrad.covariance import Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated, validated_with_gaps
 from natgrad.inference.engine import take_steps
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse, state_of
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
@@ -45,7 +46,6 @@ from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.files.tables import METHOD, RUN, STEP
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.random import Stream, generator
 from natgrad.threads import one_blas_thread
 from natgrad.validation import real_number, whole_number

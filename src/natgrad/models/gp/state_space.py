@@ -23,6 +23,7 @@ from natgrad.data.dates import days_of, is_dated
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import joined_pairs, validated
 from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.inference.problem import Block, Problem, State
 from natgrad.inference.schema import check, refuse, state_of
 from natgrad.inference.steppers.scoring import Score, ScoringStepper
@@ -35,7 +36,6 @@ from natgrad.models.gp.settings import FIXABLE, checked_fixed, stored_fixed
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.validation import OnlyWhere, real_number, whole_number
 
 __all__ = ["StateSpaceGP"]

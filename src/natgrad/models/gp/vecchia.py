@@ -31,6 +31,7 @@ from natgrad.covariance import RBF, Covariance, Matern12, Matern32, Matern52, di
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, joined_pairs, validated
 from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.inference.problem import Block, Problem, State
 from natgrad.inference.schema import check, refuse, state_of
 from natgrad.inference.steppers.scoring import Score, ScoringStepper
@@ -43,7 +44,6 @@ from natgrad.models.gp.settings import FIXABLE, Gradient, Settings, checked_fixe
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.random import Stream, generator
 from natgrad.threads import in_order, one_blas_thread
 from natgrad.validation import OnlyWhere, real_number, whole_number

@@ -22,6 +22,7 @@ from natgrad.data.held import HeldSequences
 from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.inference.starts import Starts
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
@@ -35,7 +36,6 @@ from natgrad.models.hmm.tracks import own_of
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.rows import number_of
 from natgrad.posterior.export import Posterior, factors_of
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:

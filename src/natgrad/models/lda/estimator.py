@@ -22,6 +22,7 @@ from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.methods import VB, Method
+from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.inference.problem import GroupProblem
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.files import LDAFiles, run_table
@@ -40,7 +41,6 @@ from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, lo
 from natgrad.models.lda.topics import tell_empty_topics, warn_of_many_topics
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior, factors_of
-from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from natgrad.data.held import HeldDocuments
 from natgrad.data.origin import Origin
 from natgrad.data.stream import Stream
 from natgrad.inference.methods import VB
+from natgrad.inference.options import FitOptions
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import run_table
@@ -34,7 +35,6 @@ from natgrad.models.lda.settings import (
     runs_vb,
     topic_number,
 )
-from natgrad.posterior.fit_options import FitOptions
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State

@@ -14,6 +14,7 @@ from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.moves import Moves
+from natgrad.inference.options import CheckpointOptions, checked_every, checked_method, checked_step
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
@@ -41,13 +42,7 @@ from natgrad.network.results.joint import joined_init
 from natgrad.network.start.components import asked_moves
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
-from natgrad.posterior.fit_options import (
-    CheckpointOptions,
-    checked_every,
-    checked_method,
-    checked_step,
-    checkpointer_of,
-)
+from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.validation import whole_number
 
 __all__ = ["CannotBeCut", "fit_chunks"]

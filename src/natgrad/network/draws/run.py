@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate
+from natgrad.inference.options import CheckpointOptions
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.gibbs import Schedule, moves_of
 from natgrad.network.compile.plan import Plan, make_plan
@@ -28,7 +29,6 @@ from natgrad.network.results.arviz_groups import network_groups
 from natgrad.network.results.predictive import Predictive, make_predictive
 from natgrad.posterior.drawing import MOST_KEPT, draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
-from natgrad.posterior.fit_options import CheckpointOptions
 
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate
-from natgrad.posterior.fit_options import CheckpointOptions
+from natgrad.inference.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from natgrad.network.execute.backend import BackendName

@@ -1,4 +1,4 @@
-"""A run's state after a step in; a file from which the run goes on, bit by bit, out.
+"""Write the state of a run after a step to a file from which the run goes on, bit by bit.
 
 Files are written as a whole or not at all (`natgrad.posterior.files.container`). The last two are kept, and what an interrupted
 write left behind is removed. On SIGTERM and Ctrl-C the step is finished, the state written, and the place said.
@@ -20,6 +20,7 @@ from typing import Any, final
 
 from natgrad.errors import ModelFileError
 from natgrad.inference.checkpoint import RunState
+from natgrad.inference.options import CheckpointOptions, refuse_unknown
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.streams import StreamPosition
@@ -27,7 +28,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.posterior.files.container import LONGEST_HEADER, encoded, read_model, register, write_model
 from natgrad.validation import whole_number
 
-__all__ = ["Checkpoints", "checkpoints_in"]
+__all__ = ["Checkpoints", "checkpointer_of", "checkpoints_in", "refuse_checkpoint"]
 
 register(RunState)
 register(StreamPosition)
@@ -232,6 +233,32 @@ class Checkpoints:
         if self._signal is not None:  # asked twice: at once
             raise KeyboardInterrupt
         self._signal = number
+
+
+def checkpointer_of(
+    keep: CheckpointOptions,
+    settings: Callable[[], Mapping[str, Any]],
+    table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
+) -> Checkpoints | None:
+    """Make the `Checkpoints` of a run with these settings and a state of this table; None if no folder is given."""
+    refuse_unknown(keep)
+    folder, resume = keep.get("checkpoint"), keep.get("resume", False)
+    if folder is None:
+        if resume:
+            raise ValueError("resume=True needs checkpoint=, the folder in which the earlier run kept its state")
+        if "every" in keep:
+            raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
+        return None
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), table)
+
+
+def refuse_checkpoint(keep: CheckpointOptions, model: str) -> None:
+    """Refuse checkpoints of streams whose parts are fits of their own: no single run could go on."""
+    if checkpointer_of(keep, dict) is not None:
+        raise ValueError(
+            f"checkpoint= is not for streams of {model}, each part of which is a fit of its own: call partial_fit part by part, "
+            "and save the model in between"
+        )
 
 
 def checkpoints_in(folder: Path) -> list[Path]:

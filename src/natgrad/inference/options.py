@@ -1,14 +1,11 @@
-"""What a user asks of a fit in; the method, the step and how often the bound is wanted, checked, out.
-
-Here the defaults are chosen, for networks and ready models alike.
-"""
+"""Check the options of a fit, of networks and ready models alike, and choose their defaults."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypedDict, TypeVar, cast
 
@@ -19,7 +16,6 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Stop, warn_if_ran_out
-from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.validation import hint_for, whole_number
 
 __all__ = [
@@ -29,9 +25,8 @@ __all__ = [
     "checked_every",
     "checked_method",
     "checked_step",
-    "checkpointer_of",
     "estimator_at",
-    "refuse_checkpoint",
+    "refuse_unknown",
     "run_settings",
     "seeing",
     "split_options",
@@ -139,7 +134,7 @@ def checked_every(bound_every: Any) -> BoundEvery:
 
 
 def estimator_at(model: Any, subject: Any) -> Callable[[State], Any]:
-    """What a callback sees: a copy of the estimator as it would be if the run ended at a state.
+    """Make the function that gives callbacks a copy of the estimator, as it would be if the run ended at a state.
 
     Parameters
     ----------
@@ -156,7 +151,7 @@ def estimator_at(model: Any, subject: Any) -> Callable[[State], Any]:
 
 
 def seeing(callback: Callback, shown: Callable[[Any], Any]) -> Callback:
-    """The callback, with ``shown(model)`` in place of the model of its progress; it remembers what it remembers."""
+    """Wrap a callback so that ``shown(model)`` replaces the model of its progress; its memory is that of the callback."""
     return (_Remembering if hasattr(callback, "memory") else _Seeing)(callback, shown)
 
 
@@ -177,23 +172,6 @@ def run_settings(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
 
 
-def checkpointer_of(
-    keep: CheckpointOptions,
-    settings: Callable[[], Mapping[str, Any]],
-    table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
-) -> Checkpoints | None:
-    """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
-    refuse_unknown(keep)
-    folder, resume = keep.get("checkpoint"), keep.get("resume", False)
-    if folder is None:
-        if resume:
-            raise ValueError("resume=True needs checkpoint=, the folder in which the earlier run kept its state")
-        if "every" in keep:
-            raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
-        return None
-    return Checkpoints(folder, keep.get("every", "60s"), resume, settings(), table)
-
-
 def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
     """Refuse arguments of a ``fit`` that it has not, and name the one that was meant."""
     for name in given:
@@ -201,12 +179,3 @@ def refuse_unknown(given: Iterable[str], known: Collection[str] = ()) -> None:
             raise TypeError(
                 f"fit() got an unexpected keyword argument {name!r}{ADVICE.get(name) or hint_for(name, known)}"
             )
-
-
-def refuse_checkpoint(keep: CheckpointOptions, model: str) -> None:
-    """Parts of a stream that are runs of their own have no run that could go on."""
-    if checkpointer_of(keep, dict) is not None:
-        raise ValueError(
-            f"checkpoint= is not for streams of {model}, each part of which is a fit of its own: call partial_fit part by part, "
-            "and save the model in between"
-        )
