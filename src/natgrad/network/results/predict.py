@@ -207,6 +207,7 @@ class _Prediction:
             else Predictive(
                 hidden_twin(nodes[name]), self.lam, {n: node for n, node in new.items() if n != name}, origins, parts=parts,
                 places=places, labels=labels, members=members, categories=self._names_of_categories(name),
+                rows=frozenset(self.rows),
             )
             for name in (*self.targets, *self.hidden)
         }  # fmt: skip

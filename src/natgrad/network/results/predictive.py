@@ -7,7 +7,7 @@ more axis, `DRAW`, instead of at expectations.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,12 @@ from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
+from natgrad.network.language.robust import Laplace, StudentT
 from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.fields import field, found_size, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.quantiles import mixture_quantiles
+from natgrad.network.results.row_noise import SameInRows
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers
 
@@ -51,8 +53,10 @@ class Predictive:
         places: Mapping[str, Array] | None = None,
         labels: Mapping[str, Any] | None = None,
         categories: Any = None,
+        rows: frozenset[str] = frozenset(),
     ) -> None:
         self.node = node
+        self._rows = rows  # plates of a new table whose elements do not depend on one another
         self._places = places or {}  # by plate, which of its elements each row of its own table is
         self.labels, self._categories = labels or {}, categories  # ids by plate, and names of the categories
         self._parts = parts  # partly observed nodes whose missing elements are read
@@ -78,9 +82,10 @@ class Predictive:
             raise TypeError(
                 f"{self.node.name!r}: only categories have probabilities; use mean(), interval() or sample()"
             )
-        drawn = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})["probs"]
+        parts = self._given_parents(SameInRows(0), self.n_draws)
+        probs = sum((weight[..., None] * slots["probs"]).sum(0) for slots, weight in parts)
         shape = (*(plate.size for plate in self.node.plates), self.node.size or 0)
-        return self._by_row(np.broadcast_to(drawn.mean(axis=0), shape).copy())
+        return self._by_row(np.broadcast_to(probs, shape).copy())
 
     def _check_ordered(self, what: str) -> None:
         if self.node.is_category:
@@ -89,7 +94,11 @@ class Predictive:
             )
 
     def mean(self) -> Array:
-        """The expected value: exact for Normal and MultivariateNormal, for the others its average over draws of the parents."""
+        """The expected value, a function of the row alone.
+
+        Exact for Normal, MultivariateNormal, Laplace and StudentT with a known df above 1; for the others, and where a hidden
+        node of the new rows has no data below it, the average over draws of the parents.
+        """
         self._check_ordered("mean")
         exact = self._exact_mean()
         return self._by_row(self._moments()[0] if exact is None else exact)
@@ -114,11 +123,18 @@ class Predictive:
             raise ValueError(f"mass must lie in (0, 1), got {mass}")
         self._check_ordered("interval")
         ends = (1 - mass) / 2, (1 + mass) / 2
-        if (known := self._mixture(np.random.default_rng(rng))) is not None:
-            low, high = mixture_quantiles(*known, ends)
-            return self._by_row(low), self._by_row(high)
-        low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
-        return low, high
+        if type(self.node).cdf_given is Node.cdf_given:
+            low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
+            return low, high
+        n = min(self.n_draws, max(LEAST_DRAWS, MOST_NUMBERS // max(1, int(np.prod(self._shape, dtype=np.int64)))))
+        wide = (..., *(None,) * (len(self._shape) - len(self.node.plates)))  # of a vector all coordinates
+        cdfs, weights = list[Cdf](), list[Array]()
+        for slots, weight in self._given_parents(SameInRows(rng), n):
+            if (cdf := self.node.cdf_given(slots)) is not None:
+                cdfs.append(cdf)
+                weights.append(np.broadcast_to(weight[wide], (n, *self._shape)))
+        low, high = mixture_quantiles(cdfs, np.stack(weights), ends)
+        return self._by_row(low), self._by_row(high)
 
     def frame(self, *, mass: float = 0.9) -> Any:
         """A pandas DataFrame with one row for each row of the table: ids or numbers, mean, sd and interval.
@@ -144,32 +160,50 @@ class Predictive:
                 array = np.take(array, self._places[plate.name], axis=axis)
         return array
 
-    def _mixture(self, rng: np.random.Generator) -> tuple[list[Cdf], Array] | None:
-        """The distribution function of the node for each draw of the parents, by components, and what these count for.
+    def _given_parents(self, rng: SameInRows, n: int) -> Iterator[tuple[dict[str, Array], Array]]:
+        """Slots of the node given drawn parents and what each draw counts for [draw, plates], one component after the other.
 
-        A category of new rows that chooses components is not drawn, but added up: draws of it would differ from row to row.
+        A category of the rows that chooses components is not drawn, but added up. Other nodes of the rows are drawn with the
+        same random numbers in each row, so that what is predicted of a row is a function of this row alone.
         """
-        size = int(np.prod(self._shape, dtype=np.int64))
-        n = min(self.n_draws, max(LEAST_DRAWS, MOST_NUMBERS // max(1, size)))
-        fresh = [name for name in self._new if name in _ancestors(self.node)]
-        chooses = len(fresh) == 1 and self._new[fresh[0]].is_category
-        if type(self.node).cdf_given is Node.cdf_given or (fresh and not chooses):
-            return None
         drawn: dict[str, Array] = {}
-        weights = np.full((1, n, *self._shape), 1.0 / n)
-        choices: list[dict[str, Array]] = [{}]
-        if chooses:
-            gate = self._new[fresh[0]]
+        plates, gate = tuple(plate.size for plate in self.node.plates), self._gate()
+        shares = None if gate is None else self._shares(gate, rng, n, drawn)
+        if gate is None or shares is None:
+            yield self._slots(self.node, rng, n, drawn), np.full((n, *(1,) * len(plates)), 1.0 / n)
+            return
+        sizes = tuple(plate.size for plate in gate.plates)
+        shares = shares.reshape(*shares.shape, *(1,) * (len(plates) - len(sizes)))
+        for k, share in enumerate(shares / n):
+            drawn[gate.name] = np.full((n, *sizes), k)
+            yield self._slots(self.node, rng, n, drawn), share
+
+    def _gate(self) -> Node | None:
+        """The category that alone of the rows' hidden nodes is read, by rows on the first plates of the node; or None."""
+        local = {node.name: node for node in self._above(self.node) if node.name in self._new or self._row_axes(node)}
+        gate = next(iter(local.values()), None)
+        if len(local) != 1 or gate is None or not gate.is_category:
+            return None
+        return gate if tuple(gate.plates) == tuple(self.node.plates)[: len(gate.plates)] else None
+
+    def _above(self, node: Node) -> Iterator[Node]:
+        """The hidden nodes that are drawn for the values of a node."""
+        for parent in (parent for parent in node.parents() if not self._is_known(parent)):
+            yield self._new.get(parent.name, parent)
+            if parent.name in self._new:
+                yield from self._above(self._new[parent.name])
+
+    def _shares(self, gate: Node, rng: SameInRows, n: int, drawn: dict[str, Array]) -> Array | None:
+        """Probabilities of the categories [category, draw, plates of the gate]."""
+        shape = (n, *(plate.size for plate in gate.plates), gate.size or 0)
+        if gate.name in self._new:
             shares = self._slots(gate, rng, n, drawn)["probs"]
-            shares = np.moveaxis(shares / shares.sum(-1, keepdims=True), -1, 0)
-            wide = (..., *(None,) * self.node.family.event_ndim)  # of a vector all coordinates
-            if shares[wide].ndim != 2 + len(self._shape) or shares.shape[2:] != self._shape[: shares.ndim - 2]:
-                return None  # chosen for more than single rows, or inside of them
-            sizes = tuple(plate.size for plate in gate.plates)
-            choices = [{gate.name: np.full((n, *sizes), k)} for k in range(len(shares))]
-            weights = np.broadcast_to(shares[wide] / n, (len(shares), n, *self._shape))
-        slots = [self._slots(self.node, rng, n, drawn | choice if choice else drawn) for choice in choices]
-        return [cdf for s in slots if (cdf := self.node.cdf_given(s)) is not None], weights
+        elif gate.name in self._lam and gate.name not in self._members:
+            shares = gate.family.mean(tuple(np.asarray(part) for part in self._lam[gate.name]))
+        else:
+            return None
+        shares = np.broadcast_to(shares / shares.sum(-1, keepdims=True), shape)
+        return np.moveaxis(shares, -1, 0)
 
     def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
         """Log p(values | data) of each element: the average density over ``n`` draws of the parents.
@@ -178,13 +212,20 @@ class Predictive:
         draws of it say anything, and all rows would share their error.
         """
         points = self._checked_values(values)
-        slots = self._slots(self.node, np.random.default_rng(rng), n, {})
+        with np.errstate(divide="ignore"):  # a category may be ruled out
+            logs = [
+                logsumexp(self._log_density(points, slots, n) + np.log(weight), axis=0)
+                for slots, weight in self._given_parents(SameInRows(rng), n)
+            ]
+        return self._by_row(np.asarray(logsumexp(np.stack(logs), axis=0)))
+
+    def _log_density(self, points: Array, slots: dict[str, Array], n: int) -> Array:
+        """Log densities given drawn parents [draw, plates]."""
         if (precision := self._own_precision()) is not None:
             logs = self.node.log_density_without_precision(points, slots["mean"], *precision)
         else:
             logs = self.node.log_density_given(points, slots)
-        logs = np.broadcast_to(logs, (n, *(plate.size for plate in self.node.plates)))
-        return self._by_row(np.asarray(logsumexp(logs, axis=0) - np.log(n)))
+        return np.broadcast_to(logs, (n, *(plate.size for plate in self.node.plates)))
 
     def _checked_values(self, values: Any) -> Array:
         points = as_numbers(values, f"log_density of {self.node.name!r}: values")
@@ -209,7 +250,17 @@ class Predictive:
 
     def _draw_node(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> Array:
         slots = self._slots(node, rng, n, drawn)
-        return node.sample_given(slots, rng, (n, *(plate.size for plate in node.plates)))
+        return node.sample_given(slots, self._noise(rng, node), (n, *(plate.size for plate in node.plates)))
+
+    def _row_axes(self, node: Node) -> tuple[int, ...]:
+        """Axes of draws of a node that are rows of the new table; those of a chain are not alike."""
+        if node.block_plates != node.plates:
+            return ()
+        return tuple(place for place, plate in enumerate(node.plates, start=1) if plate.name in self._rows)
+
+    def _noise(self, rng: np.random.Generator, node: Node) -> Any:
+        even = isinstance(rng, SameInRows) and node.block_plates == node.plates
+        return rng.along(self._row_axes(node)) if even else rng  # type: ignore[attr-defined]
 
     def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
         """The value of every parameter slot for each draw: [draw, plates, event]."""
@@ -219,7 +270,9 @@ class Predictive:
             if parent.name in self._new:
                 drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
             elif parent.name in self._members:
-                drawn[parent.name] = part_of_joint(self._members[parent.name], self._lam, self._origins, rng, n, drawn)
+                drawn[parent.name] = part_of_joint(
+                    self._members[parent.name], self._lam, self._origins, self._noise(rng, parent), n, drawn
+                )
             else:
                 drawn[parent.name] = self._posterior(parent, rng, n)
         moments = {
@@ -232,7 +285,7 @@ class Predictive:
     def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
         """Draws of a hidden node."""
         lam = tuple(np.asarray(part) for part in self._lam[parent.name])
-        return np.asarray(parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0))
+        return np.asarray(parent.family.sample(lam, self._noise(rng, parent), n) + self._origins.get(parent.name, 0))
 
     def _is_known(self, parent: Node) -> bool:
         return parent.is_observed and parent.name not in self._lam and parent.name not in self._new
@@ -267,13 +320,19 @@ class Predictive:
 
     def _moments(self) -> tuple[Array, Array]:
         """Mean and variance over draws of the parents, given which they are known; of the few laws without, of draws."""
-        slots = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})
-        if (given := self.node.mean_var_given(slots)) is None:
-            draws = self.sample(0, self.n_draws)
-            return draws.mean(axis=0), draws.var(axis=0)
-        # Draws of the node itself would have its own noise on top: rows that are equal would be predicted differently.
-        mean, var = (np.broadcast_to(part, (self.n_draws, *self._shape)) for part in given)
-        return mean.mean(axis=0), var.mean(axis=0) + mean.var(axis=0)
+        shape, found = (self.n_draws, *self._shape), []
+        for slots, weight in self._given_parents(SameInRows(0), self.n_draws):
+            if (given := self.node.mean_var_given(slots)) is None:
+                draws = self.sample(0, self.n_draws)
+                return draws.mean(axis=0), draws.var(axis=0)
+            # Draws of the node itself would have its own noise on top: rows that are equal would be predicted differently.
+            mean, var = (np.broadcast_to(part, shape) for part in given)
+            weight = weight.reshape(*weight.shape, *(1,) * (len(shape) - weight.ndim))
+            mass = weight.sum(0)
+            own = (weight * mean).sum(0) / np.where(mass > 0, mass, 1.0)
+            found.append((mass, own, (weight * (var + (mean - own) ** 2)).sum(0)))
+        total = np.asarray(sum(mass * own for mass, own, _ in found))
+        return total, np.asarray(sum(var + mass * (own - total) ** 2 for mass, own, var in found))
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -282,11 +341,17 @@ class Predictive:
         return (*(plate.size for plate in self.node.plates), *event)
 
     def _exact_mean(self) -> Array | None:
-        if not self.node.is_gaussian:
+        if not self.node.is_gaussian and not self._is_located():
             return None
         if any(parent.name in self._new for parent in self.node.parents()):
             return None
         return self._expected("mean", "x") + self._constant()
+
+    def _is_located(self) -> bool:
+        """Whether the mean slot of a leaf that is no Gaussian is its mean: of Student's t for more than one degree of freedom."""
+        df = self.node.parameters.get("df")
+        t = isinstance(self.node, StudentT) and isinstance(df, Constant) and bool(np.all(np.asarray(df.value) > 1))
+        return t or isinstance(self.node, Laplace)
 
     def _expected(self, slot: str, statistic: str) -> Array:
         """A statistic of a slot; a mean is measured from `_constant`."""
