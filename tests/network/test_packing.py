@@ -6,9 +6,9 @@ import pytest
 
 import natgrad as ng
 from natgrad._jax import in_64_bits
-from natgrad.network.compile.polynomial import Factor, Mark, Monomial, Take
 from natgrad.network.execute.evaluate import evaluate, packed_factors
 from natgrad.network.execute.programs import Repeated
+from natgrad.network.polynomial import Factor, Mark, Monomial, Take
 
 FIRST, SECOND, GATE = Mark("i", 0), Mark("i", 1), Mark("gate", 2)
 LAM = Factor("lam", 0, (GATE, FIRST, SECOND), known=False)

@@ -36,11 +36,11 @@ from natgrad.network.bind.updating import warm_state
 from natgrad.network.compile.growing import BEFORE
 from natgrad.network.compile.joint_factors import groups_inside, with_joint_factors
 from natgrad.network.compile.plan import Plan, make_plan
-from natgrad.network.compile.polynomial import Polynomial, number
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import REAL
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Polynomial, number
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.windows import ChunkSums, summed
 from natgrad.network.compile.incidence import child_sets, present_elements
 from natgrad.network.compile.plan import Plan
-from natgrad.network.compile.polynomial import Factor, Take
+from natgrad.network.polynomial import Factor, Take
 
 __all__ = ["ChunkBatches", "RowStore", "SampledEdges"]
 

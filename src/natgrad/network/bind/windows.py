@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan
-from natgrad.network.compile.polynomial import Factor, Take
+from natgrad.network.polynomial import Factor, Take
 
 __all__ = ["ChunkSums", "Window", "Windows", "summed", "summed_in_windows", "window_key"]
 

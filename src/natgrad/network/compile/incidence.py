@@ -12,8 +12,8 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import Block, ChildSet
 from natgrad.network.compile.plan import Plan, PlannedTerm, element_keys
-from natgrad.network.compile.polynomial import Take
 from natgrad.network.language.scope import Reading
+from natgrad.network.polynomial import Take
 
 __all__ = ["Grouping", "child_sets", "coupling", "group_plates", "n_reads", "present_elements", "told_apart"]
 

@@ -15,11 +15,11 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.inference.problem import Block
 from natgrad.network.compile.plan import Plan, PlannedTerm, merged_monomials
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Polynomial, Take
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, VECTOR
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading, Scope
+from natgrad.network.polynomial import Axis, Factor, Label, Mark, Monomial, Polynomial, Take
 
 __all__ = [
     "PRECISIONS",

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from natgrad.errors import CoupledCategories
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.compile.polynomial import Factor, Monomial, Take
 from natgrad.network.execute.potentials import term_table
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
+from natgrad.network.polynomial import Factor, Monomial, Take
 
 __all__ = ["Tie", "ties_of", "warn_of_ties"]
 

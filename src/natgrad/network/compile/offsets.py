@@ -16,8 +16,8 @@ import numpy as np
 from natgrad.errors import LostDigits
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.language.expressions import REAL, VECTOR
+from natgrad.network.polynomial import Monomial
 
 __all__ = ["Ends", "Offset", "offsets_of", "warn_of_offsets", "widened"]
 

@@ -16,10 +16,10 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.problem import Block
 from natgrad.network.compile.growing import asked_plates, grown_plates
 from natgrad.network.compile.origins import find_origins, placed
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading
+from natgrad.network.polynomial import Factor, Label, Monomial, Polynomial, Take
 
 __all__ = [
     "Plan",

@@ -12,7 +12,7 @@ import numpy as np
 
 from natgrad.inference.problem import Block
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.compile.polynomial import Factor, Mark, Monomial
+from natgrad.network.polynomial import Factor, Mark, Monomial
 
 __all__ = ["CHAIN", "with_chain", "with_chains"]
 

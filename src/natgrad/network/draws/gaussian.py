@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take, ordered_labels
 from natgrad.network.draws.chains import CHAIN
 from natgrad.network.execute.joint import joint_groups
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.written_out import Product, Reads, written_product
+from natgrad.network.polynomial import Factor, Label, Monomial, Take, ordered_labels
 
 __all__ = ["GaussianDraw", "drawn_together"]
 

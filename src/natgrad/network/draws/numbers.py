@@ -14,11 +14,11 @@ from natgrad.inference.problem import Block
 from natgrad.kernels.network import gibbs as kernel
 from natgrad.kernels.network.gibbs import GAUSSIAN, SCALE, Tables
 from natgrad.network.compile.plan import Plan
-from natgrad.network.compile.polynomial import Factor, Monomial, Take, ordered_labels
 from natgrad.network.draws.labels import EVENT, LabelSet, Relabelling, _places
 from natgrad.network.execute.addressing import FULL, Piece
 from natgrad.network.execute.interpreter import Reader
 from natgrad.network.execute.program import Program
+from natgrad.network.polynomial import Factor, Monomial, Take, ordered_labels
 
 __all__ = ["GaussianSets", "Group", "Layout", "Numbers", "Unsuitable", "label_tables", "written_in_numbers"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from natgrad.network.compile.polynomial import Factor, Label, Mark, Monomial, Take
+from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = [
     "COEFFICIENTS",

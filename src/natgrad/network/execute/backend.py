@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
-from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.column_sums import ColumnSlopes
+from natgrad.network.polynomial import Label
 
 __all__ = ["BACKENDS", "Backend", "BackendName", "Quadratic", "squared"]
 

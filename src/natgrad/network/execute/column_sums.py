@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take, readings
 from natgrad.network.execute.addressing import FULL, Piece
 from natgrad.network.execute.interpreter import Product, Reader, Slopes, scale_of
+from natgrad.network.polynomial import Factor, Label, Monomial, Take, readings
 
 __all__ = ["ColumnSlopes"]
 

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import opt_einsum
 from jax import lax
 
-from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import Labelled
+from natgrad.network.polynomial import Label
 
 __all__ = ["aligned", "contract"]
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from natgrad.network.compile.polynomial import Factor, Label, Mark, Monomial, Take
 from natgrad.network.execute.addressing import COEFFICIENTS, FULL, SAMPLE, Labelled, View, address, index_factor
 from natgrad.network.execute.contraction import aligned, contract
+from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = ["Column", "evaluate", "of_column", "packed_factors"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.backend import Quadratic, squared
 from natgrad.network.execute.joint import MOST, ROUNDING, SHRUNK, SMALL, inverse_of
 from natgrad.network.execute.written_out import Parts, Writer
+from natgrad.network.polynomial import Monomial
 
 __all__ = ["InterpretedMeans"]
 

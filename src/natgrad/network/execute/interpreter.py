@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take, readings
 from natgrad.network.execute.addressing import FULL, SAMPLE, Piece, View, index_factor
 from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.polynomial import Factor, Label, Monomial, Take, readings
 
 __all__ = ["MOST_KEPT", "Product", "Reader", "Slopes", "Values", "layout_of", "scale_of", "segment_sum"]
 

@@ -18,11 +18,11 @@ from jax import lax
 
 from natgrad._jax import compiled, in_64_bits
 from natgrad.families import _spd  # noqa: F401  (what is traced is there before a program is named by it)
-from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
 from natgrad.network.execute.contraction import contract
 from natgrad.network.execute.evaluate import Column, evaluate, of_column
+from natgrad.network.polynomial import Label, Monomial
 
 __all__ = ["JaxBackend"]
 

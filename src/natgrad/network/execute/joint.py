@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from natgrad.inference.problem import State
-from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.backend import Backend, Quadratic, squared
+from natgrad.network.polynomial import Monomial
 
 if TYPE_CHECKING:
     from natgrad.network.execute.jax_backend import JaxBackend

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.polynomial import Label
 from natgrad.threads import one_blas_thread
 
 __all__ = ["NumpyBackend"]

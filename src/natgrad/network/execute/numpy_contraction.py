@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.network.compile.polynomial import Label
+from natgrad.network.polynomial import Label
 
 __all__ = ["Contraction", "product_of"]
 

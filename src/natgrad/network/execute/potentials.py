@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.compile.polynomial import Factor, Label, Mark, Monomial, Take
 from natgrad.network.execute.addressing import Labelled, read_factor
+from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = ["MOST_ENTRIES", "Potential", "Variable", "potentials", "term_table"]
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import Block, Sampled
 from natgrad.network.compile.plan import Plan, PlannedTerm, weight_key
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 from natgrad.network.execute.addressing import (
     COEFFICIENTS,
     FULL,
@@ -28,6 +27,7 @@ from natgrad.network.execute.addressing import (
 )
 from natgrad.network.execute.backend import Backend
 from natgrad.network.execute.numpy_contraction import product_of
+from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 
 __all__ = ["Program"]
 

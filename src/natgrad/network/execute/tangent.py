@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.compile.polynomial import Factor, Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, read_factor
 from natgrad.network.execute.interpreter import Reader, scale_of
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.written_out import Reads
+from natgrad.network.polynomial import Factor, Label, Monomial
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem

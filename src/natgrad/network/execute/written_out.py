@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natgrad.inference.problem import Block
-from natgrad.network.compile.polynomial import Factor, Label, Monomial
 from natgrad.network.execute.addressing import FULL, Piece
 from natgrad.network.execute.interpreter import MOST_KEPT, Reader, scale_of
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.execute.program import Program
+from natgrad.network.polynomial import Factor, Label, Monomial
 
 __all__ = ["Parts", "Product", "Reads", "Writer", "WrittenTarget", "WrittenValue", "written_product"]
 

@@ -26,7 +26,7 @@ from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.sampled import BlockUpdates, step_parts
 from natgrad.network.compile.incidence import group_plates
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.compile.polynomial import Take
+from natgrad.network.polynomial import Take
 
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan

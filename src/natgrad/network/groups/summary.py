@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, BlockInfo, Sampled
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
 from natgrad.network.execute.addressing import SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.updates import all_valid, put_column, relative_change
+from natgrad.network.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
 
 __all__ = ["Summary"]
 

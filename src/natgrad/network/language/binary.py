@@ -10,7 +10,6 @@ import scipy
 from scipy.special import expit, gammaln, ndtr
 
 from natgrad import families
-from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma
 from natgrad.network.language.cdfs import Cdf, binomial_cdf
 from natgrad.network.language.expressions import COUNT, POSITIVE, UNIT, Access, Constant
@@ -28,6 +27,7 @@ from natgrad.network.language.node_helpers import (
 from natgrad.network.language.nodes import Array, Slot, Slots
 from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Polynomial
 from natgrad.validation import require
 
 __all__ = ["Bernoulli", "Binomial"]

@@ -17,7 +17,6 @@ from scipy.special import gammaln, xlogy
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.families._ops import multigammaln
-from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.auxiliary import (
     ConcentrationBound,
     LatentExponential,
@@ -53,6 +52,7 @@ from natgrad.network.language.nodes import Array, Node, Slot, Slots
 from natgrad.network.language.plates import Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import SUM_TOLERANCE, check_precision
+from natgrad.network.polynomial import Label, Polynomial
 from natgrad.validation import first, require, where
 
 __all__ = ["Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]

@@ -14,7 +14,6 @@ import scipy
 from scipy.special import betainc, expit, gammaincc, gammaln
 
 from natgrad import families
-from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import PolyaGamma, Shares
 from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.expressions import COUNT, POSITIVE, RATE, UNIT
@@ -23,6 +22,7 @@ from natgrad.network.language.node_helpers import Plates, ScalarNode, chosen_lin
 from natgrad.network.language.nodes import Array, Slot, Slots
 from natgrad.network.language.rates import RateSum
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Polynomial
 
 __all__ = ["NegativeBinomial", "Poisson"]
 

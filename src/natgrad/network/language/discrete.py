@@ -16,7 +16,6 @@ from scipy.special import gammaln, xlogy
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Factor, Polynomial
 from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, PolyaGamma, RaceTime
 from natgrad.network.language.cdfs import Cdf, binomial_cdf
 from natgrad.network.language.expressions import (
@@ -57,6 +56,7 @@ from natgrad.network.language.nodes import Array, Node, Slot, Slots
 from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, checked_mask
+from natgrad.network.polynomial import Factor, Polynomial
 from natgrad.validation import as_numbers, first, where
 
 __all__ = ["Categorical", "Multinomial"]

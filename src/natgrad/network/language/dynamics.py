@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Bind, Constant, Expression
 from natgrad.network.language.operators import _Diag as Diag
 from natgrad.network.language.operators import _Product as Product
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Delta, Label, Polynomial, number
 
 __all__ = ["Rows", "diagonal", "rows_of"]
 

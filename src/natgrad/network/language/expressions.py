@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
 from natgrad.network.language.advice import Refusals, of_numpy
 from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.polynomial import Delta, Label, Polynomial, number
 from natgrad.validation import as_index, as_numbers, first, require, where
 
 if TYPE_CHECKING:

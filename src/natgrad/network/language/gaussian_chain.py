@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Polynomial, Take
 from natgrad.network.language.dynamics import Rows, diagonal, rows_of
 from natgrad.network.language.expressions import MATRIX, POSITIVE, VECTOR, Constant, Expression, Untyped
 from natgrad.network.language.node_helpers import Plates, checked_lengths, given_size
@@ -22,6 +21,7 @@ from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.operators import _Product as Product
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Axis, Factor, Label, Polynomial, Take
 from natgrad.validation import as_numbers
 
 __all__ = ["GaussianChain"]

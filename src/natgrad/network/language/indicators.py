@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Delta, Label, Polynomial
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import CATEGORY, NOUN, VECTOR, Access, Bind, Expression, as_access
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Delta, Label, Polynomial
 from natgrad.validation import as_numbers, require
 
 __all__ = ["Frequencies", "frequencies"]

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Factor, Label, Polynomial
 from natgrad.network.language.expressions import CATEGORY, LOG_ZERO, SIMPLEX
 from natgrad.network.language.node_helpers import Plates, checked_lengths, event_length
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, checked_mask
+from natgrad.network.polynomial import Factor, Label, Polynomial
 from natgrad.validation import as_observed
 
 __all__ = ["MarkovChain"]

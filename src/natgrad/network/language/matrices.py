@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from natgrad.errors import NotConjugate
-from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import MATRIX, NOUN, POSITIVE, Access, Bind, Constant, Expression
 from natgrad.network.language.node_helpers import left_over
@@ -20,6 +19,7 @@ from natgrad.network.language.operators import _Diag as Diag
 from natgrad.network.language.operators import _Product as Product
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import check_precision
+from natgrad.network.polynomial import Label, Polynomial
 from natgrad.validation import as_numbers
 
 __all__ = ["BlockDiagonal", "Kronecker", "block_diag", "kron"]

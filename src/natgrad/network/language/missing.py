@@ -22,10 +22,10 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from natgrad.families._ops import multigammaln
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Polynomial
 from natgrad.network.language.expressions import CATEGORY, LOG_ZERO, MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Access
 from natgrad.network.language.plates import Index
 from natgrad.network.language.slots import spread
+from natgrad.network.polynomial import Axis, Factor, Label, Polynomial
 
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Polynomial, Take, number
 from natgrad.network.language.expressions import Access, Constant, Expression, as_access
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import spread
+from natgrad.network.polynomial import Polynomial, Take, number
 from natgrad.validation import first, where, whole_number
 
 __all__ = [

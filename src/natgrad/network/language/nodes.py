@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
-from natgrad.network.compile.polynomial import Factor, Label, Polynomial
 from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
 from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.censoring import Censored
@@ -45,6 +44,7 @@ from natgrad.network.language.slots import (
     is_flat,
     spread,
 )
+from natgrad.network.polynomial import Factor, Label, Polynomial
 from natgrad.validation import LARGEST_VALUE, OVERFLOW, as_numbers, as_observed, first, require, where
 
 __all__ = ["Array", "Node", "Slot", "Slots", "Term"]

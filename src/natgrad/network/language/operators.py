@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Delta, Label, Polynomial
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import (
     CATEGORY,
@@ -32,6 +31,7 @@ from natgrad.network.language.plates import Plate
 from natgrad.network.language.rates import dot_of_rates
 from natgrad.network.language.rewriting import Expanded, expanded, written_once
 from natgrad.network.language.slots import is_precision
+from natgrad.network.polynomial import Delta, Label, Polynomial
 from natgrad.validation import as_numbers, require
 
 if TYPE_CHECKING:

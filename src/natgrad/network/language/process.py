@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from natgrad.covariance import Covariance, Inducing, factorised
 from natgrad.errors import PlateMismatch
-from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.columns import Recorded, is_deferred
 from natgrad.network.language.continuous import MultivariateNormal
 from natgrad.network.language.expressions import REAL, Access, Bind, Expression
@@ -25,6 +24,7 @@ from natgrad.network.language.node_helpers import Plates, known
 from natgrad.network.language.operators import dot
 from natgrad.network.language.plates import as_plates
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Label, Polynomial
 from natgrad.validation import as_numbers, real_number
 
 __all__ = ["GaussianProcess"]

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Label, Polynomial, Take
 from natgrad.network.language.expressions import NOUN, POSITIVE, RATE, Access, Bind, Constant, Expression
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Label, Polynomial, Take
 from natgrad.validation import as_numbers, require
 
 __all__ = ["RateSum", "add_rates", "dot_of_rates"]

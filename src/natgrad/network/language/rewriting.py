@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.network.compile.polynomial import Label, Polynomial, number
 from natgrad.network.language.expressions import (
     MATRIX,
     POSITIVE,
@@ -30,6 +29,7 @@ from natgrad.network.language.expressions import (
 )
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import check_precision
+from natgrad.network.polynomial import Label, Polynomial, number
 
 __all__ = ["Expanded", "as_matrix", "expanded", "written_once"]
 

@@ -17,7 +17,6 @@ from scipy.special import log_ndtr, ndtr, stdtr
 
 from natgrad import families
 from natgrad.families._truncated import sides_of
-from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import (
     LaplaceWeights,
     LatentNormal,
@@ -33,6 +32,7 @@ from natgrad.network.language.node_helpers import Plates, ScalarNode, known, mus
 from natgrad.network.language.nodes import Array, Slot, Slots
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
+from natgrad.network.polynomial import Polynomial
 from natgrad.validation import as_numbers, first, where
 
 __all__ = ["Laplace", "LogNormal", "Ordinal", "StudentT", "TruncatedNormal"]

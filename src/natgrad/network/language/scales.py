@@ -13,11 +13,11 @@ import numpy as np
 from scipy.special import gammaln
 
 from natgrad import families
-from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.expressions import POSITIVE
 from natgrad.network.language.node_helpers import Plates, ScalarNode, known, numbers
 from natgrad.network.language.nodes import Slot
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Polynomial
 
 __all__ = ["GammaShape", "HalfNormal"]
 

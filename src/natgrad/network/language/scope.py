@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Polynomial, Take
 from natgrad.network.language.expressions import CATEGORY, VECTOR, Access, Expression
 from natgrad.network.language.missing import split_statistic
 from natgrad.network.language.plates import Index, Plate, plates_in_words
+from natgrad.network.polynomial import Axis, Factor, Label, Mark, Polynomial, Take
 
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node

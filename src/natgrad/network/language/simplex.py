@@ -15,7 +15,6 @@ import scipy
 from scipy.special import betaln, gammaln
 
 from natgrad import families
-from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import StickBound, as_auxiliary
 from natgrad.network.language.cdfs import Cdf, beta_cdf
 from natgrad.network.language.continuous import Gamma
@@ -23,6 +22,7 @@ from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Consta
 from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
 from natgrad.network.language.nodes import Array, Node, Slot, Slots
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Polynomial
 
 __all__ = ["Beta", "HalfCauchy", "StickBreaking"]
 

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.plan import with_gates
-from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.network.language.expressions import MATRIX, SIMPLEX, UNIT, VECTOR, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
+from natgrad.network.polynomial import Factor, Label, Mark, Polynomial
 
 __all__ = ["DRAW", "evaluated", "field", "found_size", "slot_values"]
 

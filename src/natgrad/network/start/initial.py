@@ -14,13 +14,13 @@ from natgrad.errors import PlateMismatch, SymmetricStart
 from natgrad.inference.callbacks import Once, Progress
 from natgrad.inference.problem import State
 from natgrad.network.compile.incidence import told_apart
-from natgrad.network.compile.polynomial import Take
 from natgrad.network.language.auxiliary import Shares
 from natgrad.network.language.continuous import Gamma, MultivariateNormal
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.node_helpers import numbers
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.slots import check_range, checked_categories
+from natgrad.network.polynomial import Take
 from natgrad.network.start.clusters import cluster_starts
 from natgrad.network.start.order import default_order, factors_of_products
 from natgrad.network.start.probes import memberships

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.compile.polynomial import Take
 from natgrad.network.language.expressions import VECTOR
+from natgrad.network.polynomial import Take
 from natgrad.network.start.order import default_order
 from natgrad.network.start.products import at_points, before_relevance, governors, spread_of_children
 from natgrad.random import Stream, generator

@@ -17,10 +17,10 @@ from natgrad.inference.starts import Ended, Rivals, Starts
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
 from natgrad.inference.trace import StartRecord
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.compile.polynomial import Take
 from natgrad.network.groups.groups import Groups
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
+from natgrad.network.polynomial import Take
 from natgrad.network.start.components import start_of_one
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.order import default_order
