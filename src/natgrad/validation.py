@@ -248,7 +248,19 @@ def _copied(value: Any, what: str, wanted: str, hint: str) -> npt.NDArray[Any]:
     such = next((f" such as {text!r} at {list(place)}" for place, text in texts.items()), "")
     if texts and all(map(_is_numeric, texts.values())):
         hint = ": these are numbers in quotes, np.asarray(values, dtype=float)"
+    elif not texts:
+        such = _first_that_is_no_number(entries)
     raise TypeError(f"{what} must be {wanted}, got {contents}{such}{hint}")
+
+
+def _first_that_is_no_number(entries: npt.NDArray[Any]) -> str:
+    """The first object that is no number, with its place and the reason."""
+    for place, entry in np.ndenumerate(entries):
+        try:
+            float(entry)
+        except (TypeError, ValueError) as reason:
+            return f" such as {entry!r} at {list(place)} ({reason})"
+    return ""
 
 
 def _is_numeric(text: str | bytes) -> bool:

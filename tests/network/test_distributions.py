@@ -11,6 +11,7 @@ import scipy.stats as st
 
 import natgrad as ng
 from natgrad.network.language import nodes
+from natgrad.network.results.row_noise import SameInRows
 
 L: Any = ng.language
 SCALARS: dict[str, tuple[Callable[[], Any], dict[str, float]]] = {
@@ -64,7 +65,7 @@ def test_a_dirichlet_with_a_learned_concentration_has_its_density() -> None:
     shares = np.random.default_rng(0).dirichlet([2.0, 1.0, 3.0], 9)
     node = ng.Dirichlet("x", L.GammaShape("a", 2.0, 1.0), size=3, plate=ng.Plate("n", 9), observed=shares)
     predictive = ng.Network(node).fit(verbose=False).predictive("x")
-    a = predictive._slots(predictive.node, np.random.default_rng(0), 200, {})["concentration"][:, 0]
+    a = predictive._slots(predictive.node, SameInRows(0), 200, {})["concentration"][:, 0]
     wanted = np.log([np.mean([st.dirichlet(np.full(3, each)).pdf(x) for each in a]) for x in shares])
     np.testing.assert_allclose(predictive.log_density(shares), wanted, rtol=1e-9)
 

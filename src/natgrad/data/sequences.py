@@ -97,9 +97,8 @@ def as_columns(X: Any, one_dimensional: bool = False, columns: Sequence[str] | N
     if hasattr(X, "toarray"):
         raise TypeError("X is a sparse matrix: give X.toarray()")
     if (table := frame_columns(X)) is not None:
-        plain = np.column_stack(
-            [as_numbers(column, f"X: column {name!r}", missing=True) for name, column in table.items()]
-        )
+        # In the memory order of a frame's own arrays: sums over rows, and so the last bits, depend on it.
+        plain = np.array([as_numbers(column, f"X: column {name!r}", missing=True) for name, column in table.items()]).T
     else:
         plain = as_column(X)
     array = np.ma.filled(plain.astype(np.float64), np.nan) if is_masked(plain) else np.asarray(plain)

@@ -235,7 +235,7 @@ MISTAKES = [
      "GlobalBatch: a batch of 1000000 is larger than the data with 2 observations; VB() reads all of them"),
     (lambda: model().fit([1.0, 2.0]), ValueError,
      "X must be a table [users, items] with NaN for missing ratings, got shape (2,). Reshape your data: one user is [ratings]"),
-    (lambda: model().fit([["a", "b"]]), TypeError, "X[0, 0] = 'a' is not a number: convert it, float(…) for text"),
+    (lambda: model().fit([["a", "b"]]), TypeError, "X must be numbers, got strings such as 'a' at [0, 0]"),
     (lambda: model().predict([0], [0]), NotFittedError,
      "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
     (lambda: model().continue_fit(), NotFittedError, "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
