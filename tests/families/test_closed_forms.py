@@ -7,8 +7,8 @@ import pytest
 import scipy.stats as ss
 
 from natgrad import families as nf
-from natgrad.families._chain_fisher import _pairs, _recursion
-from natgrad.families._close_messages import close_pairs
+from natgrad.families._chain import close_pairs
+from natgrad.families.fisher import _pairs, _recursion
 
 RATE = np.array([[2.0, 0.5], [0.5, 1.0]])
 MEAN = np.array([1.0, -2.0])

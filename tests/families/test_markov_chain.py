@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from natgrad import families as nf
 from natgrad._jax import compiled
-from natgrad.families import _close_messages as close
+from natgrad.families import _chain as close
 
 
 def enumerate_paths(chain: nf.MarkovChain, lam: nf.Stats) -> tuple[nf.Stats, float, np.ndarray]:

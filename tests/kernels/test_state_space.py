@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from natgrad import families, threads
-from natgrad.families._chain_ends import _condensed_by_kernel, _condensed_in_steps
+from natgrad.families._chain import _condensed_by_kernel, _condensed_in_steps
 
 
 def path(rng, plates, n_times, size):

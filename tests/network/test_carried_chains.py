@@ -9,7 +9,7 @@ import pytest
 
 import natgrad as ng
 from natgrad import families
-from natgrad.families import _chain_ends as ends
+from natgrad.families import _chain as ends
 
 TIMES = 90
 

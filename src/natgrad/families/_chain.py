@@ -1,30 +1,485 @@
-"""λ in, moments out, for a whole path of hidden states: MarkovChain.
+"""Define the family of a path of hidden states, `MarkovChain`, and its forward–backward recursions.
 
     q(z) ∝ exp( Σ_t potential[t, z_t] + Σ_starts initial[z_t] + Σ_{t not a start} transition[z_{t−1}, z_t] )
 
 λ = (potentials [T, K], log initial [K], log transition [K, K]), none of them normalised; A is the log
 partition function and μ = ∇A are the marginals, the counts of first states and the counts of pairs
 (forward–backward).
+
+**Messages in logarithms.** Both directions are the same recursion, so one loop runs them side by side (lane 0 forward, lane 1
+backward in reversed time): half the steps, which is what costs in `lax.scan`. With m the message including the potential,
+
+    u_t(x) = log Σ_y exp(m_{t−1}(y) + edge(y, x)),     m_t = potential_t + u_t − max
+
+Messages are logarithms (scaled probabilities underflow when log-weights differ by 800), normalised at each
+step by the maximum (without it, they drift by 1e-8 over 100 000 steps).
+
+The sum costs K² exponentials.
+
+**Messages in probabilities**, for transitions that are close to one another: no exponential but that of λ. Where log weights of
+transitions differ by less than `CLOSE` (`is_close`), a message with a maximum of 1 has sums of at least e^−CLOSE after a step,
+whatever the potentials are: nothing that counts underflows. With f_t the message from the past, its potential included, and b_t
+that from the future, w the weights and h_t = exp(potential_t),
+
+    f_t ∝ h_t · wᵀ f_{t−1},   b_t = w g_{t+1},   g_t ∝ h_t · b_t
+    P(z_t) = f_t b_t / Z_t,   P(z_t = i, z_{t+1} = j) = f_t(i) w(i, j) g_{t+1}(j) / Z_t,   Z_t = Σ f_t b_t
+
+so that pairs need no sum of their own.
+
+**Stretches of one chain.** A chain is cut into stretches that share a time: the first of one is the last of the one before.
+Whatever is between the two ends of a stretch is summed or integrated out, stretches in any order (`condensed_path`,
+`condensed_states`). The ends are a short chain of their own, whose messages (`gaussian_messages`, `state_messages`) make every
+stretch what it is in the whole:
+
+    q(stretch k) ∝ before_k(first) · exp⟨λ_k, φ⟩ · after_k(last),   H[q] = Σ_k H[q(stretch k)] − Σ_{k>0} H[q(first time of k)]
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._chain_ends import EndMessages, added_at, condensed_states, state_messages
-from natgrad.families._close_messages import close_moments, is_close
 from natgrad.families._discrete import category_logits
 from natgrad.families._family import Family, Param, draws, numpy_stats
-from natgrad.families._messages import pair_counts, run_messages, shift_of, under
 from natgrad.families._ops import Array, Stats
+from natgrad.threads import is_little
 
-__all__ = ["MarkovChain"]
+__all__ = [
+    "EndMessages",
+    "MarkovChain",
+    "added_at",
+    "close_moments",
+    "close_pairs",
+    "condensed_path",
+    "condensed_states",
+    "gaussian_messages",
+    "is_close",
+    "pair_counts",
+    "run_messages",
+    "shift_of",
+    "state_messages",
+    "under",
+]
+
+_CHUNK = 512  # time steps whose [K, K] pair posteriors exist at once
+
+
+def run_messages(
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
+) -> tuple[Array, Array]:
+    """Messages into every time step from its past and from its future, without its own potential.
+
+    Parameters
+    ----------
+    potentials : array [T, ..., K], log potentials, time first
+    initial : array [..., K], log weights of the first state of each sequence
+    transition : array [..., K, K], log weights of a step
+    starts : bool array [T], where a sequence begins
+
+    Returns
+    -------
+    past, future : arrays [T, ..., K]
+    """
+    xp = ops.namespace(potentials, initial, transition)
+    batch = np.broadcast_shapes(potentials.shape[1:-1], initial.shape[:-1], transition.shape[:-2])
+    n_times, n_states = potentials.shape[0], potentials.shape[-1]
+    # A lane axis in front; the plates of the edge stay as they are, so a shared transition is not copied.
+    edge = xp.stack([ops.transpose(transition), transition])  # [2, ..., to, from]: summed over the last axis
+    edge = edge.reshape((2, *(1,) * (len(batch) + 3 - edge.ndim), *edge.shape[1:]))
+    boundary = xp.stack([xp.broadcast_to(initial, (*batch, n_states)), xp.zeros((*batch, n_states))])
+    wide = xp.broadcast_to(under(potentials, len(batch) + 2), (n_times, *batch, n_states))
+    lanes = xp.stack([wide, xp.flip(wide, 0)], 1)  # [T, 2, ..., K]
+    ends = np.append(starts[1:], True)
+    resets = np.stack([starts, ends[::-1]], 1).reshape((n_times, 2, *(1,) * (len(batch) + 1)))
+
+    def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        potential, reset = now
+        incoming = xp.where(reset, boundary, ops.logsumexp(message[..., None, :] + edge))
+        raw = potential + incoming
+        return raw - shift_of(raw)[..., None], incoming
+
+    message = xp.zeros((2, *batch, n_states))
+    if xp is np:
+        incoming = np.empty(lanes.shape)
+        for t in range(n_times):
+            message, incoming[t] = step(message, (lanes[t], resets[t]))
+    else:
+        from jax import lax
+
+        _, incoming = lax.scan(step, message, (lanes, xp.asarray(resets)))
+    return incoming[:, 0], xp.flip(incoming[:, 1], 0)
+
+
+def shift_of(x: Array) -> Array:
+    """Maximum over the last axis, 0 where it is not finite: subtracting it never makes a NaN."""
+    xp = ops.namespace(x)
+    top = xp.max(x, axis=-1)
+    top = xp.where(xp.isfinite(top), top, 0.0)
+    if xp is not np:
+        from jax.lax import stop_gradient
+
+        top = stop_gradient(top)
+    return top
+
+
+def under(potentials: Array, ndim: int) -> Array:
+    """Potentials [T, ..., K] with plate axes of length 1 inserted after time, up to `ndim` axes."""
+    missing = ndim - potentials.ndim
+    return potentials.reshape((potentials.shape[0], *(1,) * missing, *potentials.shape[1:]))
+
+
+def pair_counts(before: Array, transition: Array, after: Array, inside: Array) -> Array:
+    """Σ_t P(z_{t−1} = i, z_t = j): expected transitions [..., K, K].
+
+    Parameters
+    ----------
+    before : array [T', ..., K], message into the pair from its left state
+    after : array [T', ..., K], message into the pair from its right state
+    inside : bool array [T', 1 …], false where a sequence begins between the two
+    """
+    xp = ops.namespace(before, transition, after)
+    before, after = before - shift_of(before)[..., None], after - shift_of(after)[..., None]
+
+    def of_chunk(before: Array, after: Array, inside: Array) -> Array:
+        joint = before[..., :, None] + transition + after[..., None, :]
+        flat = joint.reshape((*joint.shape[:-2], joint.shape[-1] ** 2))
+        return xp.where(inside[..., None], ops.softmax(flat).reshape(joint.shape), 0.0).sum(0)
+
+    n_chunks = before.shape[0] // _CHUNK  # the rest is a chunk of its own: no padding, no copy
+    split = n_chunks * _CHUNK
+    parts = (before, after, xp.asarray(inside))
+    total = of_chunk(*(a[split:] for a in parts))
+    if n_chunks == 0:
+        return total
+    chunks = tuple(a[:split].reshape((n_chunks, _CHUNK, *a.shape[1:])) for a in parts)
+    if xp is np:
+        return total + sum(of_chunk(*chunk) for chunk in zip(*chunks, strict=True))
+    from jax import lax
+
+    return lax.scan(lambda c, chunk: (c + of_chunk(*chunk), None), total, chunks)[0]
+
+
+CLOSE = 300.0
+# States up to which products of steps take less time than the calls of as many steps, and numbers in all of them at once.
+FEW_STATES, MOST_AT_ONCE = 8, 2**18
+CLOSER, LEAST_SHRUNK = 100.0, 200.0  # a product of steps that has lost no more than e^−200 is left as it is
+
+
+def is_close(transition: Array) -> Array:
+    """Whether all log weights are finite and within `CLOSE` of each other: one bool."""
+    return transition.max() - transition.min() < CLOSE  # false for NaN and for −inf
+
+
+def close_moments(
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
+) -> tuple[Array, Array, Array]:
+    """Marginals [T, ..., K], expected pairs [..., K, K] and the log partition function [...].
+
+    Parameters
+    ----------
+    potentials : array [T, ..., K], log potentials, time first
+    initial : array [..., K], log weights of the first state of each sequence
+    transition : array [..., K, K], log weights of a step
+    starts : bool array [T], where a sequence begins
+    """
+    found = _run(potentials, initial, transition, starts)
+    xp = ops.namespace(found.forward)
+    pairs = found.weights * xp.einsum("t...i,t...j->...ij", found.forward, found.share)
+    return found.marginals, pairs, found.a
+
+
+def close_pairs(
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
+) -> tuple[Array, Array]:
+    """Marginals [T, ..., K], and P(z_t, z_{t+1}) of every step [T − 1, ..., K, K], 0 where a sequence begins between the two."""
+    found = _run(potentials, initial, transition, starts)
+    return found.marginals, found.weights * found.forward[..., :, None] * found.share[..., None, :]
+
+
+class _Close(NamedTuple):
+    """Marginals; f_t and g_{t+1} / Z_t of every step; the weights of a step; the log partition function."""
+
+    marginals: Array
+    forward: Array
+    share: Array
+    weights: Array
+    a: Array
+
+
+def _run(potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]) -> _Close:
+    xp = ops.namespace(potentials, initial, transition)
+    batch = np.broadcast_shapes(potentials.shape[1:-1], initial.shape[:-1], transition.shape[:-2])
+    n_times, n_states = potentials.shape[0], potentials.shape[-1]
+    # A lane axis in front; the plates of the edge stay as they are, so a shared transition is not copied.
+    edge = xp.stack([ops.transpose(transition), transition])  # [2, ..., to, from]: summed over the last axis
+    edge = edge.reshape((2, *(1,) * (len(batch) + 3 - edge.ndim), *edge.shape[1:]))
+    top = edge.max()
+    weights = xp.exp(edge - top)
+    wide = xp.broadcast_to(under(potentials, len(batch) + 2), (n_times, *batch, n_states))
+    lanes = xp.stack([xp.where(_along(starts, wide), wide + initial, wide), xp.flip(wide, 0)], 1)  # [T, 2, ..., K]
+    shift = shift_of(lanes)
+    inside = xp.exp(lanes - shift[..., None])
+    resets = _along(np.stack([starts, np.append(starts[1:], True)[::-1]], 1), lanes)
+    sums = _sums_by_numpy(inside, resets, weights) if xp is np else _scanned(inside, resets, weights)
+    messages, size = _scaled(xp, xp.where(resets, inside, sums * inside))
+    forward, from_future = messages[:, 0], xp.flip(messages[:, 1], 0)
+    marginals = forward * xp.flip(xp.where(resets[:, 1], 1.0, sums[:, 1]), 0)
+    total = ops.summed(marginals)[..., None]
+    share = xp.where(_along(~starts[1:], marginals), from_future[1:] / total[:-1], 0.0)
+    last = np.flatnonzero(np.append(starts[1:], True))
+    a = (shift[:, 0] + _log(xp, size[:, 0])).sum(0) + _log(xp, ops.summed(forward[last])).sum(0)
+    return _Close(marginals / total, forward[:-1], share, weights[1], a + top * (n_times - int(starts.sum())))
+
+
+def _along(flags: np.ndarray[Any, Any], like: Array) -> np.ndarray[Any, Any]:
+    """Flags for the first axes of an array, so that they broadcast over the others."""
+    return flags.reshape(flags.shape + (1,) * (like.ndim - flags.ndim))
+
+
+def _scaled(xp: Any, raw: Array) -> tuple[Array, Array]:
+    """A message with a maximum of 1, and what it was divided by; 0 where no state is possible."""
+    size = ops.largest(raw)
+    return raw / xp.where(size == 0, 1.0, size)[..., None], size
+
+
+def _log(xp: Any, x: Array) -> Array:
+    """Log x, −inf for 0; the inner `where` keeps log 0 out of the graph, whose gradient would be 0 · inf."""
+    return xp.where(x == 0, -np.inf, xp.log(xp.where(x == 0, 1.0, x)))
+
+
+def _scanned(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> Array:
+    """Σ_y weights(x, y) m_{t−1}(y) of every step; anything where a sequence begins."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        here, reset = now
+        coming = ops.matvec(weights, message)
+        return _scaled(jnp, jnp.where(reset, here, coming * here))[0], coming
+
+    _, sums = lax.scan(step, jnp.ones(inside.shape[1:]), (inside, jnp.asarray(resets)))
+    return sums
+
+
+def _sums_by_numpy(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> Array:
+    """The same, in as few calls as it takes."""
+    n_states = inside.shape[-1]
+    small = n_states <= FEW_STATES and inside.size * n_states <= MOST_AT_ONCE
+    if small and weights.min() > math.exp(-CLOSER) and inside.max(-1).all():
+        return _by_blocks(inside, resets, weights)
+    sums = np.ones(inside.shape)
+    message: Array = None
+    for t, (first, second) in enumerate(resets.reshape(len(inside), 2).tolist()):
+        here = inside[t]
+        if not (first and second):
+            sums[t] = coming = np.matmul(weights, message[..., None])[..., 0]
+            new = _scaled(np, coming * here)[0]
+            if first or second:
+                new[0 if first else 1] = here[0 if first else 1]
+            here = new
+        message = here
+    return sums
+
+
+def _by_blocks(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> Array:
+    """The same where every time has a possible state and edges are closer: 2 √T calls instead of T, which are what it costs.
+
+    A step is a product with the matrix diag(inside) · weights, or, at the start of a sequence, with one that forgets. All blocks
+    of √T steps are multiplied out side by side, then the message goes through the blocks, then to every step in each. Columns of
+    such a product differ by e^CLOSER at most, a step takes as much from each, and what is smaller by as much again can still
+    count: e^−300 beside the largest number, which may be e^−LEAST_SHRUNK itself.
+    """
+    n_times = len(inside)
+    length = math.isqrt(n_times)
+    n_blocks = -(-n_times // length)
+    short = n_blocks * length - n_times
+    steps = np.where(resets[..., None], inside[..., None], weights * inside[..., None])
+    if short:
+        steps = np.concatenate([steps, np.ones((short, *steps.shape[1:]))])
+    steps = steps.reshape(n_blocks, length, *steps.shape[1:])
+    # A step makes a product smaller by the least weight at most.
+    shrinks = length * math.log(weights.min()) < -LEAST_SHRUNK
+    for n in range(1, length):
+        steps[:, n] = np.matmul(steps[:, n], steps[:, n - 1])
+        if shrinks:
+            steps[:, n] /= steps[:, n].max((-1, -2), keepdims=True)
+    message = np.ones((*inside.shape[1:], 1))
+    entering = [message]
+    for block in steps[:-1, -1]:
+        message = np.matmul(block, message)
+        message /= np.maximum.reduce(message, axis=-2, keepdims=True)
+        entering.append(message)
+    messages = np.matmul(steps, np.stack(entering)[:, None]).reshape(-1, *message.shape)[: n_times - 1]
+    messages /= np.maximum.reduce(messages, axis=-2, keepdims=True)
+    return np.concatenate([np.ones((1, *inside.shape[1:])), np.matmul(weights, messages)[..., 0]])
+
+
+Floats = npt.NDArray[np.float64]
+
+
+class EndMessages(NamedTuple):
+    """What each of n stretches is told at its first and last time, [n, …]; the entropy of the times that two share [...]."""
+
+    before: Stats
+    after: Stats
+    shared: Array
+
+
+def added_at(array: Array, time: int, message: Array, events: int) -> Array:
+    """An array [..., T, events…] with something added at one time."""
+    place: Any = (..., time, *(slice(None),) * events)
+    if ops.is_jax(array, message):
+        xp = ops.namespace(array, message)
+        return xp.asarray(array).at[place].add(message)
+    fresh = np.array(array, dtype=np.float64)
+    fresh[place] += message
+    return fresh
+
+
+# -- vectors --
+
+
+def condensed_path(h: Array, diagonal: Array, beside: Array) -> Stats:
+    """λ of the first and the last time of Gaussian chains, all times between them integrated out; up to a constant.
+
+    Parameters
+    ----------
+    h, diagonal, beside : arrays [T, ..., D] and [T, ..., D, D], P_tt and P_{t,t−1}, time first; T ≥ 2
+
+    Returns
+    -------
+    h [..., 2, D], J [..., 2, D, D] and C [..., D, D], that of the pair
+    """
+    xp = ops.namespace(h, diagonal, beside)
+    if xp is np and not is_little(100.0 * len(h)):
+        gone, ends = _condensed_by_kernel(h, diagonal, beside)
+    else:
+        gone, ends = _condensed_in_steps(h, diagonal, beside)
+    first = h[0] - gone[0], ops.symmetrise(diagonal[0] - gone[1])
+    last, precision, pair = ends
+    J = xp.stack([first[1], ops.symmetrise(precision)], axis=-3)
+    return xp.stack([first[0], last], axis=-2), -0.5 * J, -pair
+
+
+def _condensed_in_steps(h: Array, diagonal: Array, beside: Array) -> tuple[Stats, Stats]:
+    """What is taken from h and P of the first time; v, S and the coupling to the first of the last time."""
+
+    def step(carry: Any, now: Stats) -> Any:
+        v, S, pair, gone, taken = carry
+        here, precision, back = now
+        mean, covariance, _ = ops.spd_solve(ops.symmetrise(S), v)
+        across, fold = ops.transpose(pair), back @ covariance
+        gone, taken = gone + ops.matvec(across, mean), taken + across @ covariance @ pair
+        return here - ops.matvec(back, mean), precision - fold @ ops.transpose(back), -(fold @ pair), gone, taken
+
+    carry = h[1], diagonal[1], beside[1], ops.zeros(h[0]), ops.zeros(diagonal[0])
+    if ops.is_jax(h, diagonal, beside):
+        from jax import lax
+
+        carry, _ = lax.scan(lambda c, now: (step(c, now), None), carry, (h[2:], diagonal[2:], beside[2:]))
+    else:
+        for now in zip(h[2:], diagonal[2:], beside[2:], strict=True):
+            carry = step(carry, now)
+    return carry[3:], carry[:3]
+
+
+def _condensed_by_kernel(h: Array, diagonal: Array, beside: Array) -> tuple[Stats, Stats]:
+    from natgrad.kernels.state_space.smoother import condense_paths  # compiled: not for those who have no long chain
+
+    plates, (n_times, size) = h.shape[1:-1], (len(h), h.shape[-1])
+    rows = np.ascontiguousarray(np.moveaxis(h, 0, -2).reshape(-1, n_times, size))
+    squares = [
+        np.ascontiguousarray(np.moveaxis(part, 0, -3).reshape(-1, n_times, size, size)) for part in (diagonal, beside)
+    ]
+    vectors, matrices = np.zeros((2, len(rows), size)), np.zeros((3, len(rows), size, size))
+    condense_paths(rows, *squares, *vectors, *matrices)
+    gone, last = (part.reshape(*plates, size) for part in vectors)
+    taken, precision, pair = (part.reshape(*plates, size, size) for part in matrices)
+    return (gone, taken), (last, precision, pair)
+
+
+def gaussian_messages(h: Floats, J: Floats, C: Floats) -> EndMessages:
+    """The messages between n stretches, from what `condensed_path` says of each [n, …]: one after the other, to and fro."""
+    n, size = len(h), h.shape[-1]
+    first_h, last_h = h[..., 0, :], h[..., 1, :]
+    first_p, last_p, pair = -2.0 * J[..., 0, :, :], -2.0 * J[..., 1, :, :], -C
+    before, after = ((np.zeros_like(first_h), np.zeros_like(first_p)) for _ in range(2))
+    for k in range(n - 1):
+        inverse, _ = ops.spd_inverse_logdet(first_p[k] + before[1][k])
+        gain = pair[k] @ inverse
+        before[0][k + 1] = last_h[k] - ops.matvec(gain, first_h[k] + before[0][k])
+        before[1][k + 1] = ops.symmetrise(last_p[k] - gain @ ops.transpose(pair[k]))
+    for k in range(n - 1, 0, -1):
+        inverse, _ = ops.spd_inverse_logdet(last_p[k] + after[1][k])
+        gain = ops.transpose(pair[k]) @ inverse
+        after[0][k - 1] = first_h[k] - ops.matvec(gain, last_h[k] + after[0][k])
+        after[1][k - 1] = ops.symmetrise(first_p[k] - gain @ pair[k])
+    logdet = ops.spd_logdet(before[1][1:] + after[1][:-1])
+    shared = (0.5 * size * (1.0 + ops.LOG_2PI) - 0.5 * logdet).sum(0)
+    return EndMessages((before[0], -0.5 * before[1]), (after[0], -0.5 * after[1]), shared)
+
+
+# -- categories --
+
+
+def condensed_states(potentials: Array, initial: Array, transition: Array) -> Array:
+    """Log weights [..., K, K] of the first and the last state of chains, all between them summed out.
+
+    Parameters
+    ----------
+    potentials : array [T, ..., K], time first; T ≥ 2
+    initial, transition : arrays [..., K] and [..., K, K], log weights
+    """
+    xp = ops.namespace(potentials, initial, transition)
+    product = _close_product if xp is np and is_close(transition) else _product
+    steps = transition + potentials[1:][..., None, :]
+    # Neighbours in pairs, and pairs of pairs: matrices may be multiplied in any grouping.
+    while len(steps) > 1:
+        even = len(steps) // 2 * 2
+        steps = xp.concatenate([product(steps[0:even:2], steps[1:even:2]), steps[even:]])
+    return steps[0] + (potentials[0] + initial)[..., None]
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Log of the product of matrices whose logs are given, row after row."""
+    xp = ops.namespace(a, b)
+    turned = xp.swapaxes(b, -1, -2)
+    rows = [ops.logsumexp(a[..., i, None, :] + turned) for i in range(a.shape[-1])]
+    return xp.stack(rows, axis=-2)
+
+
+def _close_product(a: Floats, b: Floats) -> Floats:
+    """The same where rows of b differ by less than e^300, whatever potentials are: states that underflow in a do not count."""
+    rows, columns = a.max(-1, keepdims=True), b.max(-2, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        rows, columns = np.where(np.isfinite(rows), rows, 0.0), np.where(np.isfinite(columns), columns, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.exp(a - rows) @ np.exp(b - columns)) + rows + columns)
+
+
+def state_messages(weights: Floats) -> EndMessages:
+    """The messages between n stretches, from the log weights of their ends [n, ..., K, K]."""
+    before, after = np.zeros(weights.shape[:-1]), np.zeros(weights.shape[:-1])
+    for k in range(len(weights) - 1):
+        message = ops.logsumexp(before[k][..., :, None] + weights[k], axis=-2)
+        before[k + 1] = message - _finite(message)
+    for k in range(len(weights) - 1, 0, -1):
+        message = ops.logsumexp(after[k][..., None, :] + weights[k], axis=-1)
+        after[k - 1] = message - _finite(message)
+    p = ops.softmax(before[1:] + after[:-1])
+    shared = -np.where(p > 0.0, p * np.log(np.where(p > 0.0, p, 1.0)), 0.0).sum((0, -1))
+    return EndMessages((before,), (after,), shared)
+
+
+def _finite(message: Floats) -> Any:
+    largest = message.max(-1, keepdims=True)
+    return np.where(np.isfinite(largest), largest, 0.0)
 
 
 @final
@@ -115,7 +570,7 @@ class MarkovChain(Family):
         possible = (lam[0] > -np.inf).any(-1).all(-1)
         return possible & (lam[1] > -np.inf).any(-1) & ~(lam[2] == np.inf).any((-1, -2))
 
-    # -- stretches of one chain (`_chain_ends.py`) --
+    # -- stretches of one chain --
 
     def condensed(self, lam: Stats) -> Stats:
         """What a stretch says of its first and last state: log weights [..., K, K]."""

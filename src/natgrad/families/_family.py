@@ -1,4 +1,4 @@
-"""Natural parameters in, moments, log-normaliser, entropies and samples out: what every family can do.
+"""Define what every exponential family can do: moments, log-normaliser, entropy and samples of natural parameters.
 
 An exponential family with statistics φ = (φ_1 … φ_k) has the density
 
@@ -8,7 +8,7 @@ with ⟨λ, μ⟩ summed over all event axes of all statistics. λ and μ = E_q[
 per statistic, with plate axes first and that statistic's event axes last. f = 0 except for Poisson (−log x!);
 other constants are inside A, so the entropy is A − ⟨λ, μ⟩ − E f. See Wainwright & Jordan (2008), section 3.
 
-Auxiliary variables (`_polya_gamma.py`, `_truncated.py`, `_shares.py`) have an f without a closed expectation, which a
+Auxiliary variables (`_bounds.py`, `_truncated.py`, `Shares`) have an f without a closed expectation, which a
 conditional and its q share, so that it cancels in every bound: their entropies are relative to exp f. Some have settings (a
 number of trials, bounds): known numbers that travel in λ so that each element may have its own. The statistic of a setting is 0.
 """

@@ -1,4 +1,4 @@
-"""λ in, moments out, for a whole path of real vectors: GaussianChain.
+"""Define the family of a path of real vectors, `GaussianChain`.
 
     q(x) ∝ exp( Σ_t h_tᵀ x_t + Σ_t ⟨J_t, x_t x_tᵀ⟩ + Σ_{t not a start} ⟨C_t, x_t x_{t−1}ᵀ⟩ )
 
@@ -23,7 +23,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._chain_ends import EndMessages, added_at, condensed_path, gaussian_messages
+from natgrad.families._chain import EndMessages, added_at, condensed_path, gaussian_messages
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 from natgrad.threads import is_little
@@ -206,7 +206,7 @@ class GaussianChain(Family):
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(self._filtered(*self._time_first(lam)).logdet).all(0)
 
-    # -- stretches of one chain (`_chain_ends.py`) --
+    # -- stretches of one chain (`_chain.py`) --
 
     def condensed(self, lam: Stats) -> Stats:
         """What a stretch says of its two ends: (h [..., 2, D], J [..., 2, D, D], C [..., D, D])."""

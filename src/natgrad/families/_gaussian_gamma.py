@@ -1,4 +1,4 @@
-"""λ in, moments out, for Gaussian numbers and the precision of what they explain, together: `GaussianGamma`.
+"""Define the family of Gaussian numbers and the precision of what they explain, together: `GaussianGamma`.
 
     q(x, τ) ∝ exp(h₀ᵀx − ½ xᵀP₀x + τ (h₁ᵀx − ½ xᵀP₁x) − r τ + (a − 1) log τ);    φ = (x, xxᵀ, τx, τxxᵀ, τ, log τ)
     λ = (h₀, −½P₀, h₁, −½P₁, −r, a − 1)

@@ -1,4 +1,4 @@
-"""λ in, moments out, for the two Gaussians: Normal (mean, precision) and MultivariateNormal.
+"""Define the two Gaussian families: Normal (mean, precision) and MultivariateNormal.
 
 λ = (Λ m, −½ Λ),   φ = (x, x xᵀ),   A = ½ mᵀ Λ m − ½ log|Λ| + D/2 · log 2π
 """

@@ -1,4 +1,4 @@
-"""λ in, moments out, for positive numbers whose normaliser is an integral: `GammaShape` and `HalfNormalPrecision`.
+"""Define families of positive numbers whose normaliser is an integral: `GammaShape` and `HalfNormalPrecision`.
 
 GammaShape           q(a) ∝ exp(λ¹ a + λ² log a + λ³ log Γ(a)),  λ³ ≤ 0: a Gamma that has been the shape of −λ³ Gammas
 HalfNormalPrecision  q(τ) ∝ exp(λ¹ τ + λ² log τ + λ³ / τ): the generalised inverse Gaussian law; 1/τ ~ Gamma(½, 1/(2 s²)), the

@@ -1,4 +1,4 @@
-"""λ in, moments out, for numbers that are known to lie in an interval: truncated Normal and truncated Exponential.
+"""Define families of numbers that are known to lie in an interval: truncated Normal and truncated Exponential.
 
 TruncatedNormal       λ = (precision · mean, −½ precision, lower, upper, sides),  φ = (x, x², 0, 0, 0)
                       A = log ∫_lower^upper exp(λ₁ x + λ₂ x²) dx
