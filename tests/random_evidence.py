@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,8 @@ from scipy.special import logsumexp
 
 MOST_STATES = 3000
 # Of the number, its logarithm or its logit; a smooth peak needs no finer one. Wide, as the tail of Beta(·, b) is e^(−b · logit):
-# up to 14, seed 4967 was 3e-5 below its closed form.
-GRID = np.linspace(-40.0, 40.0, 4001)
+# up to 14, seed 4967 was 3e-5 below its closed form; up to 40, one with b = 0.39 was 3e-7 below.
+GRID = np.linspace(-80.0, 80.0, 8001)
 
 
 class Evidence(NamedTuple):
@@ -33,7 +34,7 @@ def log_evidence(declaration: Declaration) -> Evidence | None:
     rest = [node for node in atoms.values() if not _discrete(node)]
     if len(rest) > 1 or (rest and rest[0].type not in ("Normal", "Gamma", "Exponential", "Beta")):
         return None
-    if np.prod([len(options) for options in discrete.values()]) > MOST_STATES:
+    if math.prod(len(options) for options in discrete.values()) > MOST_STATES:  # of any number: 2⁶⁴ are none in 64 bits
         return None
     shape = [len(options) for options in discrete.values()]
     joint = np.zeros((*shape, len(GRID) if rest else 1))

@@ -334,3 +334,16 @@ def test_shares_begin_anew_at_their_prior_and_categories_given_these():
     target = problem.target(problem.blocks["z"], anew)
     np.testing.assert_allclose(anew.lam["z"][0], target[0], rtol=1e-12)
     assert shares_anew(mixture(n=10).network.problem_on("numpy"), state, order, 0) is None  # weights are no groups'
+
+
+def test_a_category_chooses_a_time_of_a_chain():
+    """Times are no components: probes, which move these apart, leave them where they are."""
+    time, row, side = ng.Plate("time", 3), ng.Plate("row", 6), ng.Plate("side", 2)
+    path = ng.MarkovChain("path", [0.5, 0.5], [[0.8, 0.2], [0.3, 0.7]], plate=time)
+    when = ng.Categorical("when", [0.2, 0.3, 0.5], plate=row)
+    mean = ng.Normal("mean", 0.0, 0.1, plate=side)
+    data = np.array([3.1, 2.8, 3.4, -3.0, -2.7, -3.3])
+    y = ng.Normal("y", mean[path[when]], 1.0, plate=row, observed=data)
+    fit = ng.Network(y).fit(init={"mean": [-1.0, 1.0]}, backend="numpy")
+    assert fit.stop.converged
+    np.testing.assert_allclose(np.sort(fit["mean"].mean()), [-3.0, 3.1], atol=0.2)

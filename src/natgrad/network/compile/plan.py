@@ -102,7 +102,7 @@ class Plan:
 
     @cached_property
     def merging(self) -> dict[str, list[tuple[str, str, int]]]:
-        """The same, but for what known indices read one by one: data tell these apart."""
+        """The same, but for what known indices read one by one, which data tell apart, and times of a chain, which its order does."""
         told = {
             (name, position)
             for term in (self.terms.values() if self.choices else ())
@@ -111,7 +111,10 @@ class Plan:
             for position, axis in enumerate(reading.axes)
             if isinstance(axis, Take)
         }
-        undecided = {gate: [c for c in choices if c[1:] not in told] for gate, choices in self.choices.items()}
+        undecided = {
+            gate: [c for c in choices if c[1:] not in told and c[2] < len(self.nodes[c[1]].block_plates)]
+            for gate, choices in self.choices.items()
+        }
         return {gate: choices for gate, choices in undecided.items() if choices}
 
     @property
