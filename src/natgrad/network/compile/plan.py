@@ -102,7 +102,7 @@ class Plan:
 
     @cached_property
     def merging(self) -> dict[str, list[tuple[str, str, int]]]:
-        """The same, but for what known indices read one by one, which data tell apart, and times of a chain, which its order does."""
+        """The same, but for what known indices read one by one: data tell these apart; nor are times of a chain components."""
         told = {
             (name, position)
             for term in (self.terms.values() if self.choices else ())
