@@ -36,7 +36,7 @@ help:
 
 # Without the tools, unless they are there: half of the set-up.
 demo: $(if $(wildcard $(VENV)/.dev),,$(VENV)/.base)
-	@$(BIN)/python -m natgrad.demo
+	@$(BIN)/natgrad demo
 
 # Two cores are never idle: the types are checked beside everything else, and the kernels are compiled in two halves before the
 # tests, so that no two workers compile the same. `make coverage` says which statements they run.

@@ -108,13 +108,14 @@ def _mixture(quick: bool) -> Case:
 def _topics(quick: bool) -> Case:
     from scipy import sparse
 
-    from natgrad.demo import topics
-
     n_docs, K = (100, 5) if quick else (500, 50)
     counts = sparse.load_npz(ABSTRACTS)[:n_docs].tocoo()
     words, word = np.unique(counts.col, return_inverse=True)  # words that occur in these documents
-    network = topics(counts.row.astype(np.int64), word, counts.data.astype(np.int64), len(words), K)
-    return Case(network, "doc", n_docs // 50)
+    cell = ng.Plate("cell", len(word), weight=counts.data.astype(np.int64))
+    theta = ng.Dirichlet("theta", 0.5, size=K, plate=ng.Plate("doc", int(counts.row.max()) + 1))
+    phi = ng.Dirichlet("phi", 0.1, size=len(words), plate=ng.Plate("topic", K))
+    z = ng.Categorical("z", theta[counts.row.astype(np.int64)], plate=cell)
+    return Case(ng.Network(ng.Categorical("w", phi[z], plate=cell, observed=word)), "doc", n_docs // 50)
 
 
 def _chain(quick: bool) -> Case:
@@ -135,7 +136,7 @@ def _chain(quick: bool) -> Case:
 
 
 def _factorisation(quick: bool, vectors: bool) -> Case:
-    from natgrad.demo import factorisation
+    from natgrad.reproduce.pitfall import factorisation
 
     data = paper_ratings(300, 500, 10_000) if quick else paper_ratings(1500, 3000, 100_000)
     if not vectors:

@@ -275,9 +275,10 @@ def million(options: argparse.Namespace) -> None:
 
 def pictures(options: argparse.Namespace) -> None:
     """Snelson's curve, the banana, relevances on kin40k, density against time."""
+    from gp_figures import plot_boundary, plot_fit, plot_relevance
+
     import natgrad as ng
     from natgrad.models.gp import Solver
-    from natgrad.report.charts.gp_figures import plot_boundary, plot_fit, plot_relevance
 
     folder = DATA / "snelson"
     x, y = (np.loadtxt(next(folder.glob(f"*{end}*"))) for end in ("train_inputs", "train_outputs"))
@@ -290,7 +291,7 @@ def pictures(options: argparse.Namespace) -> None:
     model = ng.SparseGPRegressor(n_inducing=100, solver=Solver(batch_size=256), max_steps=1500, tol=0.0).fit(
         data["x"], data["y"]
     )
-    save(plot_relevance(model), "gp-relevance")
+    save(plot_relevance(model, data["x"].std(0)), "gp-relevance")
     stored = HERE / "results" / "gp-speed.json"
     if stored.is_file():
         marks = json.loads(stored.read_text())["marks"]
@@ -298,16 +299,15 @@ def pictures(options: argparse.Namespace) -> None:
 
 
 def draw_density(curves: dict, name: str) -> None:
-    from natgrad.report.charts.gp_figures import plot_density
+    from gp_figures import plot_density
 
     save(plot_density(curves), name)
 
 
 def draw_flights(found: dict) -> None:
     """RMSE and NLPD against seconds; models without a curve as lines, and so is Student-t at its end."""
+    from gp_figures import plot_density
     from matplotlib.figure import Figure
-
-    from natgrad.report.charts.gp_figures import plot_density
 
     axes = Figure(figsize=(10.0, 3.8), layout="constrained").subplots(1, 2)
     lines = [row for row in found["rows"] if row[0] in ("linear", "boosted trees") or "student_t" in row[0]]

@@ -7,6 +7,7 @@ numbers, tell which package it is from? The packages were never shown to the top
 import argparse
 
 import numpy as np
+from generated.docstrings import read_docstrings
 from matplotlib.figure import Figure
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -17,10 +18,10 @@ PACKAGES = ["asyncio", "email", "jax", "matplotlib", "numpy", "scipy", "sklearn"
 
 
 def main(figure: str | None = None) -> tuple[float, float]:
-    found = ng.data.load_docstrings(limit=3000, packages=PACKAGES)
+    texts, packages = read_docstrings(PACKAGES, limit=3000)
     vectoriser = CountVectorizer(stop_words="english", min_df=5, max_df=0.3, token_pattern="[a-zA-Z]{3,}")
-    X = vectoriser.fit_transform(found.texts)
-    package, train, test = np.array(found.packages), slice(0, 2400), slice(2400, None)
+    X = vectoriser.fit_transform(texts)
+    package, train, test = np.array(packages), slice(0, 2400), slice(2400, None)
 
     model = ng.LDA(n_topics=20, inference="gibbs", seed=0, verbose=False)
     model.fit(X[train], vocabulary=vectoriser.get_feature_names_out())
@@ -36,10 +37,8 @@ def main(figure: str | None = None) -> tuple[float, float]:
     shares = model.transform(X)
     guess = LogisticRegression(max_iter=500).fit(shares[train], package[train])
     right = guess.score(shares[test], package[test])
-    commonest = max(np.mean(package[test] == name) for name in PACKAGES)
-    print(
-        f"package of an unseen docstring from its 20 topic shares: {right:.0%} right; the commonest is {commonest:.0%}"
-    )
+    most = max(np.mean(package[test] == name) for name in PACKAGES)
+    print(f"package of an unseen docstring from its 20 topic shares: {right:.0%} right; the commonest is {most:.0%}")
 
     if figure:
         table = np.array([shares[package == name].mean(axis=0) for name in PACKAGES])
@@ -50,7 +49,7 @@ def main(figure: str | None = None) -> tuple[float, float]:
         axes.set_xticks(range(20), [words[0] for words in model.top_words(1, by="relevance")], rotation=60, ha="right")
         axes.set_title("Mean share of each topic in the docstrings of each package")
         picture.savefig(figure, dpi=100)
-    return perplexity / alone, right - commonest
+    return perplexity / alone, right - most
 
 
 if __name__ == "__main__":

@@ -8,9 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from natgrad import data
-from natgrad.data.datasets.bundled import Docstrings
-
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -40,8 +37,9 @@ def test_topics_predict_held_out_words_and_tell_packages_apart(figure, monkeypat
     laws = rng.dirichlet(np.full(len(words), 0.05), len(packages))
     whose = rng.integers(0, len(packages), 3000)
     texts = [" ".join(rng.choice(words, 25, p=0.7 * laws[k] + 0.3 / len(words))) for k in whose]
-    made = Docstrings(texts, [f"{packages[k]}.f" for k in whose], [packages[k] for k in whose], 0)
-    monkeypatch.setattr(data, "load_docstrings", lambda **_: made)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    docstrings = importlib.import_module("generated.docstrings")
+    monkeypatch.setattr(docstrings, "read_docstrings", lambda *_, **__: (texts, [packages[k] for k in whose]))
     ratio, gain = run("topics_of_text", figure)
     assert ratio < 0.6
     assert gain > 0.6

@@ -15,8 +15,6 @@ data_functions: list[Callable[..., Any]] = [
     ng.data.allele_frequencies,
     ng.data.download,
     ng.data.genotypes,
-    ng.data.load_docstrings,
-    ng.data.load_table,
     ng.data.make_ratings,
     ng.data.match_rows,
     ng.data.open_source,
@@ -26,7 +24,6 @@ data_functions: list[Callable[..., Any]] = [
 ]
 data_others: list[Any] = [
     ng.data.DATASETS,
-    ng.data.TABLES,
 ]
 inference_classes: list[Any] = [
     ng.inference.Auto,

@@ -7,18 +7,18 @@ The data, the runs and the drawing are those of `make demo`.
 
 from pathlib import Path
 
-from natgrad import demo
-from natgrad.reproduce.pitfall import plot_pitfall
+from natgrad.data.datasets.generated import paper_ratings
+from natgrad.reproduce import pitfall
 
 PICTURE = Path(__file__).resolve().parents[1] / "assets" / "pitfall.png"
 
 
 def main() -> None:
-    data = demo.make_ratings()
-    network, runs = demo.factorisation(data), demo.plan_runs(data)
-    fits = demo.run_all(network, runs)
-    curves, best = demo.curves(runs, fits)
-    plot_pitfall(curves, start=demo.start_bound(network), reference=best, path=PICTURE)
+    data = paper_ratings(*pitfall.SIZES)
+    network, runs = pitfall.factorisation(data), pitfall.plan_runs(data)
+    fits = pitfall.run_all(network, runs)
+    curves, best = pitfall.curves(runs, fits)
+    pitfall.plot_pitfall(curves, start=pitfall.start_bound(network), reference=best, path=PICTURE)
     for run, fit in zip(runs, fits, strict=True):
         print(f"{run.name}, {run.size}, {run.option or '-'}: bound {fit.elbo:.6g}, {fit.stop}")
 

@@ -8,10 +8,9 @@ from cli.calls import all_commands, call, one_line, right
 from loops import compiled_loops  # noqa: F401 - for all tests here
 
 import natgrad as ng
-from natgrad import demo
 from natgrad.cli.inputs import MODELS
 from natgrad.cli.options import Value, estimator_options
-from natgrad.reproduce import hmm, paquet
+from natgrad.reproduce import hmm, paquet, pitfall
 
 
 def example_of(path):
@@ -39,7 +38,7 @@ def sales_of_two_days(folder):
 
 def test_every_example_runs_as_typed(workspace, monkeypatch):
     """In the order of a user's day; the two that take minutes are run with less to do."""
-    monkeypatch.setattr(demo, "main", lambda arguments: 0)
+    monkeypatch.setattr(pitfall, "show_demo", lambda plot, page: 0)
     seen = []
 
     def stop(*arguments, **_):

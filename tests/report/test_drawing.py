@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad import demo
+from natgrad.data.datasets.generated import paper_ratings
+from natgrad.reproduce.pitfall import factorisation
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,15 +25,24 @@ def school():
 
 
 def mixture():
-    return demo.mixture(np.random.default_rng(0).normal(size=(20, 2)), 3)
+    point, component = ng.Plate("point", 20), ng.Plate("component", 3)
+    z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=3), plate=point)
+    mu = ng.MultivariateNormal("mu", 0.0, 0.01, size=2, plate=component)
+    tau = ng.Wishart("tau", 2, np.eye(2), plate=component)
+    points = np.random.default_rng(0).normal(size=(20, 2))
+    return ng.Network(ng.MultivariateNormal("x", mu[z], tau[z], plate=point, observed=points))
 
 
 def topics():
-    return demo.topics(np.repeat(np.arange(4), 5), np.arange(20) % 7, np.ones(20, dtype=int), 7, 2)
+    cell = ng.Plate("cell", 20)
+    theta = ng.Dirichlet("theta", 0.5, size=2, plate=ng.Plate("doc", 4))
+    phi = ng.Dirichlet("phi", 0.1, size=7, plate=ng.Plate("topic", 2))
+    z = ng.Categorical("z", theta[np.repeat(np.arange(4), 5)], plate=cell)
+    return ng.Network(ng.Categorical("w", phi[z], plate=cell, observed=np.arange(20) % 7))
 
 
 def factors():
-    return demo.factorisation(demo.make_ratings(30, 20, 100))
+    return factorisation(paper_ratings(30, 20, 100))
 
 
 NETWORKS = [school, mixture, topics, factors]

@@ -387,9 +387,9 @@ def test_interrupted_call_says_how_to_go_on(tiny, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_demo_command_passes_on_the_verdict(code, monkeypatch):
-    from natgrad import demo
+    from natgrad.reproduce import pitfall
 
     seen = []
-    monkeypatch.setattr(demo, "main", lambda arguments: seen.append(arguments) or code)
+    monkeypatch.setattr(pitfall, "show_demo", lambda *paths: seen.append([path.name for path in paths]) or code)
     assert call("demo", "--plot", "here.png").exit_code == code
-    assert seen == [["--plot", "here.png"]]
+    assert seen == [["here.png", "demo.html"]]

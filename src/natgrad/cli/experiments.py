@@ -27,10 +27,13 @@ __all__ = ["demo", "reproduce"]
 @click.command(cls=Command, example="natgrad demo --plot demo.png")
 @click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes; demo.html is beside it.")
 def demo(plot: str) -> None:
-    """Show the pitfall in miniature, then two models and a page; a minute."""
-    from natgrad import demo as whole
+    """Show the pitfall in miniature, then a model and its page; half a minute."""
+    from natgrad.reproduce.pitfall import show_demo
 
-    raise SystemExit(whole.main(["--plot", plot]))
+    path = Path(plot)
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"--plot: there is no folder {path.parent}")
+    raise SystemExit(show_demo(path, path.with_name("demo.html")))
 
 
 @click.group()

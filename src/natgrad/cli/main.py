@@ -51,7 +51,7 @@ COMMANDS = {
         "Put models of the same data side by side: bounds, with and without labellings, and their score on a file.",
     ),
     "report": ("predict:report", "Write the page of a model: one HTML file that needs nothing else."),
-    "demo": ("experiments:demo", "Show the pitfall in miniature, then two models and a page; a minute."),
+    "demo": ("experiments:demo", "Show the pitfall in miniature, then a model and its page; half a minute."),
     "reproduce": ("experiments:reproduce", "Repeat a published experiment."),
 }
 

@@ -142,12 +142,6 @@ def _predict_pairs(fitted: Any, file: Path, options: dict[str, Any]) -> Columns:
     return [*((name, rows[name]) for name in (user, item, *others)), *_moments(mean, sd)]
 
 
-def _moments_of(fitted: Any) -> list[str]:
-    """Which of time and context the model was fitted with."""
-    had = {"time": getattr(fitted, "time_edges_", None), "context": getattr(fitted, "context_ids_", None)}
-    return [name for name, known in had.items() if known is not None]
-
-
 def _known_beside(fitted: Any) -> list[str]:
     """Which of time and context the model was fitted with."""
     had = {"time": getattr(fitted, "time_edges_", None), "context": getattr(fitted, "context_ids_", None)}

@@ -1,21 +1,17 @@
 """What the ready models are fed, and data to try them on.
 
-Real text and tables that are on every machine (`load_…`), generated data with the truth that made them (`make_…`), and classic
-public sets, which only `download` fetches.
+Generated data with the truth that made them (`make_…`), and classic public sets, which only `download` fetches.
 """
 
 from natgrad._lazy import attach
 
 __all__ = [
     "DATASETS",
-    "TABLES",
     "Ratings",
     "RatingsSource",
     "allele_frequencies",
     "download",
     "genotypes",
-    "load_docstrings",
-    "load_table",
     "make_ratings",
     "match_rows",
     "open_source",

@@ -2,9 +2,6 @@
 
 from natgrad.data.alleles import allele_frequencies as allele_frequencies
 from natgrad.data.alleles import genotypes as genotypes
-from natgrad.data.datasets.bundled import TABLES as TABLES
-from natgrad.data.datasets.bundled import load_docstrings as load_docstrings
-from natgrad.data.datasets.bundled import load_table as load_table
 from natgrad.data.datasets.download import DATASETS as DATASETS
 from natgrad.data.datasets.download import download as download
 from natgrad.data.datasets.generated import make_ratings as make_ratings

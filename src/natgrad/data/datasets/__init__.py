@@ -1,1 +1,1 @@
-"""Data to try models on: bundled with other packages, generated with the truth that made them, or downloaded."""
+"""Data to try models on: generated with the truth that made them, or downloaded."""

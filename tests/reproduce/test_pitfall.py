@@ -2,23 +2,25 @@
 
 import numpy as np
 import pytest
+from cli.calls import call
 
 import natgrad as ng
-from natgrad import demo
-from natgrad.reproduce.pitfall import Curve, plot_pitfall
+from natgrad.data.datasets.generated import paper_ratings
+from natgrad.reproduce import pitfall
+from natgrad.reproduce.pitfall import SIZES, Curve, plot_pitfall
 
 
 @pytest.fixture(scope="module")
 def small():
     """A quarter of the demo's ratings, a short budget, and only the runs that the verdict is about."""
-    data = demo.make_ratings(n_users=100, n_items=60, n_ratings=2500)
-    network = demo.factorisation(data)
-    runs = [run for run in demo.plan_runs(data, budget=2, sweeps=5) if run.size in ("all", "1")]
-    return network, runs, demo.run_all(network, runs)
+    data = paper_ratings(100, 60, 2500)
+    network = pitfall.factorisation(data)
+    runs = [run for run in pitfall.plan_runs(data, budget=2, sweeps=5) if run.size in ("all", "1")]
+    return network, runs, pitfall.run_all(network, runs)
 
 
 def test_ratings_are_stars_with_uneven_degrees():
-    data = demo.make_ratings(seed=1)
+    data = paper_ratings(*SIZES, seed=1)
     assert set(np.unique(data.values)) == {1, 2, 3, 4, 5}
     pairs = data.users.astype(int) * data.n_items + data.items
     assert len(np.unique(pairs)) == len(pairs) == 10_000
@@ -30,8 +32,8 @@ def test_ratings_are_stars_with_uneven_degrees():
 
 
 def test_runs_have_the_same_budget():
-    data = demo.make_ratings()
-    runs = demo.plan_runs(data)
+    data = paper_ratings(*SIZES)
+    runs = pitfall.plan_runs(data)
     sampled = [run for run in runs if run.option]
     assert {run.option for run in sampled} == {"a", "b"}
     assert len(sampled) == 2 * len([run for run in sampled if run.step is not None])
@@ -40,12 +42,12 @@ def test_runs_have_the_same_budget():
             read = run.steps * run.method.C * (data.n_users + data.n_items) / (2 * len(data.values))
         else:
             read = run.steps * run.method.size / len(data.values)
-        assert read == pytest.approx(demo.BUDGET, rel=0.02)
+        assert read == pytest.approx(pitfall.BUDGET, rel=0.02)
 
 
 def test_textbook_diverges_and_default_does_not(small):
     _, runs, fits = small
-    assert demo.verdict(runs, fits) == []
+    assert pitfall.verdict(runs, fits) == []
     lost = {(run.name, run.option): fit.stop.diverged for run, fit in zip(runs, fits, strict=True)}
     assert lost == {
         ("full VB", ""): False,
@@ -59,7 +61,7 @@ def test_textbook_diverges_and_default_does_not(small):
 def test_verdict_names_what_was_not_seen(small):
     _, runs, fits = small
     swapped = [fits[0], fits[3], fits[4], fits[1], fits[2]]
-    complaints = demo.verdict(runs, swapped)
+    complaints = pitfall.verdict(runs, swapped)
     assert [line.split(",")[0] for line in complaints] == ["textbook", "textbook", "default", "default"]
     assert "expected to diverge" in complaints[0]
     assert "above its start" in complaints[2]
@@ -67,12 +69,12 @@ def test_verdict_names_what_was_not_seen(small):
 
 def test_picture_is_drawn_with_and_without_steps_before_the_end(small, tmp_path):
     network, runs, fits = small
-    lines, best = demo.curves(runs, fits)
+    lines, best = pitfall.curves(runs, fits)
     assert best == max(fit.trace["elbo"].max() for fit in fits if not fit.stop.diverged)
     assert lines[0].sweeps.tolist() == [1, 2, 3, 4, 5]
     at_once = Curve("lost at the first step", ("a",), np.empty(0), np.empty(0), diverged=True, colour="tab:red")
     path = plot_pitfall(
-        [*lines, at_once], start=demo.start_bound(network), reference=best, path=tmp_path / "pitfall.png"
+        [*lines, at_once], start=pitfall.start_bound(network), reference=best, path=tmp_path / "pitfall.png"
     )
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size < 150_000
@@ -80,34 +82,23 @@ def test_picture_is_drawn_with_and_without_steps_before_the_end(small, tmp_path)
 
 @pytest.mark.parametrize(("wrong", "code"), [([], 0), (["something else happened"], 1)])
 def test_exit_code_is_the_verdict(wrong, code, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(demo, "_show_pitfall", lambda console, path: wrong)
-    for name in ("_show_mixture", "_show_topics", "_show_page"):
-        monkeypatch.setattr(demo, name, lambda console, path=None: None)
-    assert demo.main(["--plot", str(tmp_path / "demo.png")]) == code
+    monkeypatch.setattr(pitfall, "_show_pitfall", lambda console, data, path: wrong)
+    monkeypatch.setattr(pitfall, "SIZES", (20, 15, 100))
+    assert pitfall.show_demo(tmp_path / "demo.png", tmp_path / "demo.html") == code
     assert ("not as claimed: something else happened" in capsys.readouterr().out) == bool(wrong)
+    assert "20" in (tmp_path / "demo.html").read_text()
 
 
-def test_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
-    for option in ("--plot", "--page"):
-        with pytest.raises(SystemExit):
-            demo.main([option, str(tmp_path / "nowhere" / "demo")])
-        assert f"{option}: there is no folder" in capsys.readouterr().err
-
-
-def test_page_is_written(tmp_path):
-    demo.write_page(tmp_path / "demo.html", limit=300, n_topics=3)
-    text = (tmp_path / "demo.html").read_text()
-    assert "What Python&#x27;s docstrings are about" in text
-    names = demo.ng.data.load_docstrings(limit=300, packages=demo.PACKAGES).names
-    assert sum(f"{name}:" in text for name in names) >= 3  # which packages there are, machines differ in
+def test_missing_folder_is_said_before_anything_runs(tmp_path):
+    result = call("demo", "--plot", tmp_path / "nowhere" / "pitfall.png")
+    assert result.exit_code == 1
+    assert "--plot: there is no folder" in result.output
 
 
 @pytest.mark.slow
 def test_whole_demo(tmp_path, capsys):
-    assert demo.main(["--plot", str(tmp_path / "demo.png")]) == 0
+    assert pitfall.show_demo(tmp_path / "demo.png", tmp_path / "demo.html") == 0
     text = capsys.readouterr().out
     assert "diverged, step 2" in text
-    assert "topic 3" in text
-    assert (tmp_path / "demo.png").stat().st_size < 150_000
+    assert (tmp_path / "pitfall.png").stat().st_size < 150_000
     assert (tmp_path / "demo.html").stat().st_size < 500_000
-    assert max(len(line) for line in text.splitlines() if "demo." not in line) <= 80
