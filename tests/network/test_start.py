@@ -347,3 +347,31 @@ def test_a_category_chooses_a_time_of_a_chain():
     fit = ng.Network(y).fit(init={"mean": [-1.0, 1.0]}, backend="numpy")
     assert fit.stop.converged
     np.testing.assert_allclose(np.sort(fit["mean"].mean()), [-3.0, 3.1], atol=0.2)
+
+
+@pytest.mark.parametrize("leaf", ["Normal", "logit", "StudentT"])
+@pytest.mark.parametrize("kind", ["product", "dot"])
+def test_elements_of_one_node_that_are_multiplied_start_off_zero(kind, leaf):
+    """The latent-space model of a graph: zero is a saddle, which no update leaves."""
+    rng = np.random.default_rng(3)
+    i, j = np.triu_indices(9, 1)
+    node, edge = ng.Plate("node", 9), ng.Plate("edge", len(i))
+    places = rng.normal(size=(9, 2))
+    score = (places[i] * places[j]).sum(1)
+    if kind == "dot":
+        x = ng.MultivariateNormal("x", np.zeros(2), np.eye(2), plate=node)
+        mean = ng.dot(x[i], x[j])
+    else:
+        x = ng.Normal("x", 0.0, 1.0, plate=node)
+        mean, score = x[i] * x[j], places[i, 0] * places[j, 0]
+    noisy = score + 0.2 * rng.normal(size=len(i))
+    y = {
+        "Normal": lambda: ng.Normal("y", mean, 10.0, plate=edge, observed=noisy),
+        "logit": lambda: ng.Bernoulli("y", logit=mean, plate=edge, observed=(score > 0) * 1.0),
+        "StudentT": lambda: ng.StudentT("y", mean, 10.0, df=4.0, plate=edge, observed=noisy),
+    }[leaf]()
+    network = ng.Network(y)
+    drawn = max(network.fit(init="random", seed=seed, verbose=False).elbo for seed in range(3))
+    assert network.fit(verbose=False).elbo > drawn - 0.01
+    with pytest.raises(ng.errors.SymmetricStart, match="and its elements are multiplied"):
+        network.fit(init={"x": 0.0}, verbose=False)

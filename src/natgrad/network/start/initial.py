@@ -383,7 +383,8 @@ def _check_zeros(groups: list[tuple[str, ...]], values: dict[str, Any]) -> None:
         for name in group:
             if name in values:
                 others = ", ".join(repr(other) for other in group if other != name)
+                what = f"and so is {others}, with which it is" if others else "and its elements are"
                 raise SymmetricStart(
-                    f"init[{name!r}] is zero everywhere, and so is {others}, with which it is multiplied: no update leaves that "
+                    f"init[{name!r}] is zero everywhere, {what} multiplied: no update leaves that "
                     "point. Give numbers that are not zero, or leave it out: it is then drawn"
                 )

@@ -71,18 +71,18 @@ def _found_order(plan: Plan, started: Collection[str]) -> tuple[str, ...]:
 
 
 def factors_of_products(plan: Plan) -> dict[str, set[str]]:
-    """For every hidden mean that is multiplied with others, these others.
+    """For every hidden mean that is multiplied with others, these others; itself, where its elements are multiplied.
 
     The square of a product has the second moments of both factors in one monomial; that of a sum has not.
     """
     partners: dict[str, set[str]] = {}
     means = {name for name in plan.blocks if _is_mean(plan, name)}
-    for term in plan.terms.values() if len(means) > 1 else ():
+    for term in plan.terms.values() if means else ():
         for monomial in term.monomials:
-            squares = {f.source for f in monomial.factors if not f.known and f.stat == 1 and f.source != term.node}
-            names = squares & means
-            for name in names if len(names) > 1 else ():
-                partners.setdefault(name, set()).update(names - {name})
+            squares = [f.source for f in monomial.factors if not f.known and f.stat == 1 and f.source != term.node]
+            for place, name in enumerate(squares):
+                if others := means.intersection(squares[:place] + squares[place + 1 :] if name in means else ()):
+                    partners.setdefault(name, set()).update(others)
     return partners
 
 

@@ -31,7 +31,7 @@ SWEEPS = 10
 
 
 def zero_products(problem: NetworkProblem, mu: dict[str, Stats]) -> list[tuple[str, ...]]:
-    """Groups of nodes that are multiplied with one another and all have mean zero, each in the order of a sweep."""
+    """Groups of nodes that are multiplied, one with another or its own elements, and have mean zero; in the order of a sweep."""
     zero = {n: others for n, others in factors_of_products(problem.plan).items() if not np.any(np.asarray(mu[n][0]))}
     groups: list[tuple[str, ...]] = []
     order = default_order(problem.plan)
@@ -43,7 +43,7 @@ def zero_products(problem: NetworkProblem, mu: dict[str, Stats]) -> list[tuple[s
             new = {other for other in zero[waiting.pop()] if other in zero} - group
             group |= new
             waiting += new
-        if len(group) > 1:
+        if len(group) > 1 or name in zero[name]:
             groups.append(tuple(n for n in order if n in group))
     return groups
 
@@ -132,10 +132,12 @@ def _stretch(problem: NetworkProblem, state: State, group: tuple[str, ...]) -> f
     spread = spread_of_children(problem, group)
     if spread == 0:
         return 1.0
-    sizes = [float(np.mean(_second(problem, state, name))) for name in group]
+    # Of elements of one node that are multiplied each is stretched, of several factors the last one.
+    each = len(group) == 1
+    sizes = [float(np.mean(_second(problem, state, name))) for name in (group * 2 if each else group)]
     node, block = problem.plan.nodes[group[0]], problem.blocks[group[0]]
     n_terms = (node.size or 1) if node.kind == VECTOR else block.n_columns
-    return float(np.sqrt(spread / (n_terms * np.prod(sizes))))
+    return float((spread / (n_terms * np.prod(sizes))) ** (0.25 if each else 0.5))
 
 
 def spread_of_children(problem: NetworkProblem, group: tuple[str, ...]) -> float:
