@@ -12,17 +12,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
+
 __all__ = [
     "OnlyWhere",
     "as_index",
     "as_numbers",
     "as_observed",
     "check_counts",
+    "check_precision",
     "check_unit",
+    "checked_categories",
     "first",
     "hint_for",
     "is_masked",
     "is_missing",
+    "is_precision",
     "is_sparse",
     "real_number",
     "refuse_masked",
@@ -356,3 +361,46 @@ def hint_for(name: str, known: Collection[str]) -> str:
         return f": {ONE_PROCESS[name]}"
     near = near or difflib.get_close_matches(name, list(known), 1)
     return f": did you mean {near[0]}=?" if near else ""
+
+
+def check_precision(what: str, array: npt.NDArray[Any], semidefinite: bool = False) -> None:
+    """Symmetric and positive definite (or semidefinite), with the first matrix that is not."""
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise PlateMismatch(
+            f"{what} must be a square matrix, got shape {array.shape}; for a diagonal one numpy.diag(values)"
+        )
+    mirrored = np.swapaxes(array, -1, -2)
+    if (place := first(np.abs(array - mirrored) > 1e-8 + 1e-5 * np.abs(mirrored))) is not None:
+        raise ValueError(
+            f"{what} must be symmetric, but its element {where(place)} = {array[place]:g} and "
+            f"{where((*place[:-2], place[-1], place[-2]))} = {mirrored[place]:g}: use (m + m.T) / 2"
+        )
+    smallest = np.asarray(np.linalg.eigvalsh(array)[..., 0])
+    # A matrix of low rank has eigenvalues that are zero to rounding.
+    floor = -1e-12 * np.abs(array).max(axis=(-1, -2))
+    if (place := first(smallest < floor if semidefinite else smallest <= 0)) is not None:
+        raise ValueError(
+            f"{what}{where(place)} must be positive {'semi' * semidefinite}definite, but its smallest eigenvalue is "
+            f"{smallest[place]:g}"
+        )
+
+
+def is_precision(array: npt.NDArray[np.float64]) -> bool:
+    """Whether numbers that are not all positive are a precision matrix: ``tau * np.eye(3)``."""
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or bool((array > 0).all()):
+        return False
+    return np.allclose(array, np.swapaxes(array, -1, -2)) and bool((np.linalg.eigvalsh(array) > 0).all())
+
+
+def checked_categories(
+    what: str, value: npt.NDArray[Any], size: int, present: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Integer categories 0 … size − 1, with the first offender named."""
+    value = np.where(present, value, 0)
+    if (place := first(value != np.round(value))) is not None:
+        raise ValueError(f"{what}{where(place)} = {value[place]:g}, but categories are whole numbers 0 … {size - 1}")
+    outside = (value < 0) | (value >= size)
+    if (place := first(outside)) is not None:
+        more = f" ({int(outside.sum())} such)" if value.ndim else ""
+        raise ValueError(f"{what}{where(place)} = {value[place]:g} is outside the categories 0 … {size - 1}{more}")
+    return value.astype(np.int64)

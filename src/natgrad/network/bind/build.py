@@ -13,21 +13,18 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
-from natgrad.network.language.binary import Binomial
-from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
-from natgrad.network.language.counts import NegativeBinomial
+from natgrad.network.language.counts import Binomial, NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
-from natgrad.network.language.indicators import frequencies
-from natgrad.network.language.matrices import block_diag, kron
+from natgrad.network.language.missing import censored
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.rates import RateSum
 from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
-from natgrad.network.language.vectors import concatenate, sum_over
+from natgrad.network.language.vectors import block_diag, concatenate, frequencies, kron, sum_over
 from natgrad.validation import LARGEST_VALUE, OVERFLOW, first
 
 __all__ = ["FUNCTIONS", "Builder", "Domain", "build_nodes"]

@@ -23,8 +23,8 @@ from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.language.discrete import MarkovChain
 from natgrad.network.language.gaussian_chain import GaussianChain
-from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.random import Stream, generator
 

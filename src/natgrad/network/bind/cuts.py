@@ -21,8 +21,8 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.bind.levels import ids_of
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template
+from natgrad.network.language.discrete import MarkovChain
 from natgrad.network.language.gaussian_chain import GaussianChain
-from natgrad.network.language.markov_chain import MarkovChain
 
 __all__ = ["Chains", "Cuts", "chains_along", "run_starts", "sequences_along"]
 

@@ -18,24 +18,29 @@ from natgrad.inference.schema import Misfit, check, refuse
 from natgrad.network import language
 from natgrad.network.bind.build import FUNCTIONS
 from natgrad.network.bind.template import Template, made_parents, processes
-from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode
-from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Categorical, Multinomial
+from natgrad.network.language.continuous import (
+    Dirichlet,
+    Exponential,
+    Gamma,
+    GammaShape,
+    HalfNormal,
+    MultivariateNormal,
+    Normal,
+    Wishart,
+)
+from natgrad.network.language.counts import Bernoulli, Binomial, Poisson
+from natgrad.network.language.discrete import Categorical, MarkovChain, Multinomial
 from natgrad.network.language.expressions import Access, Constant, Expression
-from natgrad.network.language.indicators import Frequencies
-from natgrad.network.language.markov_chain import MarkovChain
-from natgrad.network.language.matrices import BlockDiagonal, Kronecker
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.rates import Part, RateSum
 from natgrad.network.language.robust import Laplace, StudentT, TruncatedNormal
-from natgrad.network.language.scales import GammaShape, HalfNormal
 from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
 from natgrad.network.language.tables import Choice, Known, Table
+from natgrad.network.language.vectors import BlockDiagonal, Frequencies, Kronecker
 
 __all__ = ["from_data", "to_data"]
 

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.language.continuous import Gamma
-from natgrad.network.language.dynamics import diagonal_numbers
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Constant, Expression
-from natgrad.network.language.gaussian_chain import GaussianChain
+from natgrad.network.language.gaussian_chain import GaussianChain, diagonal_numbers
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag as Diag
 from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take

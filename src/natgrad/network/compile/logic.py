@@ -25,9 +25,8 @@ from natgrad.errors import CoupledCategories
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.execute.potentials import term_table
-from natgrad.network.language.binary import Bernoulli, Binomial
-from natgrad.network.language.discrete import Categorical, Multinomial
-from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.counts import Bernoulli, Binomial
+from natgrad.network.language.discrete import Categorical, MarkovChain, Multinomial
 from natgrad.network.language.nodes import Node
 from natgrad.network.polynomial import Factor, Monomial, Take
 

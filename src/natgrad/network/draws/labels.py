@@ -13,8 +13,7 @@ from natgrad.inference.sampler import alike, best_order, classes_of, pairs_apart
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import CHAIN, with_chain
 from natgrad.network.execute.written_out import Reads, written_product
-from natgrad.network.language.discrete import Categorical
-from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.discrete import Categorical, MarkovChain
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.random import Stream, generator
 

@@ -1,23 +1,27 @@
 """The language of networks, `ng.language`: every node, operator and reading that a declaration can be made of."""
 
-from natgrad.network.language.binary import Bernoulli, Binomial
-from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import Column, Columns
-from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.counts import NegativeBinomial, Poisson
-from natgrad.network.language.discrete import Categorical, Multinomial
+from natgrad.network.language.continuous import (
+    Dirichlet,
+    Exponential,
+    Gamma,
+    GammaShape,
+    HalfNormal,
+    MultivariateNormal,
+    Normal,
+    Wishart,
+)
+from natgrad.network.language.counts import Bernoulli, Binomial, NegativeBinomial, Poisson
+from natgrad.network.language.discrete import Categorical, MarkovChain, Multinomial
 from natgrad.network.language.gaussian_chain import GaussianChain
-from natgrad.network.language.indicators import frequencies
-from natgrad.network.language.markov_chain import MarkovChain
-from natgrad.network.language.matrices import block_diag, kron
+from natgrad.network.language.missing import censored
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
-from natgrad.network.language.scales import GammaShape, HalfNormal
 from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
 from natgrad.network.language.tables import table
-from natgrad.network.language.vectors import concatenate, sum_over
+from natgrad.network.language.vectors import block_diag, concatenate, frequencies, kron, sum_over
 
 __all__ = [
     "Bernoulli",

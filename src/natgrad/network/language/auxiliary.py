@@ -18,8 +18,7 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.families._truncated import sides_of
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Expression
-from natgrad.network.language.node_helpers import ScalarNode, known
-from natgrad.network.language.nodes import Node, Slot, Term
+from natgrad.network.language.nodes import Node, ScalarNode, Slot, Term, known
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Polynomial

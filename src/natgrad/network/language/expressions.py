@@ -1,4 +1,4 @@
-"""Expressions over nodes: what may stand in a parameter slot, and the moments it offers to a term.
+"""Define expressions over nodes: what may stand in a parameter slot, and the moments it offers to a term.
 
 An expression answers ``stat(name, scope, labels)`` with a polynomial: its expected statistic ``name`` inside the term of
 one node. Scalars offer x and xx, vectors x[i] and xx[i, j], positive things x and log, matrices x[i, j] and
@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.language.advice import Refusals, of_numpy
-from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.polynomial import Delta, Label, Polynomial, number
 from natgrad.validation import as_index, as_numbers, first, require, where
@@ -27,7 +26,18 @@ if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node
     from natgrad.network.language.scope import Scope
 
-__all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "Untyped", "as_access"]
+__all__ = ["Access", "Constant", "Expression", "Kind", "Nominal", "Selector", "Untyped", "as_access"]
+
+
+class Nominal(ABCMeta):
+    """What an expression is, is what it inherits from: asked many times in a fit, and slowly the first time of each class.
+
+    `ABCMeta` looks for classes that were registered, through all subclasses; nobody registers any here.
+    """
+
+    __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
+
 
 Kind = str
 REAL, VECTOR, POSITIVE, MATRIX = "real", "vector", "positive", "matrix"

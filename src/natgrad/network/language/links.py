@@ -25,8 +25,7 @@ from scipy.special import log_expit
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Bind, Expression
-from natgrad.network.language.node_helpers import known
-from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.nodes import Node, Slot, known
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Factor, Label, Monomial, Polynomial, Take

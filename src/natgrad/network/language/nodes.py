@@ -1,6 +1,7 @@
-"""Nodes: a name, a family, parameter slots, plates and perhaps data; checked when declared.
+"""Define nodes: a name, a family, parameter slots, plates and perhaps data; checked when declared.
 
-`continuous.py` and `discrete.py` have the concrete nodes. A node's whole mathematics is `log_density`: the expected log
+`continuous.py`, `counts.py` and `discrete.py` have the concrete nodes. A slot says what fits into a parameter, and checks known
+numbers, observations and masks that are put there. A node's whole mathematics is `log_density`: the expected log
 density of its conditional, written once as a polynomial in the moments of its slots and of itself.
 """
 
@@ -17,37 +18,176 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
 from natgrad.network.language.cdfs import Cdf
-from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import (
     CATEGORY,
     MATRIX,
     NOUN,
     POSITIVE,
+    RATE,
+    REAL,
+    SIMPLEX,
+    UNIT,
     VECTOR,
     Access,
     Constant,
     Expression,
+    Kind,
     Untyped,
+    as_access,
 )
-from natgrad.network.language.missing import with_unread
-from natgrad.network.language.plates import Index, Plate, as_plates
+from natgrad.network.language.missing import Censored, spread, with_unread
+from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import (
-    ACCEPTED,
-    Slot,
-    check_observed_shape,
-    check_range,
-    check_slot_shape,
-    checked_mask,
-    is_flat,
-    spread,
+from natgrad.network.polynomial import Factor, Label, Polynomial, Take, number
+from natgrad.validation import (
+    LARGEST_VALUE,
+    OVERFLOW,
+    as_numbers,
+    as_observed,
+    check_precision,
+    first,
+    require,
+    where,
+    whole_number,
 )
-from natgrad.network.polynomial import Factor, Label, Polynomial
-from natgrad.validation import LARGEST_VALUE, OVERFLOW, as_numbers, as_observed, first, require, where
 
-__all__ = ["Array", "Node", "Slot", "Slots", "Term"]
+__all__ = [
+    "ACCEPTED",
+    "Array",
+    "Node",
+    "Plates",
+    "ScalarNode",
+    "Slot",
+    "Slots",
+    "Term",
+    "category_take",
+    "check_observed_shape",
+    "check_possible",
+    "check_range",
+    "check_shape",
+    "check_slot_shape",
+    "checked_lengths",
+    "checked_mask",
+    "chosen_link",
+    "event_length",
+    "given_size",
+    "is_flat",
+    "known",
+    "left_over",
+    "must_be_observed",
+    "numbers",
+    "observed_index",
+]
+
+# Probabilities that were normalised in single precision, or written out with six digits, count as normalised.
+SUM_TOLERANCE = 1e-6
+EVENT_NDIM = {VECTOR: 1, MATRIX: 2, SIMPLEX: 1}
+ACCEPTED = {
+    REAL: "a constant, a Normal, a dot, a sum or a known multiple of these",
+    VECTOR: "a constant vector, a MultivariateNormal, a sum or a known multiple of these",
+    POSITIVE: "a positive constant, a Gamma or an Exponential (a known multiple of it too)",
+    MATRIX: "a positive-definite constant, a Wishart, or diag of a Gamma",
+    SIMPLEX: "constant probabilities or a Dirichlet",
+    UNIT: "a constant probability or a Beta",
+    RATE: "a Gamma, a dot of Gammas along a plate, or a sum of these and positive constants",
+}
+
+
+class Slot(NamedTuple):
+    """A parameter slot: its name, what kind of expression it takes, and whether only known numbers fit.
+
+    ``events`` is the number of event axes of a constant, where the kind alone does not tell; ``least`` the least known number
+    where that is not above 0: such a prior is improper, and only for hidden nodes.
+    """
+
+    name: str
+    kind: Kind
+    fixed: bool = False
+    events: int | None = None
+    least: float | None = None  # the least known number; 0, or −1 for a shape, lets a prior be improper
+
+    @property
+    def event_ndim(self) -> int:
+        """How many of the last axes of a constant belong to one element."""
+        return EVENT_NDIM.get(self.kind, 0) if self.events is None else self.events
+
+
+def check_range(what: str, kind: Kind, array: npt.NDArray[np.float64], least: float | None = None) -> None:
+    """Constants in a slot must be possible values of what the slot stands for."""
+    if least is not None and (kind == POSITIVE or array.ndim == 0):
+        require(array >= least, array, what, f"≥ {least:g}")
+    elif kind == POSITIVE or (kind == MATRIX and array.ndim == 0):
+        require(array > 0, array, what, "> 0")
+    elif kind in (UNIT, SIMPLEX):
+        require((array >= 0) & (array <= 1), array, what, "between 0 and 1")
+    if kind == SIMPLEX:
+        if array.ndim == 0:
+            raise ValueError(f"{what} must be a vector of probabilities, got the number {array:g}")
+        total = np.asarray(array.sum(-1))
+        if (place := first(np.abs(total - 1) > SUM_TOLERANCE)) is not None:
+            raise ValueError(f"{what}{where(place)} sums to {total[place]:g}, not to 1: divide by the sum")
+    if kind == MATRIX and array.ndim:
+        check_precision(what, array, semidefinite=least is not None)
+
+
+def is_flat(constant: Any) -> bool:
+    """Whether known parameters make a prior improper: a number ≤ 0, or a precision matrix that is not of full rank."""
+    value = constant.value
+    if constant.kind == MATRIX and value.ndim:
+        smallest = np.linalg.eigvalsh(value)[..., 0]
+        return bool((smallest <= 1e-12 * np.abs(value).max(axis=(-1, -2))).any())
+    return bool((value <= 0).any())
+
+
+def check_slot_shape(
+    name: str, slot: Slot, shape: tuple[int, ...], plates: tuple[Plate, ...], size: int | None
+) -> None:
+    """Numbers in a slot broadcast over the plates, and have the node's size where they are vectors."""
+    sizes = tuple(plate.size for plate in plates)
+    events = (size or 0,) * slot.event_ndim if shape else ()
+    wanted = sizes + events
+    short = len(shape) < len(events) or len(shape) > len(wanted)
+    ends = zip(shape[::-1], wanted[::-1], strict=False)
+    # A concentration of length 1 is the same for all categories; other event axes are written out.
+    if not short and all(n == m or (n == 1 and (i >= len(events) or slot.fixed)) for i, (n, m) in enumerate(ends)):
+        return
+    reason = f"({plates_in_words(plates)}); leading axes may be left out or be 1"
+    if not sizes:
+        reason = "" if events else f"as {name!r} has no plates: give plate=Plate('name', {shape[0]})"
+    raise PlateMismatch(
+        f"{name!r}: {slot.name} has shape {shape}, but {wanted or 'one number'} is needed {reason}".rstrip()
+    )
+
+
+def check_observed_shape(
+    name: str, shape: tuple[int, ...], plates: tuple[Plate, ...], event_ndim: int, size: int | None
+) -> None:
+    """Observations have every axis of the plates, and then those of the events."""
+    wanted = (*(plate.size for plate in plates), *(size or 0,) * event_ndim)
+    if shape == wanted:
+        return
+    event = ("", f", vectors of length {size}", f", matrices of size {size}")[event_ndim]
+    advice = f": give plate=Plate('name', {shape[0]})" if not plates and len(shape) == 1 + event_ndim else ""
+    advice = ": give observed[..., 0]" if plates and shape == (*wanted, 1) else advice
+    raise PlateMismatch(
+        f"{name!r}: observed has shape {shape}, but {wanted or 'one number'} is needed "
+        f"({plates_in_words(plates)}{event}){advice}"
+    )
+
+
+def checked_mask(name: str, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Which elements count: all of them where there is no mask."""
+    if mask is None:
+        return np.ones(shape, dtype=bool)
+    array = np.asarray(mask)
+    if array.dtype != bool:
+        raise TypeError(f"{name!r}: mask must be booleans, True where observed, got dtype {array.dtype}")
+    if array.shape != shape:
+        raise PlateMismatch(f"{name!r}: mask has shape {array.shape}, but {shape} is needed, one for each element")
+    return array
+
 
 Array = npt.NDArray[Any]
 Slots = dict[str, Array]  # values of the parameters, [draw, plates, event]
@@ -434,3 +574,131 @@ class Node(Expression):
 
     def _check_shape(self, slot: Slot, shape: tuple[int, ...]) -> None:
         check_slot_shape(self.name, slot, shape, self.block_plates, self.size)
+
+
+Plates = Plate | tuple[Plate, ...] | list[Plate] | None
+
+
+class ScalarNode(Node):
+    """A node whose elements are single numbers."""
+
+    def _event_size(self, observed: Any) -> int | None:
+        return None
+
+
+def numbers(expression: Any) -> npt.NDArray[np.float64]:
+    """The values of a slot that takes only constants."""
+    assert isinstance(expression, Constant)
+    return expression.value
+
+
+def known(scope: Scope, array: Any) -> Polynomial:
+    """Numbers on the plates of a node as a polynomial."""
+    values = np.asarray(array, dtype=np.float64)
+    return number(float(values)) if values.ndim == 0 else Polynomial.of([scope.constant(values)])
+
+
+def event_length(expression: Any) -> int | None:
+    """The length of the event axis of what stands in a slot, if it has one."""
+    if isinstance(expression, Constant):
+        return int(expression.value.shape[-1]) if expression.value.ndim else None
+    size = expression.size
+    return None if size is None else int(size)
+
+
+def given_size(name: str, size: Any, least: int = 1) -> int | None:
+    """The ``size=`` argument of a node, if there is one."""
+    return None if size is None else whole_number(size, f"{name!r}: size", least)
+
+
+def must_be_observed(name: str, observed: Any, what: str, give: str = "counts") -> None:
+    """Some nodes have no use hidden."""
+    if observed is None:
+        article = "an" if what[0] in "AEIO" else "a"
+        raise TypeError(f"{name!r}: {article} {what} must be observed: give observed={give}")
+
+
+def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
+    """The ``lengths=`` of sequences that lie end to end on the time plate, if there are several."""
+    if lengths is None:
+        return None
+    if np.ndim(lengths) != 1 or isinstance(lengths, str):
+        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
+    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
+    if sum(checked) != time.size:
+        raise PlateMismatch(
+            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
+        )
+    return checked
+
+
+def check_possible(
+    node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
+) -> None:
+    """Known probabilities must allow what was observed; log 0 would swallow the whole bound."""
+    if (place := first(spread(present, value.ndim) & ~possible)) is not None:
+        slot = node.slots_of[-1].name
+        raise ValueError(
+            f"{node.name!r}: observed{where(place)} = {value[place]:g} has probability 0 under the {slot} given"
+        )
+
+
+def observed_index(node: Node, access: Access) -> Index | None:
+    """The index that an observed category is when something else is read through it; None where it is a gate."""
+    if node.value is None:
+        return None
+    if node.mask is not None:
+        return None  # what is missing is inferred: a gate, in which what was observed is certain
+    if any(isinstance(selector, Access) for selector in access.selectors):
+        return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
+    values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
+    indices = [selector for selector in access.selectors if isinstance(selector, Index)]
+    if not indices:
+        return Index(values, names, (node,), access)
+    if len(indices) < len(names) or len({(index.plates, index.values.shape) for index in indices}) > 1:
+        raise PlateMismatch(
+            f"{access}: an observed category on several plates is read with one index for each of them, all on the same plates; "
+            "otherwise index its values"
+        )
+    chosen = tuple(entry for index in indices for entry in index.categories)
+    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node), access)
+
+
+def check_shape(name: str, slot: str, value: Expression) -> None:
+    """A random shape, or entry of a concentration, has log Γ of itself among its statistics: a `GammaShape`, read once."""
+    access = as_access(value)
+    if access is None or "lgamma" not in access.node.family.stat_names:
+        given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else str(value)
+        raise NotConjugate(
+            f"{name!r}: {slot} cannot be {given}: the edge {value} → {name} has no closed-form message. {slot} takes known "
+            "numbers, or what is declared for it: a GammaShape, whose q has log Γ among its statistics"
+        )
+
+
+def left_over(value: Expression, plates: tuple[Plate, ...], reader: str = "its reader") -> Plate | None:
+    """The plate along which an expression repeats and its reader does not, if there is one."""
+    own = {plate.name for plate in plates}
+    extra = {
+        plate.name: plate
+        for access in value.accesses()
+        for plate, selector in zip(access.node.plates, access.selectors, strict=True)
+        if selector is None and plate.name not in own
+    }
+    if len(extra) > 1:
+        raise PlateMismatch(f"{value} repeats over {sorted(extra)}, of which {reader} has none: index all but one")
+    return next(iter(extra.values()), None)
+
+
+def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
+    """The one parameter of several ways to give a probability that was given."""
+    chosen = [(way, value) for way, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        what = " and ".join(way for way, _ in chosen) + " were given" if chosen else "nothing was given"
+        raise TypeError(f"{name!r}: a {kind} takes one of {', '.join(given)}, but {what}")
+    return chosen[0]
+
+
+def category_take(node: Node, scope: Scope) -> Take:
+    """The axis of a table of log probabilities that an observed category picks from: a take, never one-hot."""
+    assert node.value is not None
+    return Take(scope.register(node.value.astype(np.int32)), scope.plate_names)

@@ -1,8 +1,11 @@
-"""Operators on expressions: sums, products, dots and diagonal matrices, each written in the statistics of its parts."""
+"""Combine expressions by sums, products, dots and diagonal matrices, each written in the statistics of its parts.
+
+Two sides of a product or a sum must not read the same element of a hidden node (`check_independent`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,6 +17,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import (
     CATEGORY,
+    COUNT,
     MATRIX,
     NOUN,
     POSITIVE,
@@ -24,20 +28,19 @@ from natgrad.network.language.expressions import (
     Constant,
     Expression,
     Kind,
+    Read,
     Untyped,
 )
-from natgrad.network.language.independence import check_independent, reads_of
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.rates import dot_of_rates
 from natgrad.network.language.rewriting import Expanded, expanded, written_once
-from natgrad.network.language.slots import is_precision
 from natgrad.network.polynomial import Delta, Label, Polynomial
-from natgrad.validation import as_numbers, require
+from natgrad.validation import as_numbers, is_precision, require
 
 if TYPE_CHECKING:
     from natgrad.network.language.scope import Scope
 
-__all__ = ["add", "diag", "dot", "multiply", "transform"]
+__all__ = ["add", "check_independent", "diag", "dot", "multiply", "reads_of", "transform"]
 
 # A sum of more terms than this is shortened in errors.
 LONGEST_SHOWN = 8
@@ -398,3 +401,27 @@ def _check_lengths(left: Expression, right: Expression, what: str) -> None:
         turned = any(isinstance(s, Constant) and s.value.ndim == 2 and len(s.value) in lengths for s in (left, right))
         words = f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}"
         raise PlateMismatch(words + ": give the array's transpose, a row for each element" * turned)
+
+
+def reads_of(expression: Expression) -> frozenset[Read]:
+    """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
+    own: frozenset[Read] | None = getattr(expression, "reads", None)  # a sum knows its own
+    if own is not None:
+        return own
+    hidden = (
+        a
+        for a in expression.accesses()
+        if a.kind not in (CATEGORY, COUNT)
+        and not (a.node.is_observed and a.node.mask is None and a.node.entries is None)
+    )
+    return frozenset(access.key() for access in hidden)
+
+
+def check_independent(left: Expression, right: Expression, what: Callable[[], str], advice: str) -> None:
+    """Refuse a product or a sum in which a node stands on both sides."""
+    if shared := reads_of(left) & reads_of(right):
+        name = min(name for name, _ in shared)
+        raise NotConjugate(
+            f"{what()}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
+            f"{advice}"
+        )

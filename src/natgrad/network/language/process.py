@@ -20,7 +20,7 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.language.columns import Recorded, is_deferred
 from natgrad.network.language.continuous import MultivariateNormal
 from natgrad.network.language.expressions import REAL, Access, Bind, Expression
-from natgrad.network.language.node_helpers import Plates, known
+from natgrad.network.language.nodes import Plates, known
 from natgrad.network.language.operators import dot
 from natgrad.network.language.plates import as_plates
 from natgrad.network.language.scope import Scope

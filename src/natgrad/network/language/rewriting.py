@@ -28,8 +28,8 @@ from natgrad.network.language.expressions import (
     as_access,
 )
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import check_precision
 from natgrad.network.polynomial import Label, Polynomial, number
+from natgrad.validation import check_precision
 
 __all__ = ["Expanded", "as_matrix", "expanded", "written_once"]
 

@@ -25,15 +25,13 @@ from natgrad.network.language.auxiliary import (
     where_known,
 )
 from natgrad.network.language.cdfs import Cdf, normal_cdf, truncated_cdf
-from natgrad.network.language.censoring import as_censored
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Constant
-from natgrad.network.language.node_helpers import Plates, ScalarNode, known, must_be_observed, numbers
-from natgrad.network.language.nodes import Array, Slot, Slots
+from natgrad.network.language.missing import as_censored
+from natgrad.network.language.nodes import Array, Plates, ScalarNode, Slot, Slots, known, must_be_observed, numbers
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import checked_categories
 from natgrad.network.polynomial import Polynomial
-from natgrad.validation import as_numbers, first, where
+from natgrad.validation import as_numbers, checked_categories, first, where
 
 __all__ = ["Laplace", "LogNormal", "Ordinal", "StudentT", "TruncatedNormal"]
 

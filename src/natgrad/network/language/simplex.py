@@ -19,8 +19,7 @@ from natgrad.network.language.auxiliary import StickBound, as_auxiliary
 from natgrad.network.language.cdfs import Cdf, beta_cdf
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Constant
-from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
-from natgrad.network.language.nodes import Array, Node, Slot, Slots
+from natgrad.network.language.nodes import Array, Node, Plates, ScalarNode, Slot, Slots, given_size, known, numbers
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Polynomial
 

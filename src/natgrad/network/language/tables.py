@@ -18,8 +18,8 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch
 from natgrad.network.language.columns import Recorded, is_deferred, records
 from natgrad.network.language.expressions import REAL, Access, Constant, Expression, Kind, Untyped
+from natgrad.network.language.nodes import check_range
 from natgrad.network.language.plates import Plate
-from natgrad.network.language.slots import check_range
 from natgrad.validation import as_numbers, require
 
 __all__ = ["Choice", "Table", "table"]

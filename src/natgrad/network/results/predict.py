@@ -18,13 +18,11 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.joint_factors import Member, groups_inside, groups_of, with_joint_factors
 from natgrad.network.compile.plan import make_plan
-from natgrad.network.language.binary import Bernoulli
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
 from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Categorical
+from natgrad.network.language.counts import Bernoulli, Poisson
+from natgrad.network.language.discrete import Categorical, MarkovChain
 from natgrad.network.language.gaussian_chain import GaussianChain
-from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate

@@ -23,13 +23,12 @@ from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.robust import Laplace, StudentT
-from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.fields import field, found_size, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.quantiles import mixture_quantiles
 from natgrad.network.results.row_noise import SameInRows
 from natgrad.random import sample_generator
-from natgrad.validation import as_numbers
+from natgrad.validation import as_numbers, checked_categories
 
 __all__ = ["Predictive", "hidden_twin", "make_predictive"]
 

@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import State
 from natgrad.network.compile.joint_factors import JointNode
-from natgrad.network.language.binary import Bernoulli, Binomial
+from natgrad.network.language.counts import Bernoulli, Binomial
 from natgrad.network.language.discrete import Multinomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, REAL, VECTOR
-from natgrad.network.language.node_helpers import numbers
-from natgrad.network.language.nodes import Node
+from natgrad.network.language.nodes import Node, numbers
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem

@@ -17,16 +17,14 @@ from natgrad.network.compile.incidence import told_apart
 from natgrad.network.language.auxiliary import Shares
 from natgrad.network.language.continuous import Gamma, MultivariateNormal
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
-from natgrad.network.language.node_helpers import numbers
-from natgrad.network.language.nodes import Node
-from natgrad.network.language.slots import check_range, checked_categories
+from natgrad.network.language.nodes import Node, check_range, numbers
 from natgrad.network.polynomial import Take
 from natgrad.network.start.clusters import cluster_starts
 from natgrad.network.start.order import default_order, factors_of_products
 from natgrad.network.start.probes import memberships
 from natgrad.network.start.products import fitted_products, zero_products
 from natgrad.random import Stream, generator
-from natgrad.validation import as_numbers, first, require, where
+from natgrad.validation import as_numbers, checked_categories, first, require, where
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
