@@ -8,6 +8,7 @@ import pytest
 import natgrad as ng
 from natgrad.errors import NotConverged
 from natgrad.inference import probes
+from natgrad.inference.monitor import RunMonitor
 from natgrad.inference.probes import _WayBack
 from natgrad.inference.problem import State
 from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
@@ -259,6 +260,45 @@ def test_merged_components_of_many_points_are_not_the_end(method):
         fit = network.fit(method, init="random", seed=seed, max_steps=3000)
         assert fit.elbo > best - (1e-3 if exact else 5.0), seed
         assert fit.stop.converged or not exact, seed
+
+
+def _mixture(data):
+    n, k = ng.Plate("n", None if isinstance(data, ng.Column) else len(data)), ng.Plate("k", 3)
+    z = ng.Categorical("z", ng.Dirichlet("pi", 1.0, size=3), plate=n)
+    return ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 0.1, plate=k)[z], 1.0, plate=n, observed=data))
+
+
+POINTS = np.random.default_rng(0).normal(size=(150, 2)) + np.repeat([0.0, 2.0, 4.0], 50)[:, None]
+WAYS = {
+    "network": lambda: _mixture(POINTS[:, 0]).fit(backend="numpy"),
+    "VB": lambda: _mixture(POINTS[:, 0]).fit(ng.VB(), backend="numpy"),
+    "memoised": lambda: _mixture(POINTS[:, 0]).fit(ng.SVI({"n": 50}), init="kmeans", backend="numpy"),
+    "table": lambda: _mixture(ng.Column("y")).fit({"y": POINTS[:, 0]}, backend="numpy"),
+    "chunks": lambda: _mixture(ng.Column("y")).fit({"y": POINTS[:, 0]}, chunk_rows=50, backend="numpy"),
+    "mixture": lambda: ng.GaussianMixture(3).fit(POINTS),
+    "chain": lambda: ng.GaussianHMM(3).fit(POINTS),
+    "topics": lambda: ng.LDA(3, inference="vb").fit(np.random.default_rng(1).poisson(1.0, (60, 12))),
+    "ratings": lambda: ng.MatrixFactorization(2).fit(np.add.outer(POINTS[:15, 0], POINTS[:12, 1])),
+    "counts": lambda: ng.MatrixFactorization(2, likelihood="poisson").fit(np.round(np.exp(POINTS[:30] @ POINTS[:20].T / 9))),
+    "process": lambda: ng.StateSpaceGP().fit(np.arange(150.0), POINTS[:, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bound_that_a_step_hands_over_and_that_falls_ends_every_kind_of_run(way, monkeypatch):
+    """Whatever goes wrong in a step, a bound that cannot fall and does is no convergence: nor is it the rounding of the bound."""
+    right, falls = RunMonitor.record, []
+
+    def wrong(self, state, info):
+        if info.bound is not None and len(self.bounds) > self.stepper.steps_per_pass:
+            falls.append(info := info._replace(bound=self.bounds[-1] - 1e-4 * abs(self.bounds[-1])))
+        right(self, state, info)
+
+    monkeypatch.setattr(RunMonitor, "record", wrong)
+    with pytest.warns(NotConverged, match="the bound fell from"):
+        fitted = WAYS[way]()
+    assert falls
+    assert not (fitted.stop if hasattr(fitted, "stop") else fitted.stop_).converged
 
 
 @pytest.mark.parametrize("method", [None, ng.VB()], ids=["default", "VB"])
