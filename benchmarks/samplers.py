@@ -33,7 +33,7 @@ from uncertainty_draws import REFERENCES, regression, schools
 
 import natgrad as ng
 from natgrad.errors import PoorMixing
-from natgrad.posterior.diagnostics import ess
+from natgrad.posterior.draws import ess
 
 RESULTS = Path(__file__).parent / "results"
 CHAINS, MANY, SHORT, WARM, RUNS = 4, 256, 150, 50, 4

@@ -14,7 +14,7 @@ import numpy as np
 
 import natgrad as ng
 from natgrad.errors import PoorMixing
-from natgrad.posterior.diagnostics import ess
+from natgrad.posterior.draws import ess
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 REFERENCES = Path(__file__).parent.parent.parent / "shared" / "references" / "posteriordb.json"

@@ -25,7 +25,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 # What is returned, and so has no public name of its own.
 RESULTS = {
     "Fit": "natgrad.network.results.fit",
-    "SavedFit": "natgrad.network.results.saved",
+    "SavedFit": "natgrad.network.results.files",
     "Factor": "natgrad.posterior.factor",
     "Summary": "natgrad.posterior.export",
     "Plots": "natgrad.report.charts.plots",

@@ -8,10 +8,9 @@ import pytest
 import natgrad as ng
 from natgrad.errors import NotConverged
 from natgrad.inference import probes
-from natgrad.inference.monitor import RunMonitor
+from natgrad.inference.monitor import RunMonitor, left_to_gain, left_to_gain_noisy
 from natgrad.inference.probes import _WayBack
 from natgrad.inference.problem import State
-from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
 from natgrad.network.execute.problem import NetworkProblem
 
 

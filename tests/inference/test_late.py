@@ -8,7 +8,7 @@ import pytest
 from promises.cases import CASES
 
 import natgrad as ng
-from natgrad.inference.state import State
+from natgrad.inference.problem import State
 from natgrad.inference.trace import Reason
 
 

@@ -9,12 +9,11 @@ import numpy.typing as npt
 import pytest
 
 import natgrad as ng
-from natgrad.inference.components import HOPELESS
 from natgrad.inference.engine import Round
+from natgrad.inference.group_components import HOPELESS
 from natgrad.inference.moves import Moves, Proposal, proposals
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.group_memory import KEY
-from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.groups import KEY, GroupStepper
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.models.mixture.components import MixtureComponents, found_components
 from natgrad.models.mixture.problem import MixtureProblem

@@ -28,7 +28,7 @@ def test_ten_times_as_long_gains_less_than_the_tolerance_everywhere(name):
 
 def test_a_first_step_of_no_length_says_nothing() -> None:
     """After a move the first line may be a step that went nowhere: the rate is that of the steps whose gain was seen."""
-    from natgrad.inference.stopping import _unseen
+    from natgrad.inference.monitor import _unseen
 
     gains, moves = [0.0, 398.0, 1e-11, 5.3, 6e-13, 5e-13], [0.0, 7e-8, 3e-9, 4e-9, 5e-16, 2e-16]
     found = _unseen(gains, moves, 6e-11)

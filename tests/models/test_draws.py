@@ -13,7 +13,7 @@ from natgrad.errors import PoorMixing
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
 from natgrad.models import hmm
 from natgrad.models.mixture.problem import MixtureProblem
-from natgrad.posterior.diagnostics import ess
+from natgrad.posterior.draws import ess
 
 pytestmark = pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
 

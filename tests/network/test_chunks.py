@@ -238,7 +238,7 @@ def test_a_long_file_that_cannot_be_cut_is_read_as_a_whole(tmp_path: Path, monke
     pytest.importorskip("pandas").DataFrame(table).to_parquet(path)
     options = {"init": {"mu": np.array([-1.0, 1.0])}, **FIT}
     wanted = whole.fit(table, **options)
-    monkeypatch.setattr("natgrad.network.bind.fitting.LARGE", 10)
+    monkeypatch.setattr("natgrad.network.bind.bound.LARGE", 10)
     found = whole.fit(path, **options)
     assert found.trace["elbo"].tolist() == wanted.trace["elbo"].tolist()
     assert found.binding.chunk_rows is None

@@ -10,12 +10,12 @@ from scipy.stats import ks_2samp
 import natgrad as ng
 from natgrad.kernels.network.relabel import put_back
 from natgrad.kernels.network.rows import add_up
-from natgrad.network.draws import compiled as compiled_module
+from natgrad.network.draws import run as compiled_module
 from natgrad.network.draws import run as draws_run
 from natgrad.network.draws.chains import with_chains
-from natgrad.network.draws.compiled import compiled_gibbs
 from natgrad.network.draws.gibbs import Gibbs, Schedule
 from natgrad.network.draws.labels import Relabelling, renumber
+from natgrad.network.draws.run import compiled_gibbs
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.threads import at_most
 

@@ -11,7 +11,7 @@ import scipy.stats as st
 
 import natgrad as ng
 from natgrad.network.language import nodes
-from natgrad.network.results.row_noise import SameInRows
+from natgrad.network.results.predictive import SameInRows
 
 L: Any = ng.language
 SCALARS: dict[str, tuple[Callable[[], Any], dict[str, float]]] = {

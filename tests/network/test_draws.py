@@ -16,7 +16,7 @@ from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule
 from natgrad.network.draws.labels import Relabelling, label_sets, renumber
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.posterior.diagnostics import ess
+from natgrad.posterior.draws import ess
 
 
 def drawn(network, n=400, **options):

@@ -9,8 +9,8 @@ import pytest
 import natgrad as ng
 from natgrad import families
 from natgrad.network.bind import chunk_components
-from natgrad.network.bind.changed_choices import change_of, changed_held, changed_natural
 from natgrad.network.bind.chunk_components import ChunkComponents, moves_for
+from natgrad.network.bind.chunk_program import change_of, changed_held, changed_natural
 from natgrad.network.compile.growing import axes_of
 from natgrad.network.results.fit import Fit
 from natgrad.threads import at_most

@@ -8,7 +8,7 @@ import pytest
 import natgrad as ng
 from natgrad.errors import CoupledCategories, LostDigits
 from natgrad.families import MultivariateNormal
-from natgrad.network.compile.offsets import offsets_of
+from natgrad.network.compile.origins import offsets_of
 from natgrad.network.results.joint import _covariance
 
 SIZE = 60

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 import natgrad as ng
 from natgrad.network.language.cdfs import Cdf
-from natgrad.network.results.quantiles import mixture_quantiles
+from natgrad.network.results.predictive import mixture_quantiles
 
 RNG = np.random.default_rng(0)
 TABLE = {

@@ -8,7 +8,7 @@ from promises.structures import STRUCTURES
 import natgrad as ng
 from natgrad.network.execute import tangent as second_derivatives
 from natgrad.network.execute.tangent import Tangent
-from natgrad.network.results.response import linearised
+from natgrad.network.results.fit import linearised
 from natgrad.posterior.response.operator import Operator
 
 CASES = {f"leaf {name}": make for name, make in LEAVES.items()} | {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from natgrad.posterior import diagnostics
-from natgrad.posterior.diagnostics import ess, r_hat, worst
+from natgrad.posterior import draws as diagnostics
+from natgrad.posterior.draws import ess, r_hat, worst
 
 
 def chains(rng, count, n, memory):

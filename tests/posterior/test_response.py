@@ -10,7 +10,7 @@ from networks import CASES
 import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.inference.problem import State
-from natgrad.network.results.response import linearised
+from natgrad.network.results.fit import linearised
 from natgrad.posterior.response.operator import Operator
 from natgrad.posterior.response.solvers import LEFT, Dense, Eliminated, at_optimum, still_to_go, to_eliminate
 

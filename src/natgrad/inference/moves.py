@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.components import HOPELESS, Birth, Components
+from natgrad.inference.group_components import HOPELESS, Birth, Components
 from natgrad.inference.problem import State
 from natgrad.inference.trace import MoveRecord
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from natgrad.families.natural_step import relative_change
+from natgrad.inference.monitor import left_to_gain
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
-from natgrad.inference.stopping import left_to_gain
 
 __all__ = ["Trial", "followed", "tried"]
 

@@ -1,16 +1,16 @@
-"""What a problem of groups adds to have draws: local variables that are drawn where the globals are known."""
+"""Sample local variables of groups given the globals, and logarithms of scales by slice sampling (Neal, 2003)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.state import Block, State
+from natgrad.inference.problem import Block, State
 
-__all__ = ["GroupDraw", "GroupSampler", "alike", "best_order", "classes_of", "pairs_apart"]
+__all__ = ["GroupDraw", "GroupSampler", "alike", "best_order", "classes_of", "pairs_apart", "sliced"]
 
 Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
@@ -116,3 +116,38 @@ def best_order(agree: Any, classes: Ints) -> Ints | None:
     _, order = linear_sum_assignment(np.where(may, agree, -1.0 - agree.sum()), maximize=True)
     gain = agree[np.arange(len(classes)), order].sum() - np.trace(agree)
     return np.asarray(order) if gain > 1e-9 * (1.0 + np.trace(agree)) else None
+
+
+Array = npt.NDArray[Any]
+# The width of a slice in a logarithm; how often its ends step out, and how often it shrinks before the old value is kept.
+WIDTH, MOST_STEPS, MOST_SHRINKS = 2.0, 8, 40
+
+
+def sliced(density: Callable[[Array], Array], start: Array, rng: np.random.Generator) -> Array:
+    """One step of slice sampling for every chain: stepping out, then shrinking, all chains side by side."""
+    n = len(start)
+    height = density(start) + np.log(rng.random(n))
+    low = start - WIDTH * rng.random(n)
+    high = low + WIDTH
+    left = rng.integers(0, MOST_STEPS, n)  # steps are shared out at random, so that the way back has the same chance
+    right = MOST_STEPS - 1 - left
+    for sign, steps in ((-1.0, left), (1.0, right)):
+        end = low if sign < 0 else high
+        going = steps > 0
+        taken = np.zeros(n, dtype=np.int64)
+        while going.any():
+            going &= density(end) > height
+            end += np.where(going, sign * WIDTH, 0.0)
+            taken += going
+            going &= taken < steps
+    points, open_ = start.copy(), np.ones(n, dtype=bool)
+    for _ in range(MOST_SHRINKS):
+        point = low + (high - low) * rng.random(n)
+        inside = density(point) > height
+        points = np.where(open_ & inside, point, points)
+        open_ &= ~inside
+        if not open_.any():
+            break
+        low = np.where(open_ & (point < start), point, low)
+        high = np.where(open_ & (point >= start), point, high)
+    return points

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from natgrad.families.natural_step import relative_change
+from natgrad.inference.monitor import left_to_gain
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
-from natgrad.inference.stopping import left_to_gain
 from natgrad.inference.trace import StartRecord
 
 if TYPE_CHECKING:

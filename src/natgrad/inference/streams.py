@@ -19,10 +19,10 @@ import numpy as np
 
 from natgrad.inference.checkpoint import PhaseSource
 from natgrad.inference.engine import Phase
+from natgrad.inference.monitor import left_to_gain
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
-from natgrad.inference.stopping import left_to_gain
 from natgrad.inference.trace import Reason, Stop, Trace
 
 __all__ = ["Chunk", "Kept", "StreamPhases", "StreamPosition"]

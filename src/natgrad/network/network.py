@@ -23,7 +23,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
-from natgrad.network.compile.offsets import warn_of_offsets
+from natgrad.network.compile.origins import warn_of_offsets
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
@@ -46,7 +46,7 @@ from natgrad.showing import reporter
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
-    from natgrad.network.bind.template import Template
+    from natgrad.network.bind.build import Template
 
 __all__ = ["Network", "check_plates", "check_roots", "collected", "warn_unreached"]
 
@@ -154,7 +154,7 @@ class Network(SimulationMixin):
         self._joint: Any = None
         self.nodes: dict[str, Node] = {}
         if any(isinstance(node, RecordedNode) for node in observed):
-            from natgrad.network.bind.template import Template  # readers of files take a while to import
+            from natgrad.network.bind.build import Template  # readers of files take a while to import
 
             self.template = Template(observed, joint)
             return
@@ -221,7 +221,7 @@ class Network(SimulationMixin):
         """
         if self.template is None:
             raise TypeError("this network was declared with arrays: it has its data")
-        from natgrad.network.bind.fitting import bound_network
+        from natgrad.network.bind.bound import bound_network
 
         return bound_network(self.template, data)
 
@@ -247,7 +247,7 @@ class Network(SimulationMixin):
         Auxiliary ones, which other nodes declared, are not listed.
         """
         if self.template is not None:
-            from natgrad.network.bind.template import made_parents
+            from natgrad.network.bind.build import made_parents
 
             nodes: dict[str, Any] = {**made_parents(self.template), **self.template.nodes}
             return tuple(name for name, node in nodes.items() if not node.is_observed)
@@ -365,7 +365,7 @@ class Network(SimulationMixin):
                 "bound_every": bound_every, "executor": executor, "backend": backend, "n_init": n_init, "verbose": verbose,
                 **({} if moves is None else {"moves": moves}), **keep,
             }  # fmt: skip
-            from natgrad.network.bind.fitting import fit_table
+            from natgrad.network.bind.bound import fit_table
 
             return fit_table(self.template, data, method, chunk_rows, options)
         if chunk_rows is not None:

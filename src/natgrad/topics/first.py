@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
-from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.monitor import Since
+from natgrad.inference.options import LocalOptions
 from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.start import thin_counts
 from natgrad.random import Stream, generator

@@ -11,7 +11,7 @@ from networks import CASES, scalar_mixture
 
 import natgrad as ng
 from natgrad.inference.schema import Misfit
-from natgrad.inference.steppers.group_memory import KEY, BatchMemory, GroupMemory
+from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory
 from natgrad.network.groups.groups import Groups
 from natgrad.network.groups.summary import NotAdditive, Summary
 from natgrad.network.start.initial import make_start

@@ -11,7 +11,7 @@ import natgrad as ng
 from natgrad.errors import NotConverged
 from natgrad.inference.problem import State
 from natgrad.models.factorization.gibbs import gibbs_problem
-from natgrad.network.results.response import linearised
+from natgrad.network.results.fit import linearised
 from natgrad.posterior.response.linearised import linearised_edges, settled
 from natgrad.posterior.response.operator import Operator
 from natgrad.posterior.response.result import LinearResponse

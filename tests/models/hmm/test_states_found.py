@@ -93,8 +93,7 @@ def test_a_truncated_model_has_the_bound_of_the_whole() -> None:
 @pytest.mark.parametrize("n_moves", [20, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_statistics_after_random_moves_are_those_of_the_sequences(n_moves: int) -> None:
     """Memoised in three batches: all states together hold every first time, every transition and every row once."""
-    from natgrad.inference.steppers.group_memory import KEY
-    from natgrad.inference.steppers.groups import GroupStepper
+    from natgrad.inference.steppers.groups import KEY, GroupStepper
     from natgrad.models.hmm.components import HMMComponents
     from natgrad.models.hmm.problem import SequenceProblem
     from natgrad.models.hmm.start import start_of_one

@@ -8,7 +8,7 @@ from reference.lda import draw_documents
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.steppers.group_memory import KEY
+from natgrad.inference.steppers.groups import KEY
 from natgrad.models.lda.dirichlet_prior import RANGE, best_concentrations
 from natgrad.models.lda.problem import LDAProblem, Local
 

@@ -13,8 +13,7 @@ import natgrad as ng
 from natgrad import threads
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.steppers.group_memory import KEY, BatchMemory, GroupMemory, rows_of
-from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory, GroupStepper, rows_of
 from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.models.lda.start import reset_better_documents
 

@@ -17,8 +17,7 @@ from natgrad.inference.group_components import GroupComponents
 from natgrad.inference.moves import Moves, proposals
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Constant
-from natgrad.inference.steppers.group_memory import KEY
-from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.groups import KEY, GroupStepper
 from natgrad.models.lda.components import TopicComponents, found_topics
 from natgrad.models.lda.parts import Local
 from natgrad.models.lda.problem import LDAProblem

@@ -16,7 +16,7 @@ from natgrad.kernels.network.variates import _normal, _uniform
 
 __all__ = ["factorise"]
 
-# Those of `natgrad.inference.slicing`: slices of log t.
+# Those of `natgrad.inference.sampler`: slices of log t.
 WIDTH, MOST_STEPS, MOST_SHRINKS = 2.0, 8, 40
 TINY, HUGE = 1e-300, 1e150
 

@@ -3,7 +3,7 @@
 P, the log joint at the statistics of values, is written out in numbers (`natgrad.network.draws.numbers`): row s of a table of
 products of statistics adds up to the natural parameter of statistic s. An operation of a sweep draws one element from rows,
 by its family, or a group of Gaussian numbers from their joint conditional N(A⁻¹b, A⁻¹), or a precision with these integrated out
-(`natgrad.network.draws.scales`). Matrices are held, and factorised, from the first entry of each row that is not always 0: where
+(`natgrad.network.draws.gibbs`). Matrices are held, and factorised, from the first entry of each row that is not always 0: where
 effects meet in nothing but a common mean, that is as many operations as there are effects.
 """
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.slicing import sliced
+from natgrad.inference.sampler import sliced
 
 __all__ = ["drawn_scales"]
 

@@ -26,7 +26,7 @@ from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.inference.problem import Block, Problem, State
 from natgrad.inference.schema import check, refuse, state_of
-from natgrad.inference.steppers.scoring import Score, ScoringStepper
+from natgrad.inference.steppers.stepper import Score, ScoringStepper
 from natgrad.inference.trace import Stop, Trace
 from natgrad.kernels.state_space.process import draw_path, filter_path, score_path, smooth_path
 from natgrad.models.base import Estimator

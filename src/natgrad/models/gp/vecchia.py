@@ -34,7 +34,7 @@ from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.inference.problem import Block, Problem, State
 from natgrad.inference.schema import check, refuse, state_of
-from natgrad.inference.steppers.scoring import Score, ScoringStepper
+from natgrad.inference.steppers.stepper import Score, ScoringStepper
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gp.likelihood import LEAST, LOG_2PI

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
-from natgrad.inference.components import Birth
-from natgrad.inference.group_components import GroupComponents, restricted, settled
+from natgrad.inference.group_components import Birth, GroupComponents, restricted, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.forward_backward import count, whole_sequences

@@ -15,11 +15,10 @@ import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
 from natgrad.inference.auto import Auto, choose
-from natgrad.inference.components import Birth
 from natgrad.inference.engine import take_steps
-from natgrad.inference.group_components import GroupComponents, settled
+from natgrad.inference.group_components import Birth, GroupComponents, settled
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.group_memory import BEFORE, KEY, BatchMemory, GroupMemory
+from natgrad.inference.steppers.groups import BEFORE, KEY, BatchMemory, GroupMemory
 from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.lda.parts import Local, Topics, infer_view, make_view
 from natgrad.models.lda.problem import LEAST_WEIGHT, LDAProblem

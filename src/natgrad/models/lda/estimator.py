@@ -20,9 +20,8 @@ from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
-from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.methods import VB, Method
-from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, checked_step
+from natgrad.inference.options import FitOptions, LocalOptions, all_or_nothing, checked_method, checked_step
 from natgrad.inference.problem import GroupProblem
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.lda.files import LDAFiles, run_table

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natgrad.data.corpus import Corpus
-from natgrad.inference.local_options import LocalOptions
+from natgrad.inference.options import LocalOptions
 from natgrad.inference.schema import check, either, like, record, state_of
-from natgrad.inference.steppers.group_memory import n_remembered
+from natgrad.inference.steppers.groups import n_remembered
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.posterior.export import Posterior

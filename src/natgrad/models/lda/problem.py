@@ -24,7 +24,7 @@ from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.executors.threads import BroadcastArgument, Call, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
-from natgrad.inference.steppers.group_memory import rows_of
+from natgrad.inference.steppers.groups import rows_of
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.local_options import LocalOptions
 from natgrad.inference.methods import VB
+from natgrad.inference.options import LocalOptions
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:

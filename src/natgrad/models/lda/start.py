@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.group_memory import BEFORE, KEY, replace_batch, rows_of
+from natgrad.inference.steppers.groups import BEFORE, KEY, replace_batch, rows_of
 from natgrad.models.lda.parts import infer_view
 from natgrad.random import Stream, generator
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.components import Birth
-from natgrad.inference.group_components import GroupComponents, restricted, settled
+from natgrad.inference.group_components import Birth, GroupComponents, restricted, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, standard_columns
 from natgrad.models.mixture.problem import MixtureProblem, memberships

@@ -1,24 +1,30 @@
-"""A template and data in; tables by plate, levels, and an ordinary network out."""
+"""Bind a template to tables: an ordinary network with its levels, and a fit that carries the ids of the data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from natgrad.data.frames import is_frame
 from natgrad.data.ids import spelled_alike
 from natgrad.errors import PlateMismatch
-from natgrad.network.bind.build import Domain, check_plate, check_rows
+from natgrad.inference.methods import SVI
+from natgrad.inference.monitor import Since
+from natgrad.network.bind.build import Domain, Template, Use, build_nodes, check_plate, check_rows
 from natgrad.network.bind.levels import Levels, ids_of
-from natgrad.network.bind.tables import Table, TableChunks, as_table
-from natgrad.network.bind.template import Template, Use
+from natgrad.network.bind.tables import LARGE, Table, TableChunks, as_table
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.discrete import Categorical
 
-__all__ = ["Binding", "Rows", "find_domain", "open_tables"]
+if TYPE_CHECKING:
+    from natgrad.network.network import Network
+    from natgrad.network.results.fit import Fit
+
+__all__ = ["Binding", "Rows", "bind_network", "bound_network", "find_domain", "fit_table", "open_tables"]
 
 Rows = Mapping[str, Table | TableChunks]
 
@@ -202,3 +208,47 @@ def _is_tabular(value: Any) -> bool:
     if isinstance(value, (Mapping, Table, TableChunks, str, Path)) or callable(getattr(value, "chunks", None)):
         return True
     return bool(value.dtype.names) if isinstance(value, np.ndarray) else is_frame(value)
+
+
+def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None, options: dict[str, Any]) -> Fit:
+    """The fit of a network that was declared with columns."""
+    if isinstance(seconds := options["max_seconds"], (int, float)) and not isinstance(seconds, (bool, Since)):
+        options["max_seconds"] = Since(seconds)  # reading the table is a part of the fit
+    tables = open_tables(template, data)
+    init = options["init"]
+    if isinstance(init, Mapping):
+        options["init"] = {key.name if isinstance(key, RecordedNode) else key: value for key, value in init.items()}
+    if chunk_rows is not None or is_large(tables) or _is_shared_out(options.get("executor"), method):
+        from natgrad.network.bind.streaming import CannotBeCut, fit_chunks
+
+        with suppress(CannotBeCut):  # then all rows are read into memory
+            return fit_chunks(template, tables, method, chunk_rows, options)
+    rows = held(template, tables)
+    domain = find_domain(template, rows)
+    network = bind_network(template, rows, domain)
+    return network.fit(method, **options).bound_to(Binding(template, domain, rows))
+
+
+def bind_network(template: Template, rows: Mapping[str, Any], domain: Domain) -> Network:
+    """The network of these rows, made by the language as if it had been declared with their arrays."""
+    from natgrad.network.network import Network
+
+    nodes = build_nodes(template, aligned(template, rows, domain), domain)
+    roots = (nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots)
+    return Network(*roots, joint=template.joint)
+
+
+def bound_network(template: Template, data: Any) -> Network:
+    """The network of the rows of a table."""
+    rows = held(template, open_tables(template, data))
+    return bind_network(template, rows, find_domain(template, rows))
+
+
+def _is_shared_out(executor: Any, method: Any) -> bool:
+    """Whether others compute, by more than batches of groups: then they are handed chunks."""
+    return executor not in (None, "threads") and not isinstance(method, SVI)
+
+
+def is_large(tables: Rows) -> bool:
+    """Whether there are files of so many rows that they are read in chunks."""
+    return any(isinstance(table, TableChunks) and (table.n_rows or 0) > LARGE for table in tables.values())

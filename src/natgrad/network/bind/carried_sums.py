@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.group_memory import KEY, GroupMemory, cut_of, replace_batch
-from natgrad.inference.steppers.groups import GroupStepper, WholePasses
+from natgrad.inference.steppers.groups import KEY, GroupMemory, GroupStepper, WholePasses, cut_of, replace_batch
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.windows import ChunkSums, Window

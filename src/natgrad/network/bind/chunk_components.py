@@ -1,7 +1,7 @@
 """The components of a network whose rows are read in chunks, for `natgrad.inference.moves`.
 
 What rows choose is solved when their chunk is read, and not held. So a move is a change that the next pass makes
-(`changed_choices.py`): rows tell the globals what they would with other choices, and everything on the plate follows, as it does
+(`chunk_program.py`): rows tell the globals what they would with other choices, and everything on the plate follows, as it does
 in memory. Ordinary passes decide, by the exact bound.
 
     merge, delete, order   need nothing but the places
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.components import EMPTY, Birth, Components
+from natgrad.inference.group_components import EMPTY, Birth, Components
 from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
-from natgrad.network.bind.changed_choices import CHANGE, change_of, changed_held
 from natgrad.network.bind.chunk_groups import ChunkGroups
+from natgrad.network.bind.chunk_program import CHANGE, change_of, changed_held
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.growing import axes_of

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupResult, State, SweepResult
-from natgrad.inference.steppers.group_memory import BEFORE
-from natgrad.network.bind.changed_choices import CHANGE
-from natgrad.network.bind.chunk_program import ChunkProgram
+from natgrad.inference.steppers.groups import BEFORE
+from natgrad.network.bind.chunk_program import CHANGE, ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.windows import ChunkSums, summed

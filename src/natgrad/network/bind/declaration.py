@@ -1,13 +1,20 @@
-"""A template in; plain data that a file can hold out, and back. Nothing but the language is called by a name in the data.
+"""Write a declaration with columns as plain data of a file, and make it from such data, with its levels.
+
+Nothing but the language is called by a name in the data.
 
     {"nodes": [{"kind", "name", "options"} …], "made": [the same, of nodes that need no table], "plates": …, "roots": [names]}
 
 A value is a number, an array, a list, or an object with one of the keys below; functions and kinds of nodes are in tables.
+
+A declaration from a file is checked before it is used: what reads no column is made as it is. What reads columns is made with
+tables that stand in for those of the fit: of several sizes and numbers, since the file has no rows. A declaration is refused if
+none of them will do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -16,9 +23,12 @@ import numpy as np
 from natgrad.covariance import Covariance
 from natgrad.inference.schema import Misfit, check, refuse
 from natgrad.network import language
-from natgrad.network.bind.build import FUNCTIONS
-from natgrad.network.bind.template import Template, made_parents, processes
-from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode
+from natgrad.network.bind.bound import Binding
+from natgrad.network.bind.build import FUNCTIONS, Builder, Domain, Template, made_parents, processes
+from natgrad.network.bind.levels import Levels
+from natgrad.network.bind.tables import Table
+from natgrad.network.compile.joint_factors import Member, groups_of
+from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode, walk
 from natgrad.network.language.continuous import (
     Dirichlet,
     Exponential,
@@ -39,10 +49,12 @@ from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.rates import Part, RateSum
 from natgrad.network.language.robust import Laplace, StudentT, TruncatedNormal
 from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
-from natgrad.network.language.tables import Choice, Known, Table
+from natgrad.network.language.tables import Choice, Known
+from natgrad.network.language.tables import Table as Lookup
 from natgrad.network.language.vectors import BlockDiagonal, Frequencies, Kronecker
+from natgrad.posterior.factor import Factor
 
-__all__ = ["from_data", "to_data"]
+__all__ = ["binding_from_data", "binding_to_data", "check_makes", "from_data", "to_data"]
 
 KINDS: dict[str, Any] = {
     name: cls for name in language.__all__ if isinstance(cls := getattr(language, name), type) and issubclass(cls, Node)
@@ -148,7 +160,7 @@ def _value(value: Any) -> Any:
         return {"plate": value.name}
     if isinstance(value, GaussianProcess):
         return {"process": value.node.name}
-    if isinstance(value, (Expression, Choice, Table)):
+    if isinstance(value, (Expression, Choice, Lookup)):
         return _expression(value)
     if isinstance(value, np.ndarray):
         return value
@@ -163,7 +175,7 @@ def _value(value: Any) -> Any:
 def _expression(value: Any) -> Any:
     if isinstance(value, Constant):
         return value.value
-    if isinstance(value, Table):
+    if isinstance(value, Lookup):
         return _call("table", value.values)
     if isinstance(value, Choice):
         return _call("read", _call("table", value.values), _key(value.keys))
@@ -375,3 +387,169 @@ def _is_beyond(data: Any) -> bool:
 def _weights(value: Any, sizes: Any, where: str) -> None:
     if value is not None and not (isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf"):
         refuse(where, "has weights that are no numbers")
+
+
+# What stands in columns: something that a precision, a probability or a count may be.
+NUMBERS = (1.0, 0.5, 0.0)
+# Tables that are tried before a declaration is taken as it is.
+MOST_TABLES = 99
+
+
+def check_makes(template: Template, domain: Domain, data: Any) -> None:
+    """Make every node on tables of a few rows; an error of a node or an operator is one of the declaration, given as ``data``."""
+    _without_columns(template, domain)
+    tables = itertools.product(_sizes(template, domain, data), NUMBERS)
+    first: Exception | None = None
+    for sizes, number in itertools.islice(tables, MOST_TABLES):
+        try:
+            _with_columns(template, domain, sizes, number)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            first = first or error
+        else:
+            return
+    if first is not None and next(tables, None) is None:
+        raise first
+
+
+def _without_columns(template: Template, domain: Domain) -> None:
+    """All that reads no column, on plates of one row."""
+    rows = dict.fromkeys((*template.tables, *template.row_plates.values()), Table({"row": np.zeros(1)}, "one row"))
+    builder = _builder(template, rows, domain)
+    reading = {use.node for use in template.uses}
+    for node in template.nodes.values():  # parents come first
+        whole = node.name not in reading
+        for part in [node] if whole else walk(tuple(node.options.values()), inside=False):
+            inside = list(walk(tuple(node.options.values()) if whole else part, inside=False))
+            known = all(entry.name in builder.made for entry in inside if isinstance(entry, RecordedNode))
+            if not known or any(isinstance(entry, (Column, Columns)) for entry in inside):
+                continue
+            if whole:
+                builder.node(node)
+            elif isinstance(part, Recorded):
+                builder.value(node, part, "number")
+
+
+def _with_columns(template: Template, domain: Domain, sizes: Mapping[str, int], number: float) -> None:
+    """The terms of all nodes on tables of these sizes that are full of one number."""
+    rows = {plate: _stand_in(template, domain, plate, size, number) for plate, size in sizes.items()}
+    builder = _builder(template, rows, domain, frozenset(template.observed()))
+    for node in template.nodes.values():
+        builder.node(node).term({})
+
+
+def _builder(
+    template: Template, rows: Mapping[str, Table], domain: Domain, left_out: frozenset[str] = frozenset()
+) -> Builder:
+    return Builder(template, rows, domain, {}, left_out, dict.fromkeys(rows), frozenset(), frozenset())
+
+
+def _stand_in(template: Template, domain: Domain, plate: str, size: int, number: float) -> Table:
+    columns: dict[str, Any] = {"": np.zeros(size)}
+    for use in template.uses:
+        if template.plate_of(use) == plate and (use.role == "index" or use.column.name not in columns):
+            levels = None if use.plate is None else domain.levels.get(use.plate.name)
+            columns[use.column.name] = (
+                np.repeat(levels.ids[:1], size)
+                if use.role == "index" and levels is not None
+                else np.full(size, 0 if use.role == "index" else number)
+            )
+    return Table(columns, "the rows of a file")
+
+
+def _sizes(template: Template, domain: Domain, data: Any) -> Iterator[dict[str, int]]:
+    """How many rows the tables may have: one, or as many as some array of the declaration says."""
+    lengths, waiting = {1}, [data]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, np.ndarray):
+            lengths.update(part.shape)
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, (list, tuple)):
+            lengths.add(len(part))
+            waiting += part
+    plates = dict.fromkeys((*template.tables, *template.row_plates.values()))
+    choices = [
+        [len(domain.levels[name])]
+        if name in domain.levels
+        else [template.plates[name].size]
+        if not template.plates[name].is_open
+        else sorted(lengths - {0})
+        for name in plates
+    ]
+    return (dict(zip(plates, sizes, strict=True)) for sizes in itertools.product(*choices))
+
+
+TABLE: dict[str, Any] = {"network": dict, "levels": dict, "categories": dict}
+
+
+def binding_to_data(binding: Binding) -> dict[str, Any]:
+    """The declaration and the levels of a fit."""
+    levels, categories = binding.domain
+    return {
+        "network": to_data(binding.template),
+        "levels": {plate: part.ids for plate, part in levels.items()},
+        "categories": {column: part.ids for column, part in categories.items()},
+    }
+
+
+def binding_from_data(
+    data: Any,
+    factors: Mapping[str, Factor],
+    auxiliary: Collection[str] = (),
+    members: Mapping[str, Member] | None = None,
+) -> Binding:
+    """The declaration and the levels from a file; what does not fit to the factors, and their members, is refused."""
+    check(data, TABLE, where="the declaration")
+    template = from_data(data["network"])
+    domain = Domain(
+        *({str(key): _levels(key, ids) for key, ids in data[part].items()} for part in TABLE if part != "network")
+    )
+    for plate in template.level_plates:
+        if plate not in domain.levels:
+            refuse("the declaration", f"has no levels of plate {plate!r}")
+    members = members or {}
+    own = {name: Factor(name, m.family, factors[m.joint].plates, factors[m.joint].lam) for name, m in members.items()}
+    joint = {member.joint for member in members.values()}
+    for factor in (*factors.values(), *own.values()):
+        for size, plate in zip(factor.lam[0].shape, factor.plates, strict=False):
+            if plate in domain.levels and len(domain.levels[plate]) != size:
+                refuse(
+                    f"plate {plate!r}",
+                    f"has {len(domain.levels[plate])} levels, and {factor.name!r} has {size} of them",
+                )
+        node = template.nodes.get(factor.name)
+        declared = () if node is None else tuple(plate.name for plate in node.plates)
+        # A path is one element: its time is no plate of its factor.
+        if node is not None and declared[: len(factor.plates)] != factor.plates:
+            refuse(f"factors[{factor.name!r}]", "is on other plates than the node that is declared")
+    if not template.observed():
+        refuse("the declaration", "observes no column")
+    try:
+        check_makes(template, domain, data["network"]["nodes"])
+    except (TypeError, ValueError, ArithmeticError) as error:  # a number of 400 digits is no float
+        refuse("the declaration", f"cannot be made: {error}")
+    for group in groups_of(template.joint, members):
+        if {members[name].joint if name in members else None for name in group} != {"+".join(group)}:
+            refuse("the declaration", f"has {'+'.join(group)[:60]!r} in one factor, which is not there")
+    _check_names(template, [*(name for name in factors if name not in joint), *own], auxiliary)
+    return Binding(template, domain)
+
+
+def _check_names(template: Template, factors: Collection[str], auxiliary: Collection[str]) -> None:
+    """Every factor is of a node that is declared, and every node that is not along rows has one."""
+    known = {*template.nodes, *made_parents(template), *auxiliary}
+    for name in factors:
+        if name not in known:
+            refuse(f"factors[{name!r}]", "is of a node that is not declared")
+    for name, node in template.nodes.items():
+        if name not in factors and name not in template.row_plates and not node.is_observed:
+            refuse(f"factors[{name!r}]", "is not there, and the node is declared")
+
+
+def _levels(name: Any, ids: Any) -> Levels:
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not len(ids):
+        refuse(f"the levels of {str(name)[:60]!r}", "are no list of ids")
+    if len(set(ids.tolist())) < len(ids):
+        refuse(f"the levels of {str(name)[:60]!r}", "are not all different")
+    return Levels(ids)

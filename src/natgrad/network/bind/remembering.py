@@ -29,9 +29,8 @@ from natgrad.inference.engine import Result
 from natgrad.inference.problem import State
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, aligned, find_domain
-from natgrad.network.bind.build import Domain, build_nodes
+from natgrad.network.bind.build import Domain, build_nodes, made_parents
 from natgrad.network.bind.tables import Table
-from natgrad.network.bind.template import made_parents
 from natgrad.network.bind.updating import warm_state
 from natgrad.network.compile.growing import BEFORE
 from natgrad.network.compile.joint_factors import groups_inside, with_joint_factors

@@ -24,8 +24,8 @@ from natgrad.inference.problem import (
 from natgrad.inference.steppers.sampled import step_parts
 from natgrad.network.bind.chunk_program import ChunkProgram, ReadyChunk
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
+from natgrad.network.bind.chunking import run_starts
 from natgrad.network.bind.chunks import Chunks, Known
-from natgrad.network.bind.cuts import run_starts
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.windows import ChunkSums, summed
 from natgrad.network.compile.incidence import child_sets, present_elements

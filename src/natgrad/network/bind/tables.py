@@ -52,7 +52,7 @@ class Table:
 
     def __init__(self, columns: Mapping[str, Any], where: str, is_text: bool = False, first: int = 0) -> None:
         self.where, self.is_text, self.first = where, is_text, first
-        # Of a chunk: by what it is known again when the table is read anew (`natgrad.network.bind.chunk_records`).
+        # Of a chunk: by what it is known again when the table is read anew (`natgrad.network.bind.chunks`).
         self.key: Any = None
         refuse_duplicates(where, list(columns))
         self._columns = {name: _as_array(values, f"{where}: column {name!r}") for name, values in columns.items()}

@@ -14,12 +14,10 @@ from natgrad.errors import PlateMismatch
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import State
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.network.bind.bound import Binding, find_domain, held, id_column, open_tables
-from natgrad.network.bind.build import Domain
-from natgrad.network.bind.cuts import Cuts, sequences_along
-from natgrad.network.bind.fitting import bind_network
+from natgrad.network.bind.bound import Binding, bind_network, find_domain, held, id_column, open_tables
+from natgrad.network.bind.build import Domain, Template
+from natgrad.network.bind.chunking import Cuts, sequences_along
 from natgrad.network.bind.tables import Table, TableChunks, as_chunks
-from natgrad.network.bind.template import Template
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.validation import real_number
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Pieces", "forget_rows", "update_rows"]
 
 # Chunks of new rows come after the old ones, and rows are taken out of the chunk that they are in: whatever is not touched is
-# the chunk that it was, under the key that it had (`natgrad.network.bind.chunk_records`).
+# the chunk that it was, under the key that it had (`natgrad.network.bind.chunks`).
 
 Flags = npt.NDArray[np.bool_]
 

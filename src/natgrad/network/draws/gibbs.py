@@ -1,41 +1,218 @@
-"""Sweeps of Gibbs sampling as steps of the loop: the values of all hidden nodes in, each drawn anew given the others, out.
+"""Sample all hidden nodes in turn given the others: sweeps of Gibbs sampling as steps of the loop.
 
 P, the expected log joint, at the statistics of values is the log joint itself, and affine in the statistics of one element. So
 the complete conditional of a block has the natural parameter ∂P/∂μ_i at the statistics φ_j(x_j) of the values of its neighbours:
 the target of variational inference, with values in the place of expectations. Elements that meet in a child go in turn, as there:
 column after column, colour after colour. Gaussian nodes that meet are drawn together (`natgrad.network.draws.gaussian`), and
-precisions of theirs with them (`natgrad.network.draws.scales`).
+precisions of theirs with them.
 
 Chains are an axis of every array, and random numbers those of one generator for all: a sweep of a hundred chains of a small
 network takes little longer than one of four.
+
+**Weights.** A weight of 3 stands for three rows with the same data, each with its own hidden value.
+
+Variational inference has the same factor for all three. Draws differ: what enters the terms of others is the average of the
+statistics of three draws, times the weight. That is exact where the polynomial is linear in them, which it is unless two hidden
+nodes of the plate meet; then the average of the products is wanted, and there is no more to do than to write the rows out.
+
+**Precisions of Gaussian nodes that are drawn together** are drawn with these nodes integrated out. A chain that draws a scale
+given its effects, and the effects given the scale, creeps where the scale is near zero: each holds the other. Given everything
+else, the effects x of a precision t are Gaussian, and can be integrated out,
+
+    log p(t | rest) = ⟨λ₀, φ(t)⟩ + ½ bᵀA⁻¹b − ½ log|A| + const,
+
+with A and b of their conditional at t, and λ₀ the conditional of t where all terms that have x are left out. t is drawn by slice
+sampling of log t (Neal, 2003), and x right after it: together they are one draw of (t, x).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
+from natgrad.families import Family
 from natgrad.inference.problem import Block, BlockInfo, State
+from natgrad.inference.sampler import sliced
 from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, no_moves, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels
-from natgrad.network.draws.scales import ScaleDraw, scales_of
 from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of
-from natgrad.network.draws.weights import Copies, copies_of
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.updates import choose, take_column
 from natgrad.network.execute.written_out import Writer
 from natgrad.random import Stream, generator
 
-__all__ = ["Gibbs", "Schedule", "point_stats"]
+__all__ = ["Copies", "Gibbs", "ScaleDraw", "Schedule", "copies_of", "point_stats", "scales_of"]
 
 Array = npt.NDArray[Any]
+
+
+class Copies(NamedTuple):
+    """How many values each element of a block stands for, on its plates."""
+
+    counts: npt.NDArray[np.int64]
+
+    def drawn(
+        self, family: Family, lam: tuple[Array, ...], rng: np.random.Generator, size: int | None
+    ) -> tuple[Array, ...]:
+        """The average of the statistics of so many draws; of one draw where the weight is 0, which nobody reads."""
+        counts = np.maximum(self.counts, 1)
+        if family.name == "Categorical":
+            chances = family.mean(lam)
+            return (rng.multinomial(counts, chances / chances.sum(-1, keepdims=True)) / counts[..., None],)
+        values = family.sample(lam, rng, int(counts.max()))
+        total: tuple[Array, ...] = ()
+        for number, value in enumerate(values):
+            wanted = (number < counts) / counts
+            stats = point_stats(family, value, size)
+            parts = [wanted.reshape(wanted.shape + (1,) * (s.ndim - wanted.ndim)) * s for s in stats]
+            total = tuple(parts) if not total else tuple(a + b for a, b in zip(total, parts, strict=True))
+        return total
+
+
+def copies_of(plan: Plan, left_out: Collection[str] = ()) -> dict[str, Copies]:
+    """The blocks whose elements stand for several values; a weight that is no whole number is refused. Not those ``left_out``."""
+    copies = {}
+    for name, block in plan.blocks.items():
+        if name in left_out:
+            continue
+        weighted = [plate for plate in block.plates if plate in plan.weights]
+        if not weighted or all(np.isin(plan.weights[plate], (0.0, 1.0)).all() for plate in weighted):
+            continue
+        for plate in weighted:
+            weight = plan.weights[plate]
+            if (bad := np.flatnonzero(weight != np.round(weight))).size:
+                raise PlateMismatch(
+                    f"draws: {name!r} is hidden and lies on plate {plate!r}, whose weight[{bad[0]}] = {weight[bad[0]]:g} is no "
+                    "whole number: there is no such number of hidden values to draw. Plates of observed nodes may have any"
+                )
+            _check_alone(plan, name, plate)
+        counts = np.ones(
+            [size for plate, size in zip(block.plates, block.shape, strict=True) if isinstance(plate, str)]
+        )
+        plates = [plate for plate in block.plates if isinstance(plate, str)]
+        for axis, plate in enumerate(plates):
+            if plate in plan.weights:
+                counts = counts * plan.weights[plate].reshape([-1 if i == axis else 1 for i in range(len(plates))])
+        copies[name] = Copies(counts.astype(np.int64))
+    return copies
+
+
+def _check_alone(plan: Plan, name: str, plate: str) -> None:
+    """Nobody else who is hidden on the plate may meet the node, and nobody may read it otherwise than element by element."""
+    advice = "write the rows out as often as they count, without weight="
+    for term in plan.terms_of(name):
+        for reading in term.readings.get(name, ()):
+            if plate not in reading.axes:
+                raise PlateMismatch(
+                    f"draws: {term.node!r} reads {name!r} through an index or a sum along plate {plate!r}, which has weights "
+                    f"other than 0 and 1: {advice}"
+                )
+        for monomial in term.monomials:
+            there = [f for f in monomial.factors if not f.known and plate in f.axes]
+            if any(f.source == name for f in there) and len(there) > 1:
+                others = sorted({f.source for f in there} - {name}) or [name]
+                raise PlateMismatch(
+                    f"draws: {name!r} and {others[0]!r} are both hidden on plate {plate!r}, which has weights other than 0 and "
+                    f"1, and meet in {term.node!r}: {advice}"
+                )
+
+
 Stats = tuple[Any, ...]
+# A matrix is factorised at every look at the density: only small ones are.
+LARGEST = 40
+
+
+def scales_of(problem: NetworkProblem, group: GaussianDraw, taken: Sequence[str]) -> list[ScaleDraw]:
+    """The precisions of members of a group: single numbers whose effects are all in it."""
+    scales = []
+    for name, block in problem.blocks.items():
+        if block.family.name != "Gamma" or len(block.shape) != 1 or name in taken or group.size > LARGEST:
+            continue
+        children = [term.node for term in problem.plan.terms.values() if name in term.readings]
+        if any(node in group.names for node in children):
+            scales.append(ScaleDraw(block, group))
+    return scales
+
+
+class ScaleDraw:
+    """One precision, drawn with a group of Gaussian nodes integrated out."""
+
+    def __init__(self, block: Block, group: GaussianDraw) -> None:
+        self.block, self.group, self.name = block, group, block.name
+
+    def sample(
+        self,
+        stats: Mapping[str, Stats],
+        value: Array,
+        conditional: Callable[[Block, Mapping[str, Stats]], Stats],
+        rng: np.random.Generator,
+    ) -> tuple[Array, Callable[[np.random.Generator], Array]] | None:
+        """A new value of each chain, and what draws the Gaussian nodes [chain, size] at it; None where the density is none."""
+        here = dict(stats)
+        for name in self.group.names:
+            here[name] = tuple(np.zeros_like(part) for part in stats[name])
+        rest = conditional(self.block, here)
+        pencil = self._pencil(here)
+        if pencil is None:
+            return None
+        old = np.log(np.maximum(value, 1e-300))
+
+        def density(log_value: Array) -> Array:
+            """The log density of log t given the rest, of every chain."""
+            return np.asarray(
+                rest[0] * np.exp(log_value) + (rest[1] + 1.0) * log_value + pencil.log_integral(log_value - old)
+            )
+
+        new = sliced(density, old, rng)
+        return np.exp(new), partial(pencil.sample, new - old)
+
+    def _pencil(self, stats: Mapping[str, Stats]) -> _Pencil | None:
+        at = {**stats, self.name: tuple(np.zeros_like(part) for part in stats[self.name])}
+        (precision, b), (without, b_without) = self.group.form(stats), self.group.form(at)
+        try:
+            scale = 1.0 / np.sqrt(np.einsum("cii->ci", precision))
+            wide = scale[:, :, None] * scale[:, None, :]
+            back = np.linalg.inv(np.linalg.cholesky(precision * wide))
+            d, turn = np.linalg.eigh(back @ ((precision - without) * wide) @ back.transpose(0, 2, 1))
+        except np.linalg.LinAlgError:
+            return None
+        basis = scale[:, :, None] * (back.transpose(0, 2, 1) @ turn)
+        start = (b_without[:, None] @ basis)[:, 0]
+        return _Pencil(np.clip(d, 0.0, 1.0), basis, start, (b[:, None] @ basis)[:, 0] - start)
+
+
+class _Pencil(NamedTuple):
+    """The Gaussian conditional of x at every multiple r of the value that t has, for every chain.
+
+    A and b are affine in t: A₀ + r A₁ and b₀ + r b₁. With A₀ + A₁ = LLᵀ and L⁻¹A₁L⁻ᵀ = UDUᵀ the matrix at r is
+    LU(I + (r − 1)D)UᵀLᵀ, so that one factorisation serves all r. ``basis`` is W = L⁻ᵀU, ``start`` Wᵀb₀, ``slope`` Wᵀb₁.
+    """
+
+    d: Array
+    basis: Array
+    start: Array
+    slope: Array
+
+    def log_integral(self, log_r: Array) -> Array:
+        """The logarithm of ∫ exp(−½ xᵀAx + bᵀx) dx, up to a constant."""
+        r = np.exp(log_r)[:, None]
+        size = np.maximum(1.0 + (r - 1.0) * self.d, 1e-300)
+        return np.asarray(0.5 * ((self.start + r * self.slope) ** 2 / size - np.log(size)).sum(1))
+
+    def sample(self, log_r: Array, rng: np.random.Generator) -> Array:
+        """Draws from N(A⁻¹b, A⁻¹)."""
+        r = np.exp(log_r)[:, None]
+        size = np.maximum(1.0 + (r - 1.0) * self.d, 1e-300)
+        at = (self.start + r * self.slope) / size + rng.standard_normal(size.shape) / np.sqrt(size)
+        return np.asarray((self.basis @ at[..., None])[..., 0])
 
 
 class Gibbs:

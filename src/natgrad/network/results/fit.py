@@ -1,38 +1,42 @@
-"""What a fit returns: named factors, the bound, the trace, why it stopped, and ways to go on."""
+"""Define what a fit returns: named factors, the bound, the trace, why it stopped, draws, linear response and ways to go on."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad._jax import on_host
-from natgrad.errors import PlateMismatch, PoorApproximation
+from natgrad.errors import NotConjugate, PlateMismatch, PoorApproximation
 from natgrad.families import PolyaGamma
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
-from natgrad.inference.problem import State
+from natgrad.inference.options import CheckpointOptions
+from natgrad.inference.problem import Block, State
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller, warn_if_ran_out
+from natgrad.network.execute.tangent import Tangent
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.joint import correlation, marginal
-from natgrad.network.results.sampling import SamplingMixin
 from natgrad.network.results.table_fit import TableMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import register, write_model
+from natgrad.posterior.response.operator import Linearised
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
+    from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
@@ -40,7 +44,8 @@ if TYPE_CHECKING:
     from natgrad.posterior.export import Summary
     from natgrad.posterior.response.result import LinearResponse
 
-__all__ = ["Fit", "Settings", "warn_at_end"]
+__all__ = ["Fit", "Settings", "linearised", "linearised_chunks", "warn_at_end"]
+
 
 # The part of the true standard deviation that a logit has under q, below which a fit says so.
 MUCH_NARROWER = 0.5
@@ -61,7 +66,7 @@ class Settings:
 register(Settings)
 
 
-class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
+class Fit(TableMixin, ExportMixin, ShowMixin):
     """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
 
     Attributes
@@ -267,7 +272,6 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         >>> print(f"{fit['a'].std():.4f} {lr['a'].std():.4f} {lr.correlation('a', 'b'):.4f}")
         0.4472 0.7454 -0.8000
         """
-        from natgrad.network.results.response import linearised, linearised_chunks
         from natgrad.posterior.response.result import LinearResponse
 
         chunked = self.binding is not None and self.binding.chunk_rows is not None
@@ -342,7 +346,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         }
         if self.binding is not None:
             try:
-                from natgrad.network.bind.saving import binding_to_data
+                from natgrad.network.bind.declaration import binding_to_data
 
                 content["declaration"] = binding_to_data(self.binding)
             except TypeError as reason:
@@ -360,6 +364,144 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
 
     def __repr__(self) -> str:
         return f"<Fit of {', '.join(self)}: {self.inference}, elbo {self.elbo:.6g}; {self.stop}>"
+
+    def draws(
+        self,
+        n: int = 1000,
+        *,
+        chains: int = 4,
+        warmup: int | None = None,
+        thin: int = 1,
+        seed: int = 0,
+        names: Sequence[str] | None = None,
+        starts: Literal["q", "restarts"] | Sequence[Fit] | None = None,
+        backend: BackendName | None = None,
+        max_seconds: float | None = None,
+        callbacks: Sequence[Any] = (),
+        verbose: bool | None = None,
+        **keep: Unpack[CheckpointOptions],
+    ) -> Draws:
+        """Draws from the posterior itself, by Gibbs sampling from the same declaration; chains begin at draws from this self.
+
+        A factorised q has good means and intervals that are too narrow; draws have neither the one nor the other error, and cost
+        hundreds of sweeps. Gaussian nodes that meet in a term are drawn together, chains of states by forward filtering and
+        backward sampling. Where components of a mixture can change places, draws have the labels of the self. A table that was
+        read in chunks is read so again, once for each sweep of all chains (once in all, if rows have no hidden nodes); what is
+        hidden in rows is drawn with them, and not kept.
+
+        Parameters
+        ----------
+        n : int
+            Draws of each chain.
+        chains : int
+            Chains that run side by side, each with random numbers of its own.
+        warmup : int, optional
+            Sweeps before the first draw; by default half as many as draws, at least 100.
+        thin : int
+            Sweeps from one draw to the next.
+        seed : int
+            Every random number is a function of the seed, the chain, the sweep and the node.
+        names : list of nodes, optional
+            Nodes of which all draws are kept, however large. Of others, a large one keeps as many as fit into 32 MB; averages are
+            always of all draws.
+        starts : "q", "restarts" or list of fits, optional
+            Where chains begin: "q" at this fit; "restarts" at this fit and at those that random starts end at, if these are not
+            far below, in turn; or at fits of the same network. By default at this fit, and where categories are hidden and draws
+            are at least 300 sweeps, a fit that ends elsewhere, and that chains do not leave, is told of.
+        backend, max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
+
+        Warns
+        -----
+        PoorMixing
+            If chains do not agree yet (R̂, effective sample sizes), or if there is a place with a share of the
+            posterior that they do not reach.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+        >>> x = ng.Normal("x", mu, tau, plate=ng.Plate("n", 5), observed=[1.2, -0.3, 0.8, 2.1, 0.4])
+        >>> draws = ng.Network(x).fit().draws(n=200, verbose=False)
+        >>> draws["mu"].values.shape
+        (4, 200)
+        """
+        from natgrad.network.draws.rivals import begins_of
+        from natgrad.network.draws.run import draw_posterior
+        from natgrad.network.results.joint import apart
+        from natgrad.posterior.drawing import schedule_of
+
+        if self.binding is not None and self.binding.chunk_rows is not None:
+            from natgrad.network.draws.chunked import draw_chunks
+
+            if starts not in (None, "q"):
+                raise NotConjugate(
+                    "starts= is for networks in memory: fit without chunk_rows= to begin chains elsewhere"
+                )
+            limits = {"max_seconds": max_seconds, "callbacks": callbacks, "verbose": verbose, "keep": keep}
+            draws = draw_chunks(self, n, chains, warmup, thin, seed, names, **limits)
+            draws.warn_if_poor()
+            self._drawn = draws
+            return draws
+        begins, notes = begins_of(self, starts, schedule_of(n, chains, warmup, thin, seed)[0].sweeps, seed)
+        begins = [apart(begin) if begin.problem.plan.members else begin for begin in begins]
+        draws = draw_posterior(
+            begins[0], n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep, begins, notes
+        )  # fmt: skip
+        draws.warn_if_poor()
+        self._drawn = draws
+        return draws
+
+    def simulate(self, seed: int = 0, size: int | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Values of all nodes under the posterior: hidden ones drawn from q, data given these (posterior predictive draws).
+
+        Parameters
+        ----------
+        seed : int
+        size : int, optional
+            How many draws, along a new first axis; one without it by default.
+        """
+        from natgrad.network.results.joint import sampled_nodes
+        from natgrad.network.results.simulate import simulate_nodes
+        from natgrad.random import Stream, generator
+
+        self._refuse_chunks("simulate")
+        rng = generator(seed, Stream.SIMULATION, 1)
+        plan, given = sampled_nodes(self, rng, 1 if size is None else size)
+        return simulate_nodes(plan, seed, size, given)
+
+    # -- the groups of `to_arviz` --
+
+    def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, npt.NDArray[Any]]:
+        """Draws from q; nodes of one factor are drawn together."""
+        from natgrad.network.results.joint import part_of_joint
+
+        together = dict[str, Any]()
+        plan = self.problem.plan
+        return {
+            name: part_of_joint(plan.members[name], self.state.lam, plan.origins, rng, n, together)
+            if name in plan.members
+            else self[name].sample(rng, n)
+            for name in names
+        }
+
+    def _needed(self, chosen: list[str], asked: Sequence[str] | None, n: int) -> list[str]:
+        from natgrad.network.results.arviz_groups import MOST_NUMBERS, read_by_data
+
+        if asked == ["posterior"] or (self.binding is not None and self.binding.chunk_rows is not None):
+            return chosen
+        more = [name for name in read_by_data(self.problem.plan) if name not in chosen]
+        if asked is None and n * sum(self[name].lam[0].size for name in more) > MOST_NUMBERS:
+            return chosen
+        return [*chosen, *more]
+
+    def _more_groups(self, drawn: Any, asked: Sequence[str] | None, seed: int) -> tuple[Any, Any]:
+        from natgrad.network.results.arviz_groups import network_groups
+
+        if self.binding is not None and self.binding.chunk_rows is not None:  # the rows are not held
+            if asked is not None and asked != ["posterior"]:
+                self._refuse_chunks("to_arviz")
+            return {}, {}
+        return network_groups(self.problem.plan, drawn, asked, seed)
 
 
 def warn_at_end(problem: NetworkProblem, result: Result) -> None:
@@ -388,3 +530,63 @@ def warn_at_end(problem: NetworkProblem, result: Result) -> None:
                 PoorApproximation,
                 stacklevel=levels_to_the_caller(),
             )
+
+
+Stats = tuple[Any, ...]
+
+
+def linearised(
+    problem: NetworkProblem, state: State, order: tuple[str, ...], tangent: Tangent | None = None
+) -> Linearised:
+    """A network near a state. A point mass of the start counts as the q that stands behind it: μ = ∇A(λ) everywhere."""
+    lam = {name: tuple(np.asarray(part, np.float64) for part in stats) for name, stats in state.lam.items()}
+    mu = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
+    here = State(lam, mu, 1)
+    along = Tangent(problem) if tangent is None else tangent
+
+    def sweep(lam: dict[str, Stats]) -> Mapping[str, Stats]:
+        moments = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
+        return problem.sweep(State(dict(lam), moments, 1), order).state.lam
+
+    return Linearised(
+        problem.blocks,
+        lam,
+        {name: problem.target(block, here) for name, block in problem.blocks.items()},
+        lambda direction: along.targets(mu, direction),
+        {name: weight for name, block in problem.blocks.items() if (weight := _weight(problem, block)) is not None},
+        sweep,
+        lambda direction: along.rows(mu, direction),
+        lambda lam: linearised(problem, State(lam, {}, 1), order, along),
+        {name: (member.joint, member.place) for name, member in problem.plan.members.items()},
+        cache(lambda: along.matrix(mu)) if along.has_matrix else None,
+    )
+
+
+def linearised_chunks(problem: Any, state: State) -> Linearised:
+    """A network that was read in chunks near a state: what is hidden in rows is solved anew at each product, in two passes."""
+    from natgrad.network.bind.chunked import ChunkedEdges
+    from natgrad.posterior.response.linearised import by_differences
+
+    blocks = problem.blocks
+
+    def targets(mu: dict[str, Stats]) -> dict[str, Stats]:
+        if isinstance(problem, ChunkedEdges):
+            return {name: tuple(map(np.asarray, problem.target(b, State({}, mu, 1)))) for name, b in blocks.items()}
+        told = problem.solve(State({}, mu, 1), None, None, 0.0, 0).messages
+        return {name: problem.target_from(block, mu, told) for name, block in blocks.items()}
+
+    linearised = by_differences(blocks, state.lam, targets)
+    views = {name: (member.joint, member.place) for name, member in problem.plan.members.items()}
+    return linearised._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)), views=views)
+
+
+def _weight(problem: NetworkProblem, block: Block) -> npt.NDArray[np.float64] | None:
+    """The product of the weights of a block's plates, for each element; None where none has any."""
+    weights = problem.plan.weights
+    if not any(plate in weights for plate in block.plates):
+        return None
+    total = np.ones(block.shape)
+    for axis, plate in enumerate(block.plates):
+        if plate in weights:
+            total = total * weights[plate].reshape([-1 if here == axis else 1 for here in range(len(block.shape))])
+    return total

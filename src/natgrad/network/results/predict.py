@@ -12,10 +12,9 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import State
 from natgrad.network.bind.bound import Binding, aligned, find_domain, held, id_column, open_tables
-from natgrad.network.bind.build import Domain, build_nodes
+from natgrad.network.bind.build import Domain, Template, build_nodes, made_parents, parents_first
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
-from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.joint_factors import Member, groups_inside, groups_of, with_joint_factors
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk

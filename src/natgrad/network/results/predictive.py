@@ -1,17 +1,28 @@
-"""The predictive distribution of a node: parents drawn from the posterior, the node from its conditional.
+"""Predict a node: its parents are drawn from the posterior, the node has its conditional.
 
 A statistic of a slot is the same polynomial as in inference; here it is evaluated at drawn values (point masses) with one
 more axis, `DRAW`, instead of at expectations.
+
+Random numbers are the same in every row (`SameInRows`), so that what is predicted of a row does not depend on the other rows.
+
+Quantiles are those of mixtures of distributions, by their distribution functions:
+
+    F(x) = Σ_j w_j F_j(x) = p
+
+Secant steps, within a bracket that is halved in the order of floating-point numbers where a step does not halve the error: no
+scale is needed, and gaps between modes do no harm. Steps begin at the quantile and the slope of every eighth part, which are
+found in the same way. Whole numbers are counted up and down in steps that double, and halved when both sides are known.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaincinv, ndtri
 
 from natgrad.errors import PlateMismatch
 from natgrad.families._ops import logsumexp
@@ -25,14 +36,229 @@ from natgrad.network.language.plates import Plate
 from natgrad.network.language.robust import Laplace, StudentT
 from natgrad.network.results.fields import field, found_size, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
-from natgrad.network.results.quantiles import mixture_quantiles
-from natgrad.network.results.row_noise import SameInRows
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers, checked_categories
 
-__all__ = ["Predictive", "hidden_twin", "make_predictive"]
+__all__ = ["Predictive", "SameInRows", "hidden_twin", "make_predictive", "mixture_quantiles"]
 
 Array = npt.NDArray[Any]
+# Columns of numbers that are drawn evenly, one from each of n equally likely parts: sorting takes longer than drawing.
+EVEN = 1000
+# Shapes of Gamma variables whose quantiles are looked up, which takes longer still.
+MAX_ROW_NUMBERS = 20
+TINY = 2.0**-54
+
+
+class SameInRows(np.random.Generator):
+    """A generator that also draws the same numbers along some axes: ``rng.along(axes).normal(mean, sd, size)``.
+
+    The first axis of these is that of draws. Uniform and normal numbers are spread evenly over it (a Latin hypercube), so that
+    averages of smooth functions of few numbers are nearly those of a quadrature.
+    """
+
+    def __init__(self, rng: np.random.Generator | int | None) -> None:
+        super().__init__(np.random.default_rng(rng).bit_generator)
+
+    def along(self, axes: tuple[int, ...]) -> _Along:
+        """What draws along axes of ``size`` the same numbers; equal parameters have equal draws there."""
+        return _Along(self, axes)
+
+
+class _Along:
+    def __init__(self, rng: np.random.Generator, axes: tuple[int, ...]) -> None:
+        self.rng, self.axes = rng, axes
+
+    def __getattr__(self, name: str) -> Callable[..., Array]:
+        draw = getattr(self.rng, name)
+        return lambda *args, size=None: self._by_row(draw, args, size)
+
+    def random(self, size: tuple[int, ...]) -> Array:
+        return np.broadcast_to(self._uniform(size), size)
+
+    def uniform(self, size: tuple[int, ...]) -> Array:
+        return self.random(size)
+
+    def standard_normal(self, size: tuple[int, ...]) -> Array:
+        return np.broadcast_to(ndtri(np.clip(self._uniform(size), TINY, 1.0 - TINY)), size)
+
+    def standard_exponential(self, size: tuple[int, ...]) -> Array:
+        return np.broadcast_to(-np.log1p(-self._uniform(size)), size)
+
+    def _uniform(self, size: tuple[int, ...]) -> Array:
+        once = tuple(1 if place in self.axes else length for place, length in enumerate(size))
+        drawn = self.rng.random(once)
+        if drawn.size > EVEN * len(drawn):
+            return drawn
+        return np.asarray((np.argsort(np.argsort(drawn, axis=0), axis=0) + 0.5) / len(drawn))
+
+    def standard_gamma(self, shape: Any, size: tuple[int, ...]) -> Array:
+        if np.size(shape) > MAX_ROW_NUMBERS:
+            return self._by_row(self.rng.standard_gamma, (shape,), size)
+        return np.asarray(gammaincinv(shape, self.random(size)))
+
+    def normal(self, mean: Any, sd: Any, size: tuple[int, ...]) -> Array:
+        return np.asarray(mean + sd * self.standard_normal(size))
+
+    def exponential(self, scale: Any, size: tuple[int, ...]) -> Array:
+        return np.asarray(scale * self.standard_exponential(size))
+
+    def _by_row(self, draw: Callable[..., Array], args: tuple[Any, ...], size: tuple[int, ...] | None) -> Array:
+        """Draws of each row from the same state of the generator: their number may depend on the parameters."""
+        if size is None and isinstance(args[-1], tuple):
+            args, size = args[:-1], args[-1]
+        size = np.broadcast_shapes(*map(np.shape, args)) if size is None else size
+        first = tuple(axis for axis in self.axes if axis < len(size))
+        wide = [np.moveaxis(np.broadcast_to(arg, size), first, range(len(first))) for arg in args]
+        rows, bits = wide[0].shape[: len(first)], self.rng.bit_generator
+        out, state = [], bits.state
+        for row in np.ndindex(rows):
+            bits.state = state
+            out.append(draw(*(part[row] for part in wide), size=wide[0].shape[len(first) :]))
+        return np.moveaxis(np.reshape(out, wide[0].shape), range(len(first)), first)
+
+
+Mixture = Callable[[Array], Array]
+# Numbers of one block of elements, which fit into a cache.
+BLOCK = 200_000
+# One of so many parts stands for the others, down to so many parts.
+STRIDE, FEW = 8, 16
+# How near F is to be to p, and evaluations of F, at most.
+NEAR, MOST_STEPS = 1e-9, 300
+LARGEST = float(np.finfo(float).max)
+# Whole numbers above it are not counted.
+MOST_COUNT = 2.0**100
+# Draws that are compared before all of them are, to find elements that are equal.
+COMPARED = 4
+
+
+def mixture_quantiles(parts: Sequence[Cdf], weights: Any, levels: Sequence[float]) -> list[Array]:
+    """Quantiles of each element, by level p.
+
+    Parameters
+    ----------
+    parts : the distribution function of each component, of which the functions are the same
+    weights : array [component, draw, elements], which sum to one over the first two axes
+    levels : probabilities p
+    """
+    shape = np.shape(weights)[2:]
+    columns = [_columns(arrays, np.shape(weights)) for arrays in zip(*(part.arguments for part in parts), strict=True)]
+    weights = np.reshape(weights, (columns[0].shape[0], -1))
+    count = weights.shape[1]
+    if not count:
+        return [np.empty(shape) for _ in levels]
+    weights, *columns = map(_narrow, (weights, *columns))
+    chosen, places = _distinct([column for column in (weights, *columns) if column.shape[1] > 1], count)
+    weights, *columns = (column if column.shape[1] == 1 else column[:, chosen] for column in (weights, *columns))
+    if all(
+        _narrow(column.T).shape[1] == 1 for column in (weights, *columns)
+    ):  # parents that are known: one distribution
+        weights, columns = np.ones((1, weights.shape[1])), [column[:1] for column in columns]
+    out = np.empty((len(levels), len(np.arange(count)[chosen])))
+    width = max(1, BLOCK // len(weights))
+    solve = _whole if parts[0].is_whole else _root
+    with np.errstate(all="ignore"):  # a step may lead to where a distribution has no mass
+        for begin in range(0, out.shape[1], width):
+            own = slice(begin, begin + width)
+            few = [column if column.shape[1] == 1 else column[:, own] for column in (weights, *columns)]
+            for row, p in zip(out, levels, strict=True):
+                row[own] = solve(parts[0].function, few, p, row[own].size)[0]
+    out = out if parts[0].back is None else np.asarray(parts[0].back(out))
+    return [(row if places is None else row[places]).reshape(shape) for row in out]
+
+
+def _columns(arrays: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    whole = np.stack([np.broadcast_to(np.asarray(array, np.float64), shape[1:]) for array in arrays])
+    return whole.reshape(shape[0] * shape[1], -1)
+
+
+def _narrow(column: Array) -> Array:
+    """One column of those that are all the same."""
+    same = column.shape[1] > 1 and bool((column[0] == column[0, 0]).all() and (column == column[:, :1]).all())
+    return column[:, :1] if same else column
+
+
+def _distinct(columns: list[Array], count: int) -> tuple[Any, Array | None]:
+    """The elements that differ, and which of them each one is; all of them, and None, where few are equal."""
+    if not columns:
+        return slice(1), np.zeros(count, np.int64)
+    looked = np.concatenate([column[:: max(1, len(column) // COMPARED)] for column in columns])
+    _, chosen, places = np.unique(looked, axis=1, return_index=True, return_inverse=True)
+    places = places.reshape(-1)
+    if 2 * len(chosen) > count:
+        return slice(None), None
+    same = all(bool((column == column[:, chosen[places]]).all()) for column in columns)
+    return (chosen, places) if same else (slice(None), None)
+
+
+def _mixture(cdf: Callable[..., Any], columns: list[Array]) -> Mixture:
+    """Σ_j w_j F_j; weights, the first of the columns, that are the same for all elements are one column."""
+    weights, *arguments = columns
+
+    def value(x: Array) -> Array:
+        values = np.broadcast_to(cdf(x, *arguments), (len(weights), len(x)))
+        return np.asarray(weights[:, 0] @ values if weights.shape[1] == 1 else np.einsum("ij,ij->j", weights, values))
+
+    return value
+
+
+def _few(columns: list[Array]) -> list[Array] | None:
+    """Every eighth part, of which some count for every element; None if there are few."""
+    own = columns[0][::STRIDE]
+    total = own.sum(0)
+    if len(columns[0]) <= FEW or not (total > 0).all():
+        return None
+    return [own / total, *(column[::STRIDE] for column in columns[1:])]
+
+
+def _root(cdf: Callable[..., Any], columns: list[Array], p: float, size: int) -> tuple[Array, Array]:
+    """Where F is p, and its slope there."""
+    value, few = _mixture(cdf, columns), _few(columns)
+    x, slope = (np.zeros(size), np.ones(size)) if few is None else _root(cdf, few, p, size)
+    low, high = np.full(size, -LARGEST), np.full(size, LARGEST)
+    before, past, far = x, np.full(size, np.inf), np.zeros(size)
+    for _ in range(MOST_STEPS):
+        excess = value(x) - p
+        low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+        moved = (x != before) & np.isfinite(past)
+        new = (excess - past) / (x - before)
+        slope = np.where(moved & (new > 0), new, slope)
+        done = (np.abs(excess) <= NEAR) | (np.nextafter(low, high) >= high)
+        if done.all():
+            break
+        step, other = x - excess / slope, _between(low, high)
+        if few is not None:  # a side that is not known yet is looked for near by
+            far = np.maximum(2.0 * far, np.maximum(np.abs(excess / slope), np.spacing(np.abs(x))))
+            near_by = x - np.sign(excess) * far
+            other = np.where(((low == -LARGEST) | (high == LARGEST)) & np.isfinite(near_by), near_by, other)
+        good = (step > low) & (step < high) & (np.abs(excess) <= 0.5 * np.abs(past))
+        before, past, x = x, excess, np.where(done, x, np.where(good, step, other))
+    return x, slope
+
+
+def _between(low: Array, high: Array) -> Array:
+    """The floating-point number half way between two, counted one by one."""
+    first, second = (_ordered(bound.view(np.int64)) for bound in (low, high))
+    return _ordered((first >> 1) + (second >> 1) + (first & second & 1)).view(np.float64)
+
+
+def _ordered(bits: Array) -> Array:
+    """The bits of floating-point numbers as integers in their order, and back."""
+    return np.asarray(np.where(bits < 0, np.int64(-(2**63)) - bits, bits))
+
+
+def _whole(cdf: Callable[..., Any], columns: list[Array], p: float, size: int) -> tuple[Array, None]:
+    """The smallest whole number with F(x) ≥ p."""
+    value, few = _mixture(cdf, columns), _few(columns)
+    x = np.zeros(size) if few is None else _whole(cdf, few, p, size)[0]
+    low, high, far = np.full(size, -1.0), np.full(size, np.inf), 1.0
+    while far < MOST_COUNT and not (high - low <= 1).all():
+        reached = value(x) >= p - 1e-12
+        high, low = np.where(reached, np.minimum(high, x), high), np.where(reached, low, np.maximum(low, x))
+        x = np.where(np.isinf(high), low + far, np.maximum(np.floor(0.5 * (low + high)), high - far))
+        x, far = np.where(high - low <= 1, high, x), 2.0 * far
+    return np.where(high - low <= 1, high, np.nan), None
+
+
 # Draws of the parents for intervals of very many rows, at least, and numbers that are evaluated at once.
 LEAST_DRAWS, MOST_NUMBERS = 1_000, 4_000_000
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.components import EMPTY, Birth, Components, out_of_reach
+from natgrad.inference.group_components import EMPTY, Birth, Components, out_of_reach
 from natgrad.inference.methods import VB
 from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State

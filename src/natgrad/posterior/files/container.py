@@ -23,10 +23,10 @@ from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
 from natgrad.inference import auto, methods, step_sizes
-from natgrad.inference.local_options import LocalOptions
+from natgrad.inference.options import LocalOptions
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
-from natgrad.inference.steppers import accelerated, checked, group_memory, message_memory
+from natgrad.inference.steppers import accelerated, checked, groups, message_memory
 from natgrad.inference.trace import MoveRecord, Reason, StartRecord, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 
@@ -365,8 +365,8 @@ register(auto.Auto, "step.Auto")
 register(accelerated.History, "memory.History")
 register(checked.Snapshot, "memory.Snapshot")
 register(message_memory.Checked, "memory.Checked")
-register(group_memory.BatchMemory, "memory.Kept")
-register(group_memory.GroupMemory, "memory.Remembered")
+register(groups.BatchMemory, "memory.Kept")
+register(groups.GroupMemory, "memory.Remembered")
 register(State)
 # What elements are called is kept once, with the declaration.
 register(

@@ -16,7 +16,7 @@ from natgrad.inference.problem import GroupProblem
 from natgrad.inference.schema import LARGEST, check, either, record, refuse, state_of
 from natgrad.inference.steppers.accelerated import History
 from natgrad.inference.steppers.checked import Snapshot
-from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory, check_shapes
+from natgrad.inference.steppers.groups import BatchMemory, GroupMemory, check_shapes
 from natgrad.inference.steppers.message_memory import Checked
 from natgrad.posterior.factor import Factor
 

@@ -1,4 +1,4 @@
-"""A table and where it may be cut in; the tables of its chunks, the same in every pass, out.
+"""Cut a table into chunks, the same in every pass, and join the chunks of one chain at their ends.
 
     rows       chunks of a fixed length, but for the last one
     groups     whole runs of equal ids, as many as fit: a sequence is never cut, and one that is longer is a chunk of its own
@@ -6,25 +6,43 @@
     as read    the source has cut already: rows came or went since (`natgrad.network.bind.updating`)
 
 What differs from the first pass is an error: a row more or less, a file that was written meanwhile, a group that comes twice.
+
+Of one chain along all rows, a chunk begins with the last row of the one before. It sums or integrates out all but its two ends
+(a first visit), the ends of all chunks are a short chain that is solved here, and its messages make each chunk what it is in
+the whole (a second visit). Only what is at the ends is kept from one visit to the other, and chunks are visited in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.origin import file_identity
-from natgrad.errors import PlateMismatch
+from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.inference.problem import Block
+from natgrad.network.bind.build import Template
 from natgrad.network.bind.levels import ids_of
 from natgrad.network.bind.tables import Table, TableChunks
-from natgrad.network.bind.template import Template
+from natgrad.network.bind.windows import ChunkSums
+from natgrad.network.compile.plan import Plan
 from natgrad.network.language.discrete import MarkovChain
 from natgrad.network.language.gaussian_chain import GaussianChain
 
-__all__ = ["Chains", "Cuts", "chains_along", "run_starts", "sequences_along"]
+__all__ = [
+    "NUMBER",
+    "Chains",
+    "Cuts",
+    "Ends",
+    "chains_along",
+    "check_alone",
+    "check_chains",
+    "run_starts",
+    "sequences_along",
+    "solve_ends",
+]
 
 Ints = npt.NDArray[np.int64]
 
@@ -221,3 +239,51 @@ def _rows(table: Table, begin: int, end: int) -> Table:
     cut = table.take(slice(begin, end))
     cut.first = table.first + begin
     return cut
+
+
+# The key, among the known arrays of a chunk, of its place in the table.
+NUMBER = "number of the chunk"
+
+
+class Ends(NamedTuple):
+    """What chunks [n, …] are told at their first and last row, by chain; and the entropy of the rows that two have in common."""
+
+    messages: Mapping[str, Any]
+    shared: float
+
+
+def check_chains(template: Template, plate: str, chains: Chains, size: int) -> None:
+    """What a chain along all rows forbids."""
+    if not chains.carried:
+        return
+    own = template.plates[plate]
+    if own.weight is not None or own.later is not None:
+        raise PlateMismatch(f"{chains.carried[0]!r}: the time plate {plate!r} of a chain cannot carry weights")
+    if size < 2:
+        raise PlateMismatch(
+            f"chunk_rows = {size}: {chains.carried[0]!r} is one chain along all rows, of which a chunk has two at least"
+        )
+
+
+def check_alone(plan: Plan, local: Iterable[str], carried: Iterable[str]) -> None:
+    """Nothing else that is hidden in rows meets a chain along all of them: it would be solved with the whole chain."""
+    for term in plan.terms.values():
+        own = {term.node, *term.readings} & set(local)
+        if len(own) > 1 and (chain := own & set(carried)):
+            other = min(own - {min(chain)})
+            raise NotConjugate(
+                f"{min(chain)!r} is one chain along all rows, and {other!r}, which is hidden in rows too, meets it in "
+                f"{term.node!r}: the two are solved in turn along the whole table. Leave chunk_rows= out"
+            )
+
+
+def solve_ends(blocks: Mapping[str, Block], told: Iterable[ChunkSums]) -> Ends:
+    """The messages to all chunks, from what they said of their ends, in order."""
+    parts = [chunk.parts for chunk in told]
+    messages, shared = {}, 0.0
+    for name in parts[0]:
+        family: Any = blocks[name].family
+        found = family.end_messages(tuple(np.stack(stats) for stats in zip(*(own[name] for own in parts), strict=True)))
+        messages[name] = found.before, found.after
+        shared += float(np.sum(found.shared))
+    return Ends(messages, shared)
