@@ -1,6 +1,5 @@
 """Components that come with later chunks of a stream, or later calls of `partial_fit`: theorems, found numbers, odd chunks."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.inference import engine as moving
 from natgrad.inference.arrivals import Arrivals
 from natgrad.inference.moves import Moves, proposals
 from natgrad.inference.problem import State
@@ -119,51 +117,23 @@ def test_what_is_apart_is_what_a_second_component_gains(covariance: str) -> None
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_components_that_come_later_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a stream and by partial_fit; every move that was accepted raised the bound of its chunk, computed anew."""
+def test_components_that_come_later_are_found(name: str) -> None:
+    """In a stream and by partial_fit; every move that was accepted raised the bound of its chunk."""
     make, draw, found = MODELS[name]
-    gains, follow = list[float](), moving.followed
-
-    def followed(stepper: Any, state: State, settled: State, *others: Any) -> Any:
-        trial = follow(stepper, state, settled, *others)
-        problem = stepper.problem
-        if trial.higher and problem.past is not None:
-            gains.append(problem.bound(trial.state) - problem.bound(settled))
-        return trial
-
-    monkeypatch.setattr(moving, "followed", followed)
     chunks = [draw(2, 1), draw(2, 2), draw(4, 3), draw(4, 4)]
-    kept = [chunk.copy() for chunk in chunks]
     model = make().fit(iter(chunks))
     assert getattr(model, found) == 4
-    assert gains
-    assert min(gains) > -1e-6
     assert model.trace_.n_active().tolist()[:2] == [2, 2]
     assert model.trace_.n_active()[-1] == 4
     assert all(move.t in (0, 2) or not move.accepted for move in model.trace_.moves) or name == "lda"
     accepted = [move for move in model.trace_.moves if move.t > 0 and move.accepted]
     assert all(move.gain > 0.0 and np.isfinite(move.bound) for move in accepted)
-    assert all((chunk == before).all() for chunk, before in zip(chunks, kept, strict=True))
     steps = make()
     for chunk in chunks:
         steps.partial_fit(chunk)
     assert getattr(steps, found) == 4
     assert steps.trace_.n_active().tolist() == [2, 2, 4, 4]
     assert len(steps.trace_) == steps.n_steps_ == 4
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_model_that_was_saved_goes_on_with_the_same_bits(name: str, tmp_path: Path) -> None:
-    make, draw, found = MODELS[name]
-    whole, begun = make().partial_fit(draw(2, 1)), make().partial_fit(draw(2, 1))
-    begun.save(tmp_path / "begun.natgrad")
-    again = ng.load(tmp_path / "begun.natgrad")
-    for model in (whole, again):
-        model.partial_fit(draw(4, 2)).partial_fit(draw(4, 3))
-    assert getattr(again, found) == 4
-    assert again.trace_.moves == whole.trace_.moves
-    for block, stats in whole._state.lam.items():
-        assert all((a == b).all() for a, b in zip(stats, again._state.lam[block], strict=True))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -224,17 +194,6 @@ def test_components_that_were_known_are_neither_merged_nor_deleted() -> None:
     assert all(p.components[-1] >= 5 for p in made)
     nothing = problem.at({n: problem.full_prior(n) for n in problem.blocks})
     assert parts.active(nothing).tolist() == [True] * 5 + [False] * 3
-
-
-@pytest.mark.parametrize(
-    "covariance", ["tied", *(pytest.param(c, marks=pytest.mark.slow) for c in ("diag", "spherical"))]
-)
-def test_all_covariances(covariance: str) -> None:
-    model = mixture(covariance=covariance).fit(iter([rows(150, 2), rows(150, 4, 1), rows(150, 4, 2)]))
-    assert model.n_components_ == 4
-    assert np.sort(model.weights_) == pytest.approx(model.weights_[::-1])
-    nearest = np.linalg.norm(model.means_[:, None] - CENTRES, axis=-1).min(1)
-    assert (nearest < 1.5).all()
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e6, 0.0), (1.0, 1e9), pytest.param(1e-6, 0.0, marks=pytest.mark.slow)])

@@ -1,11 +1,9 @@
 """The scikit-learn contract, demanded of every estimator, and natgrad's own promises.
 
-A new estimator is one line in ``ESTIMATORS``. The only exceptions are for sequences: what a hidden Markov model says of a row
-depends on its neighbours. Of them the same is demanded of whole sequences.
+The estimators are the cases of `promises/cases.py`. The only exceptions are for sequences: what a hidden Markov model says of a
+row depends on its neighbours. Of them the same is demanded of whole sequences.
 """
 
-import subprocess
-import sys
 import warnings
 from importlib.metadata import version
 
@@ -14,6 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sparse
 from marking import some_slow
+from promises.cases import CASES
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -23,86 +22,43 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import natgrad as ng
-from natgrad.models import hmm
 
-# Small settings: the checks fit some fifty times.
-SHORT = {"n_states": 2, "n_init": 1, "max_passes": 2, "n_jobs": 1}
+# Whose settings are of the data of their case: columns by number, batches larger than what the checks feed, and likelihoods of
+# numbers that are none of theirs. `inference="gibbs"` of topics moves whole words, and the checks feed fractions of them.
+OF_THEIR_DATA = (
+    "several tracks", "inputs", "subchains", "batches of sequences", "batches of rows", "batches of documents",
+    'inference="gibbs"', "CategoricalHMM", "CategoricalHMM of labels", "BernoulliHMM", "Mixture(Poisson())", "PoissonHMM",
+    "sampled children", "features", "likes and dislikes", "likes alone", "likes, n_negatives=2", "likes, features", "ordinal",
+    "poisson", "times", "contexts", "times and contexts", "poisson counts", "negative_binomial", "ordinal classes",
+    "StateSpaceGP", 'StateSpaceGP("auto")', "VecchiaGPRegressor",
+)  # fmt: skip
 ESTIMATORS = {
-    "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_passes=2, n_jobs=1),
-    "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_passes=2, n_jobs=1),
+    f"{case.kind.__name__} of {option}": case.made
+    for cases in CASES.values()
+    for option, case in cases.items()
+    if option not in OF_THEIR_DATA
+}
+ESTIMATORS |= {
     "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_passes=2, n_jobs=1),
-    "HMM of Student's t": lambda: ng.HMM(2, emissions=hmm.StudentT(), n_init=1, max_passes=2, n_jobs=1),
-    "HMM of mixtures": lambda: ng.HMM(2, emissions=hmm.Mixture(hmm.Gaussian("diag")), n_init=1, max_passes=2, n_jobs=1),
-    "HMM of regressions": lambda: ng.HMM(2, emissions=hmm.Autoregressive(), n_init=1, max_passes=2, n_jobs=1),
-    "HMM of durations": lambda: ng.HMM(
-        2, transitions=hmm.Transitions(durations=hmm.NegativeBinomial()), n_init=1, max_passes=2, n_jobs=1
-    ),
     **{
-        f"GaussianHMM of {what}": lambda own=own: ng.GaussianHMM(**{**SHORT, **own})
-        for what, own in {
-            "tied covariance": {"covariance": "tied"},
-            "spherical covariance": {"covariance": "spherical"},
-            "left to right": {"transitions": hmm.Transitions(topology="left-to-right")},
-            "a number that is found": {"n_states": ("auto", 3)},
-        }.items()
+        f"{name} of documents": lambda name=name: getattr(ng.topics, name)(2, max_steps=3)
+        for name in ("SupervisedLDA", "CorrelatedTopics", "DynamicTopics", "AuthorTopics")
     },
-    **{
-        f"HMM of {what}": lambda own=own: ng.HMM(**{**SHORT, **own})
-        for what, own in {
-            "Student's t, diagonal": {"emissions": hmm.StudentT("diag")},
-            "Student's t, tied": {"emissions": hmm.StudentT("tied")},
-            "mixtures of Student's t": {"emissions": hmm.Mixture(hmm.StudentT("spherical"))},
-            "explicit durations": {"transitions": hmm.Transitions(durations=hmm.Explicit(4))},
-            "heavy regressions": {"emissions": hmm.Autoregressive(2, dof=4.0)},
-        }.items()
-    },
-    "GaussianMixture": lambda: ng.GaussianMixture(2, n_init=1, max_passes=2, n_jobs=1),
-    "GaussianMixture of a number that is found": lambda: ng.GaussianMixture(
-        ("auto", 3), n_init=1, max_passes=2, n_jobs=1
-    ),
-    **{
-        f"GaussianMixture of {kind}": lambda kind=kind: ng.GaussianMixture(
-            2, covariance=kind, n_init=1, max_passes=2, n_jobs=1
-        )
-        for kind in ("diag", "tied", "spherical")
-    },
-    "LDA": lambda: ng.LDA(n_topics=3, inference="vb", max_passes=2),
-    # Not with inference="gibbs": samples move whole words, and the checks feed fractions of them.
-    "SupervisedLDA of documents": lambda: ng.topics.SupervisedLDA(2, max_steps=3),
-    "CorrelatedTopics of documents": lambda: ng.topics.CorrelatedTopics(2, max_steps=3),
-    "DynamicTopics of documents": lambda: ng.topics.DynamicTopics(2, max_steps=3),
-    "AuthorTopics of documents": lambda: ng.topics.AuthorTopics(2, max_steps=3),
-    "LDA of learned priors": lambda: ng.LDA(
-        n_topics=3, inference="vb", max_passes=2, doc_prior="learn", topic_prior="learn"
-    ),
-    "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
     # Two of its columns are the user and the item; the second is the time as well, which the checks do not mind.
     "ContextFactorization of times": lambda: ng.recommenders.ContextFactorization(2, time=1, n_bins=3, max_steps=3),
     "ContextFactorization of contexts": lambda: ng.recommenders.ContextFactorization(2, context=1, max_steps=3),
-    "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=10, max_steps=8),
-    "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8),
-    **{
-        f"SparseGPRegressor of {what}": lambda own=own: ng.SparseGPRegressor(
-            **{"n_inducing": 10, "max_steps": 8, **own}
-        )
-        for what, own in {
-            "Student's t": {"likelihood": "student_t"},
-            "noise that varies": {"likelihood": "heteroskedastic"},
-            "a kernel that is chosen": {"kernel": "auto"},
-            "a number that is found": {"n_inducing": "auto"},
-        }.items()
-    },
-    "SparseGPClassifier of a softmax": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8, likelihood="softmax"),
-    **{
-        f"MatrixFactorization of noise per {whose}": lambda whose=whose: ng.MatrixFactorization(
-            2, noise=whose, max_steps=5
-        )
-        for whose in ("user", "item", "both")
-    },
-    "MatrixFactorization of draws": lambda: ng.MatrixFactorization(2, inference="gibbs", n_sweeps=3, max_steps=5),
-    "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
-        2, noise=1.0, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True), max_steps=5
-    ),
+}
+# The gate tries the first option of each class with kernels of its own, and of processes.
+FIRST = {
+    next(name for name in ESTIMATORS if name.startswith(kind))
+    for kind in (
+        "GaussianHMM",
+        "GaussianMixture",
+        "LDA",
+        "MatrixFactorization",
+        "SparseGPRegressor",
+        "SparseGPClassifier",
+    )
 }
 
 
@@ -120,8 +76,7 @@ def checks():
         with warnings.catch_warnings():
             # Not a check is left out in silence: what the generator skips, it says by a warning.
             warnings.simplefilter("error")
-            # Another setting of an estimator comes after its name.
-            marks = [pytest.mark.slow] if " " in name else []
+            marks = [] if name in FIRST else [pytest.mark.slow]
             for estimator, check in estimator_checks_generator(make(), mark=None):
                 what = getattr(check, "func", check).__name__
                 left_out = OF_ROWS_ALONE if "HMM" in name else ()
@@ -166,29 +121,6 @@ def test_whole_sequences_may_come_in_any_order_and_in_part(kind, rng) -> None:
     # The rows of one sequence are not rows alone: in another order the model says something else of them.
     longest = sequences[2]
     assert abs(one.score([longest[::2]]) * 24 + one.score([longest[1::2]]) * 23 - one.score([longest]) * 47) > 1.0
-
-
-WITHOUT_JAX = """
-import sys
-import numpy as np
-import natgrad as ng
-assert "jax" not in sys.modules, "import natgrad"
-rng = np.random.default_rng(0)
-fits = {
-    "GaussianHMM": lambda: ng.GaussianHMM(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
-    "GaussianMixture": lambda: ng.GaussianMixture(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
-    "LDA": lambda: ng.LDA(2, inference="vb", max_passes=2).fit(rng.poisson(1.0, (12, 6))),
-    "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
-}
-for name, fit in fits.items():
-    fit()
-    assert "jax" not in sys.modules, name
-"""
-
-
-def test_models_with_kernels_of_their_own_do_not_import_jax() -> None:
-    """JAX takes a second and 200 MB to import; only declared networks and Gaussian processes need it."""
-    subprocess.run([sys.executable, "-c", WITHOUT_JAX], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -7,30 +7,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from promises.cases import CASES, Case
 
 import natgrad as ng
 from natgrad.errors import NotConverged
-
-HOW = "memoised|sampled|by gradients|natural steps on all rows|natural steps"
-SCHEDULES = rf"(, ({HOW}))?, [\d,.]+ (sweep|pass|step)(e?s)?(, then \d+ steps? of partial_fit)?"
-
-
-def inferences(model) -> str:
-    """The words that may stand first: processes that are exact, or maximise a likelihood of their own, are not VB."""
-    own = {ng.StateSpaceGP: "exact", ng.VecchiaGPRegressor: "Vecchia's likelihood"}
-    return own.get(type(model), "VB")
-
-
-@pytest.mark.parametrize("case", [case for cases in CASES.values() for case in cases.values()])
-def test_a_fit_says_its_inference(case: Case, tmp_path) -> None:
-    model = case.fitted()
-    line = model.inference_
-    assert re.fullmatch(f"({inferences(model)}){SCHEDULES}", line) or "Gibbs" in line
-    assert repr(model).endswith(f"  # {line}")
-    assert line.split(";")[0] in str(model.stop_) or "Gibbs" in line
-    model.save(tmp_path / "model")
-    assert ng.load(tmp_path / "model").inference_ == line
 
 
 def test_batches_are_counted_in_passes_and_partial_fits_in_steps() -> None:
@@ -98,7 +77,3 @@ def test_a_sequence_of_one_column_may_be_an_array_or_a_series() -> None:
             assert model.elbo_ == table.elbo_
             np.testing.assert_array_equal(model.predict(given), table.predict(X[:, None]))
             assert model.score(given) == table.score(X[:, None])
-
-
-def test_mixtures_have_fourteen_settings_at_most() -> None:
-    assert len(ng.GaussianMixture().get_params()) <= 14

@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import inspect
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,6 +111,20 @@ def checkpointed(case: Case, folder: Path) -> None:
     assert len(resumed.trace_) == len(whole.trace_)
 
 
+def continued(case: Case, _: Path) -> None:
+    """A fit that is continued is one that never stopped; processes end with an exact step, contexts start anew from means."""
+    if not hasattr(case.kind, "continue_fit"):
+        return
+    whole, half = case.fitted(**{case.limit: 6}), case.fitted(**{case.limit: 3})
+    gathered = isinstance(case.data[0], ng.Ratings) or case.kind is ng.recommenders.ContextFactorization
+    half.continue_fit(*(() if gathered else case.data), **{case.limit: 3})
+    sampled = case.settings.get("inference") == "gibbs" and case.kind is ng.LDA
+    if case.kind in (ng.LDA, ng.MatrixFactorization) and not sampled and case.settings.get("n_topics") != "auto":
+        same(answers(whole, case), answers(half, case))
+        np.testing.assert_array_equal(half.trace_["elbo"], whole.trace_["elbo"])
+    assert np.isfinite(np.asarray(answers(half, case)[0], dtype=float)).all()
+
+
 class Killed(Exception):
     """What ends a run without a word to it."""
 
@@ -128,6 +143,47 @@ def killed(case: Case, folder: Path) -> None:
         assert len(whole.trace_) < 3, "the callback was not called at step 3"
     resumed = case.fitted({"checkpoint": folder / "c", "resume": True}, **{case.limit: 6})
     same(answers(whole, case), answers(resumed, case))
+
+
+class Source:
+    """Chunks of the data of a case that can be read again."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+
+    def chunks(self) -> Iterator[Any]:
+        yield from self.parts
+
+
+def stream_of(case: Case) -> Any:
+    """The data of a case in four chunks; sequences are read once."""
+    first = case.data[0]
+    if not isinstance(first, ng.Ratings):
+        parts = np.array_split(first, 4)
+        return iter(parts) if len(case.data) == 3 else Source(parts)
+    places = np.array_split(np.argsort(first.users, kind="stable"), 4)
+    return Source(
+        [ng.Ratings(first.user_ids[first.users[k]], first.item_ids[first.items[k]], first.values[k]) for k in places]
+    )
+
+
+def stream_resumed(case: Case, folder: Path) -> None:
+    """A run that is killed amid a stream ends, when it is given the stream again, with the bits of one that never was."""
+
+    def kill(progress: Any) -> None:
+        if progress.t == 3:
+            raise Killed
+
+    try:
+        whole = case.made().fit(stream_of(case))
+    except (*REFUSALS, UserWarning):  # of what gathers all rows, or samples
+        return
+    with pytest.raises(Killed):
+        case.made().fit(stream_of(case), checkpoint=folder / "c", every=1, callbacks=[kill])
+    resumed = case.made().fit(stream_of(case), checkpoint=folder / "c", resume=True)
+    same(*([factor.mean() for factor in model.posterior_.values()] for model in (whole, resumed)))
+    assert resumed.trace_.moves == whole.trace_.moves
+    np.testing.assert_array_equal(whole.trace_["elbo_estimate"], resumed.trace_["elbo_estimate"])
 
 
 def limited(case: Case, _: Path) -> None:
@@ -167,13 +223,29 @@ def in_parts(case: Case, _: Path) -> None:
 
 
 def as_stream(case: Case, _: Path) -> None:
+    """A stream is read once: processes gather all rows, the others take a step of `partial_fit` for each chunk."""
     first = case.data[:1] if len(case.data) == 3 else case.data
+    if (
+        isinstance(case.data[0], np.ndarray)
+        and len(case.data) == 2
+        and case.kind is not ng.recommenders.ContextFactorization
+    ):
+        sevens = (tuple(part[n : n + 7] for part in first) for n in range(0, len(first[0]), 7))
+        same(answers(case.made().fit(sevens), case), answers(case.fitted(), case))
+        return
     pieces = [part[0] if len(part) == 1 else part for part in (first, case.more)]
     if case.kind is ng.recommenders.ContextFactorization:
         pieces = [frame_of(case, "pandas")]
         answers(case.made(**named_settings(case)).fit(iter(pieces)), case)
         return
-    answers(case.made().fit(iter(pieces), **case.named), case)
+    model = case.made().fit(iter(pieces), **case.named)
+    if isinstance(first[0], ng.Ratings) or any("auto" in str(value) for value in case.settings.values()):
+        answers(model, case)  # ratings that come again replace earlier ones; moves of later chunks go on from the first
+        return
+    steps = case.made()
+    for piece in pieces:
+        steps.partial_fit(piece)
+    same(answers(model, case), answers(steps, case))
 
 
 def updated(case: Case, _: Path) -> None:
@@ -338,7 +410,7 @@ def frame_of(case: Case, library: str) -> Any:
 
 
 def by_name(library: str) -> Ability:
-    def ability(case: Case, _: Path) -> None:
+    def ability(case: Case, folder: Path) -> None:
         frame, model = frame_of(case, library), case.made(**named_settings(case))
         known = case.fitted()
         if case.command[0] in ("mf", "context"):
@@ -356,11 +428,13 @@ def by_name(library: str) -> Ability:
         if len(names) == 1 or isinstance(model, ng.LDA) or isinstance(case.settings.get("emissions"), dict):
             same(here, answers(model, case, turned))
             return
-        # Never read by place in silence.
-        with pytest.raises(
-            ValueError, match=r"columns are read by their places|Feature names must be in the same order"
-        ):
-            answers(model, case, turned)
+        # Never read by place in silence, nor after a file.
+        model.save(folder / "m")
+        for one in (model, ng.load(folder / "m")):
+            with pytest.raises(
+                ValueError, match=r"columns are read by their places|Feature names must be in the same order"
+            ):
+                answers(one, case, turned)
 
     return ability
 
@@ -467,10 +541,17 @@ def moved(case: Case, sign: int) -> dict[str, Any]:
     }
 
 
+# The inference first, then its schedule and what it took.
+HOW = r"(, (memoised|sampled|by gradients|natural steps on all rows|natural steps))?, [\d,.]+ (sweep|pass|step)(e?s)?"
+INFERENCE = re.compile(rf"(VB|exact|Vecchia's likelihood){HOW}|.*Gibbs.*")
+
+
 def kept(case: Case, _: Path) -> None:
     """Which inference runs hangs on no number: not a little more or less of one, not on who computes, nor on more data."""
     whole = case.fitted()
     named = kind_of(whole)
+    assert INFERENCE.fullmatch(whole.inference_), whole.inference_
+    assert repr(whole).endswith(f"  # {whole.inference_}")
     for sign in (1, -1):
         assert kind_of(case.fitted(**moved(case, sign))) == named
     for settings in ({"n_jobs": 2}, {"executor": Elsewhere()}):
@@ -532,6 +613,69 @@ def reordered(case: Case, _: Path) -> None:
         np.testing.assert_allclose(found, np.asarray(known)[order], rtol=1e-9, atol=1e-12)
 
 
+def sources(case: Case, folder: Path) -> Iterator[tuple[dict[str, Any], tuple[Any, ...], Any]]:
+    """The data of a case in other places of memory and in files, with the settings that name columns and what has a name."""
+    first, *rest = case.data
+    if isinstance(first, np.ndarray):
+        frozen = first.copy()
+        frozen.setflags(write=False)
+        for other in (
+            np.asfortranarray(first),
+            frozen,
+            np.ascontiguousarray(first[::-1])[::-1],
+            np.repeat(first, 2, 0)[::2],
+        ):
+            yield {}, (other, *rest), case.named
+    if case.command[0].startswith(("hmm", "mixture")):
+        if first.dtype.kind == "U" or "regime" in case.table:
+            return  # labels, and the column of inputs, are of tables
+        np.save(folder / "rows.npy", first)
+        yield {}, (folder / "rows.npy", *rest), {}
+        yield {}, (np.load(folder / "rows.npy", mmap_mode="r"), *rest), {}
+    elif case.command[0] not in ("gp", "mf", "context"):
+        return
+    targets = [name for name in case.table if name.startswith("target")]
+    frame_of(case, "pandas").to_parquet(folder / "rows.parquet", row_group_size=7)
+    if len(targets) < 2:
+        columns = () if case.command[0] in ("mf", "context") else (targets or rest)
+        yield named_settings(case), (folder / "rows.parquet", *columns), features_of(case)
+
+
+def from_any_source(case: Case, folder: Path) -> None:
+    """Arrays however they lie in memory, memory maps and files of the same data give the same fit."""
+    known = answers(case.fitted(), case)
+    for settings, data, names in sources(case, folder):
+        same(answers(case.made(**settings).fit(*data, **names), case), known)
+
+
+# Why few rows are refused.
+TOO_FEW = re.compile("take a smaller order|a batch of .* is larger than|a classifier needs two|must be a whole number")
+
+
+def few_rows(case: Case, _: Path) -> None:
+    """One row, one row many times, a column that does not vary, zeros and tiny numbers have finite fits, or are refused."""
+    first, *rest = case.data
+    if not isinstance(first, np.ndarray) or case.kind is ng.recommenders.ContextFactorization:
+        return
+    odd = [first[:1], first[:2], np.repeat(first[:1], 20, axis=0), np.repeat(first[:2], 10, axis=0)]
+    if first.dtype.kind == "f":
+        still = first[:20].copy()
+        still[:, 0] = 7.0
+        odd += [still, np.zeros((5, first.shape[1])), 1e-90 * first[:20], first[:20].astype(np.float32)]
+    for X in odd:
+        others = [np.resize(part, (len(X), *part.shape[1:])) if isinstance(part, np.ndarray) else part for part in rest]
+        data = (X, *(others if len(case.data) != 3 else (None, [len(X)])))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what does not vary, and of more components than rows
+            try:
+                model = case.made().fit(*data)
+            except ValueError as error:
+                if not TOO_FEW.search(str(error)):
+                    raise
+                continue
+            assert all(np.isfinite(np.asarray(part, dtype=float)).all() for part in answers(model, case, data)[:1])
+
+
 def alternatives(value: Any) -> list[Any]:
     """Other values of the kind of a default."""
     if isinstance(value, bool):
@@ -552,11 +696,12 @@ def silent(case: Case, names: Any) -> list[str]:
                 continue
             if len(changed) == len(bare) and all(map(np.array_equal, changed, bare)):
                 found.append(name)
+            assert name == "inference" or changed[0].partition(",")[0] == bare[0].partition(",")[0], (name, other)
     return found
 
 
 def heard(case: Case, _: Path) -> None:
-    """No argument is without effect in silence: it changes what is found, or it is an error that says where it belongs."""
+    """No argument is without effect in silence, and none but `inference` chooses the inference: others are errors that say so."""
     exempt = {*ABOUT_THE_RUN, *case.settings}
     assert not silent(case, arguments(case.kind).keys() - exempt)
 
@@ -592,4 +737,8 @@ CHARTER: dict[str, Ability] = {
     "n and n + 1 rows": sizes(10, 100),
     "arguments heard": heard,
     "order of the rows": reordered,
+    "any source": from_any_source,
+    "few rows": few_rows,
+    "continue_fit": continued,
+    "stream, resume": stream_resumed,
 }

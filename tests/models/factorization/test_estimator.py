@@ -3,17 +3,12 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.trace import Reason
 from natgrad.models.factorization.scalar_problem import RatingsProblem
-from natgrad.threads import at_most
 
 
 def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 0.4) -> np.ndarray:
@@ -36,64 +31,6 @@ def model(**options) -> "ng.MatrixFactorization":
 
 def full(**options) -> "ng.MatrixFactorization":
     return ng.MatrixFactorization(**{"n_factors": 3, "verbose": False, **options})
-
-
-def same_fit(one, two) -> None:
-    for name in ("u", "v"):
-        for a, b in zip(one.posterior_[name].lam, two.posterior_[name].lam, strict=True):
-            np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(one.trace_["elbo"], two.trace_["elbo"])
-    assert one.elbo_ == two.elbo_
-
-
-METHODS = [ng.VB(), ng.Children(2), ng.GlobalBatch(30, "b")]
-
-
-@pytest.mark.parametrize("factorized", [True, False])
-@pytest.mark.parametrize("method", METHODS, ids=str)
-def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, factorized):
-    options = {
-        "method": method,
-        "priors": known(factorized),
-        "max_steps": 15,
-        "tol": 0,
-        "seed": 4,
-    }
-    first = model(**options).fit(table())
-    same_fit(first, model(**options).fit(table()))
-    with at_most(1):
-        same_fit(first, model(**options).fit(table()))
-    other = model(**{**options, "seed": 5}).fit(table())
-    assert other.elbo_ != first.elbo_
-
-
-@pytest.mark.parametrize("method", METHODS, ids=str)
-def test_continued_is_uninterrupted(method):
-    whole = model(method=method, max_steps=12, tol=0).fit(table())
-    parts = model(method=method, max_steps=5, tol=0).fit(table()).continue_fit(7)
-    same_fit(whole, parts)
-    assert parts.n_steps_ == len(parts.trace_) == 12
-
-
-def test_input_is_not_modified():
-    given = table()
-    before = given.copy()
-    model(max_steps=3).fit(given)
-    np.testing.assert_array_equal(given, before)
-
-
-def test_every_form_of_ratings_gives_the_same_fit():
-    dense = table()
-    users, items = np.nonzero(~np.isnan(dense))
-    values = dense[users, items]
-    forms = [
-        ng.Ratings(users, items, values),
-        scipy.sparse.coo_array((values, (users, items)), shape=dense.shape),
-        pd.DataFrame({"user": users, "item": items, "rating": values}),
-    ]
-    wanted = model(max_steps=5).fit(dense)
-    for form in forms:
-        same_fit(wanted, model(max_steps=5).fit(form))
 
 
 @pytest.mark.parametrize("factorized", [True, False])
@@ -134,11 +71,6 @@ def test_ids_come_back_as_they_were_given():
     assert np.isfinite(fitted.score(ng.Ratings(["a"], [30], [2.0])))
 
 
-def test_limits_say_why():
-    assert model(max_steps=2, tol=0).fit(table()).stop_.reason is Reason.STEPS
-    assert model(max_seconds=1e-9, tol=0).fit(table()).stop_.reason is Reason.SECONDS
-
-
 def test_bounds_evenly_on_a_logarithmic_axis():
     ratings = ng.Ratings.from_dense(table())
     phase = Phase(RatingsProblem(ratings, 2), ng.Children(1), ng.PerNode(), ("u", "v"), bound_every="log")
@@ -148,23 +80,6 @@ def test_bounds_evenly_on_a_logarithmic_axis():
     decades = np.log10(accesses[-1] / accesses[0])
     assert 10 * decades < seen.sum() <= 20 * decades + 1
     assert np.diff(np.log10(accesses)).min() > 0.02
-
-
-def test_scikit_learn_can_copy_and_set_it():
-    one = model(method=ng.Children(3), seed=7)
-    two = clone(one)
-    assert two.get_params() == one.get_params()
-    assert two.set_params(n_factors=4).n_factors == 4
-    assert not hasattr(clone(one.set_params(max_steps=2).fit(table())), "posterior_")
-    assert "n_factors=4" in repr(two)
-
-
-@pytest.mark.parametrize("factorized", [True, False])
-def test_nothing_has_to_be_chosen(factorized):
-    fitted = ng.MatrixFactorization(2, noise=10.0, priors=known(factorized), tol=1e-6).fit(table())
-    assert fitted.stop_.converged
-    exact = model(priors=known(factorized)).fit(table())
-    assert fitted.elbo_ > exact.elbo_ - 0.02 * abs(exact.elbo_)
 
 
 def test_accesses_limit_a_network_too():

@@ -9,15 +9,12 @@ from scipy.special import ndtr
 import natgrad as ng
 from natgrad import threads
 from natgrad.kernels.factorization.draws import draw_rows, squared_errors
-from natgrad.models.factorization.drawn import DrawnPredictor
 from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
 from natgrad.models.factorization.scaling import drawn_scales
 from natgrad.models.factorization.sides import SideRatings
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule
 from natgrad.network.execute.problem import NetworkProblem
-
-SIZES = {"n_users": 7, "n_items": 5}
 
 
 def some_ratings(seed: int = 0) -> ng.Ratings:
@@ -103,7 +100,7 @@ def test_rows_and_errors_are_what_they_are_defined_as(most: int, monkeypatch) ->
     np.testing.assert_allclose(out, wanted, rtol=1e-10)
 
 
-def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> None:
+def test_predictions_are_averages_over_draws() -> None:
     ratings = some_ratings()
     settings = {"inference": "gibbs", "n_sweeps": 60, "max_steps": 20, "verbose": False, "noise": "item"}
     model = ng.MatrixFactorization(2, **settings).fit(ratings)
@@ -130,14 +127,6 @@ def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> Non
     np.testing.assert_allclose(found, np.log(density.mean(0)), rtol=1e-5)
     best = model.recommend(2, n=5, exclude_seen=False)
     assert best.items.tolist() == np.argsort(-values.mean(0)[10:15]).tolist()
-    model.save(tmp_path / "model")
-    again = ng.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict(users, items), model.predict(users, items))
-    assert isinstance(again._predictor, DrawnPredictor)
-    same = ng.MatrixFactorization(2, **settings, n_jobs=1).fit(ratings)
-    np.testing.assert_array_equal(same.draws_["u"].values, model.draws_["u"].values)
-    with pytest.raises(ValueError, match='partial_fit is for inference="vb"'):
-        model.partial_fit(ng.Ratings([0], [0], [4.0], shape=(7, 5)))
 
 
 def test_the_model_of_the_paper_is_drawn_too_and_others_say_why_not() -> None:

@@ -80,31 +80,6 @@ def test_a_sum_is_taken_where_it_gains():
     assert model.elbo_ > single.elbo_
 
 
-@pytest.mark.slow
-def test_units_seeds_files_and_time(tmp_path):
-    x, y = smooth()
-    settings = {"n_inducing": "auto", "max_steps": 60, "verbose": False}
-    model = ng.SparseGPRegressor(**settings).fit(x, y)
-    again = ng.SparseGPRegressor(**settings).fit(x, y)
-    np.testing.assert_array_equal(again.inducing_, model.inducing_)
-    scaled = ng.SparseGPRegressor(**settings).fit(1e6 * x + 1e7, 1e-3 * y)
-    assert abs(len(scaled.inducing_) - len(model.inducing_)) <= 1
-    np.testing.assert_allclose(scaled.predict(1e6 * x[:5] + 1e7), 1e-3 * model.predict(x[:5]), atol=2e-5)
-    model.save(tmp_path / "gp.natgrad")
-    loaded = ng.load(tmp_path / "gp.natgrad")
-    np.testing.assert_array_equal(loaded.predict(x[:5]), model.predict(x[:5]))
-    assert loaded.n_inducing == "auto"
-    assert len(loaded.continue_fit(x, y, max_steps=5).inducing_) == len(model.inducing_)
-    hurried = ng.SparseGPRegressor("auto", 20, max_seconds=1e-9, max_steps=3, verbose=False).fit(x, y)
-    assert type(hurried.kernel_).__name__ == "RBF"  # no time to try others
-    classes = ng.SparseGPClassifier(n_inducing="auto", max_steps=30, verbose=False).fit(x, (y > 0).astype(int))
-    assert 16 <= len(classes.inducing_) <= 100
-    given = ng.SparseGPRegressor(
-        "auto", inducing=[[0.0], [1.0], [2.0]], max_seconds=1e-9, max_steps=3, fixed="inducing"
-    )
-    np.testing.assert_allclose(given.fit(x, y).inducing_, [[0.0], [1.0], [2.0]], atol=1e-9)
-
-
 def test_what_is_neither_is_refused():
     x, y = smooth(20)
     with pytest.raises(
@@ -291,6 +266,7 @@ def test_what_a_smooth_kernel_leaves_of_a_season_has_its_period(rng):
     wave = choosing.wave_left(x, y, covariance.RBF(lengthscale=1.0), 0.05)
     assert wave.parts[0].period == pytest.approx(1.0 / t.std(), rel=0.02)
     assert choosing.wave_left(x, x[:, 0] + rng.normal(size=300), covariance.RBF(lengthscale=1.0), 1.0) is None
+    assert choosing.wave_left(x[:2], y[:2], covariance.RBF(lengthscale=1.0), 0.05) is None  # too few for any wave
 
 
 @pytest.mark.slow  # compilation

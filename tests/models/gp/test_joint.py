@@ -266,7 +266,7 @@ def stars():
 
 
 @pytest.mark.parametrize("likelihood", ["softmax", "ordinal"])
-def test_classes_are_found_and_a_saved_model_is_the_model(likelihood, tmp_path):
+def test_classes_are_found(likelihood):
     x, y = stars()
     model = quick(likelihood=likelihood).fit(x[:200], y[:200] + 1)
     p = model.predict_proba(x[200:])
@@ -278,16 +278,9 @@ def test_classes_are_found_and_a_saved_model_is_the_model(likelihood, tmp_path):
     draws = model.sample(x[200:205], 2000)
     np.testing.assert_allclose(draws.mean(0), p[:5], atol=0.05)
     assert model.decision_function(x).shape == ((300,) if likelihood == "ordinal" else (300, 4))
-    model.save(tmp_path / "stars")
-    again = ng.load(tmp_path / "stars")
-    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
-    np.testing.assert_array_equal(
-        again.continue_fit(x, y + 1, max_steps=3).predict_proba(x),
-        model.continue_fit(x, y + 1, max_steps=3).predict_proba(x),
-    )
     if likelihood == "ordinal":
-        assert (np.diff(again.cutpoints_) > 0).all()
-        assert len(again.cutpoints_) == 3
+        assert (np.diff(model.cutpoints_) > 0).all()
+        assert len(model.cutpoints_) == 3
     else:
         with pytest.raises(AttributeError, match="no cutpoints"):
             model.cutpoints_  # noqa: B018
@@ -327,16 +320,6 @@ def test_words_have_the_order_that_is_given():
             quick(**options).fit(x, words[y])
 
 
-def test_a_stream_of_classes_lists_them_first():
-    x, y = stars()
-    for likelihood in ("softmax", "ordinal"):
-        model = quick(likelihood=likelihood, solver=Solver(batch_size=50))
-        for _ in range(4):
-            for part in np.array_split(np.arange(300), 3):
-                model.partial_fit(x[part], y[part], classes=[0, 1, 2, 3], n_total=300)
-        assert model.score(x, y) > 0.5
-
-
 @cache
 def loud():
     """Quiet, then loud: an impact, as of the motorcycle."""
@@ -346,7 +329,7 @@ def loud():
     return x[:, None], f + (1 + 25 / (1 + np.exp(-(x - 14) / 1.5))) * g.normal(size=600)
 
 
-def test_noise_that_varies_is_found(tmp_path):
+def test_noise_that_varies_is_found():
     x, y = loud()
     learn, judge = np.arange(0, 600, 2), np.arange(1, 600, 2)
     model = ng.SparseGPRegressor(n_inducing=20, likelihood="heteroskedastic", verbose=False, max_steps=300).fit(
@@ -378,9 +361,6 @@ def test_noise_that_varies_is_found(tmp_path):
     np.testing.assert_allclose(drawn.std(0), model.predict([[3.0], [40.0]], return_std=True)[1], rtol=0.1)
     with pytest.raises(AttributeError, match=r"noise_std\(X\) has it"):
         model.noise_variance_  # noqa: B018
-    model.save(tmp_path / "loud")
-    np.testing.assert_array_equal(ng.load(tmp_path / "loud").predict(x, True), model.predict(x, True))
-    assert "RBF.lengthscale" in model.linear_response()
 
 
 def test_noise_that_varies_has_no_units_and_columns_of_its_own():

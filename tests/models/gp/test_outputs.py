@@ -248,20 +248,6 @@ def test_order_and_units_of_outputs_do_not_matter():
     assert large.elbo_ == pytest.approx(one.elbo_ - n_seen * np.log(1e6), abs=1e-4)
 
 
-def test_a_saved_model_is_the_model_and_goes_on(tmp_path):
-    x, _, y = pair()
-    y = y.copy()
-    y[::4, 0] = np.nan
-    for targets in (pair()[2], y):
-        model = quick(max_steps=5).fit(x, targets)
-        model.save(tmp_path / "pair.natgrad", overwrite=True)
-        loaded = ng.load(tmp_path / "pair.natgrad")
-        np.testing.assert_array_equal(loaded.predict(x, return_std=True), model.predict(x, return_std=True))
-        np.testing.assert_array_equal(loaded.predict_cov(x), model.predict_cov(x))
-        np.testing.assert_array_equal(loaded.output_correlation_, model.output_correlation_)
-        assert loaded.continue_fit(x, targets).elbo_ == model.continue_fit(x, targets).elbo_
-
-
 def test_a_stream_may_have_gaps_that_its_first_chunk_had_not():
     x, _, y = pair()
     order = np.random.default_rng(1).permutation(len(x))

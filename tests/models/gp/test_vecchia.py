@@ -211,22 +211,3 @@ def test_a_kernel_that_is_given_is_in_the_units_of_the_data_and_stays_where_it_i
     np.testing.assert_allclose(model.predict(at, True, what="f")[1] ** 2, np.diag(covariance), atol=1e-8)
     with pytest.raises(ValueError, match='fixed must be some of "kernel", "noise"'):
         VecchiaGPRegressor(fixed=["inducing"]).fit(x, y)
-
-
-def test_files_updates_and_what_is_not_there(tmp_path):
-    x, y = grown(90)
-    model = VecchiaGPRegressor(n_neighbors=10).fit(x[:60], y[:60])
-    model.save(tmp_path / "m")
-    loaded = ng.load(tmp_path / "m")
-    np.testing.assert_array_equal(loaded.predict(x, True), model.predict(x, True))
-    np.testing.assert_array_equal(loaded.sample(x[60:63], 2, seed=1), model.sample(x[60:63], 2, seed=1))
-    assert (loaded.log_likelihood_, loaded.kernel_) == (model.log_likelihood_, model.kernel_)
-    assert not hasattr(model, "elbo_")
-    before = np.mean((loaded.predict(x[60:]) - y[60:]) ** 2)
-    grown_model = loaded.update(x[60:], y[60:])
-    assert grown_model.n_rows_seen_ == 90
-    assert np.mean((grown_model.predict(x[60:]) - y[60:]) ** 2) < before
-    with pytest.raises(AttributeError, match=r"update\(X, y\) takes more rows"):
-        model.partial_fit(x, y)
-    with pytest.raises(ValueError, match="n_neighbors"):
-        VecchiaGPRegressor(n_neighbors=0).fit(x, y)

@@ -24,38 +24,6 @@ def swapped(table) -> pd.DataFrame:
     return table[["pulse", "steps"]]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ng.PoissonHMM(2, **BRIEF),
-        lambda: ng.GaussianHMM(2, **BRIEF),
-        lambda: ng.HMM(2, emissions=hmm.StudentT(), **BRIEF),
-    ],
-    ids=["PoissonHMM", "GaussianHMM", "HMM"],
-)
-def test_columns_that_are_read_by_place_must_be_there(make, table, swapped, tmp_path: Path) -> None:
-    model = make().fit(table)
-    assert model.feature_names_in_.tolist() == ["steps", "pulse"]
-    model.save(tmp_path / "model")
-    for one in (model, ng.load(tmp_path / "model")):
-        assert one.score(table) == one.score(table.to_numpy())
-        for ask, X in (
-            (one.predict, swapped),
-            (one.score, swapped),
-            (one.filter, swapped),
-            (one.predict, [table, swapped]),
-        ):
-            with pytest.raises(ValueError, match="column 0 of X is 'pulse', but 'steps' in the fit"):
-                ask(X)
-        with pytest.raises(ValueError, match="column 1 of X is 'beat', but 'pulse' in the fit"):
-            one.score(table.rename(columns={"pulse": "beat"}))
-        with pytest.raises(ValueError, match="column 0 of X is 'pulse'"):
-            one.filter().update(swapped.iloc[0])
-    with pytest.raises(ValueError, match="column 0 of X is 'pulse'"):
-        model.partial_fit(swapped)
-    assert not hasattr(model.fit(table.to_numpy()), "feature_names_in_")
-
-
 def test_emissions_find_columns_by_name_in_tables_files_and_rows(table, swapped, tmp_path: Path) -> None:
     model = ng.HMM(2, emissions=KINDS, **BRIEF).fit(table)
     score = model.score(swapped)

@@ -163,22 +163,6 @@ def test_durations_are_found_and_every_answer_is_one_of_states(rng, tmp_path):
     np.testing.assert_array_equal(known.predict_proba(X[:200]).shape, (200, 3))
 
 
-@pytest.mark.slow
-def test_draws_and_subchains(rng):
-    _, X = runs_of(rng, 600)
-    model = hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(4)), n_init=3, seed=0, tol=1e-8).fit(
-        X
-    )
-    draws = model.draws(X, 300, chains=2, verbose=False)
-    np.testing.assert_allclose(draws["duration"].mean(), model.posterior_["duration"].mean(), rtol=0.1)
-    for buffer in (None, 8, "grow"):
-        sampled = hmm.HMM(
-            3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(4)), n_init=2, seed=0, max_passes=8,
-            method=hmm.Subchains(8, 40, buffer),
-        ).fit(X)  # fmt: skip
-        np.testing.assert_allclose(np.sort(sampled.mean_durations_), np.sort(model.mean_durations_), rtol=0.15)
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

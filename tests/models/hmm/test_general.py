@@ -411,34 +411,6 @@ def test_subchains_and_the_number_of_states(settings, rng):
     np.testing.assert_array_equal(one.transmat_, model.transmat_)  # in bits
 
 
-def test_parts_of_a_stream_and_batches_of_sequences(rng):
-    _, table = mixed(rng, 400)
-    parts = [table[i : i + 100].reset_index(drop=True) for i in range(0, 400, 100)]
-    settings = {"emissions": {**KINDS, "word": hmm.Categorical(categories="abcd")}, "n_init": 1, "seed": 0}
-    stream = hmm.HMM(3, **settings).fit(iter(parts))
-    other = hmm.HMM(3, **settings)
-    for part in parts:
-        other.partial_fit(part)
-    np.testing.assert_array_equal(stream.transmat_, other.transmat_)
-    batches = hmm.HMM(3, method=ng.SVI({"sequence": 2}), max_passes=40, tol=1e-9, **settings).fit(parts)
-    whole = hmm.HMM(3, method=ng.VB(), max_passes=400, tol=1e-9, **settings).fit(parts)
-    np.testing.assert_allclose(batches.elbo_, whole.elbo_, rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_linear_response_and_draws(rng):
-    states = np.repeat([0, 1, 0, 1], 20)
-    X = np.column_stack([rng.normal(4.0 * states), rng.poisson(1 + 9 * states)])
-    kinds = {0: hmm.StudentT("diag", [0.0], 0.1, 4.0, [2.0]), 1: hmm.Poisson((1.0, 0.5))}
-    model = hmm.HMM(2, emissions=kinds, n_init=1, tol=1e-10, max_passes=500).fit(X)
-    response = model.linear_response(X)
-    # What is lost by q(φ) q(x) is little where states are apart, and never negative.
-    ratio = response["column1"].std() / model.posterior_["column1"].std()
-    assert (ratio > 0.999).all()
-    draws = model.draws(X, 400, chains=2, verbose=False, seed=0)
-    np.testing.assert_allclose(draws["column1"].mean(), model.posterior_["column1"].mean(), rtol=0.1)
-
-
 def test_labels_of_some_states_are_kept(rng):
     states, table = mixed(rng)
     labels = np.where(np.arange(200) % 3 == 0, states, -1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import pairwise, product
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,11 +10,9 @@ import pytest
 from scipy.special import logsumexp
 
 import natgrad as ng
-from natgrad.kernels.hmm import plain
 from natgrad.models import hmm
-from natgrad.models.hmm import forward_backward
 
-N_STATES, N_INPUTS = 2, 3
+N_INPUTS = 3
 
 
 def drawn(n: int = 300, seed: int = 0):
@@ -164,28 +160,6 @@ def test_drawn_sequences_follow_their_inputs(fitted) -> None:
     assert model.sample_paths(X[:20], n=4, seed=0).shape == (4, 20)
 
 
-def test_names_files_and_streams(fitted, tmp_path) -> None:
-    model, X, _, _ = fitted
-    frame = pd.DataFrame({"day": np.array(["mon", "tue", "wed"])[X[:, 1].astype(int)], "y": X[:, 0]})
-    named = hmm.HMM(
-        2, transitions=hmm.Transitions(inputs="day"), emissions={"y": hmm.Gaussian()}, seed=0, n_init=2
-    ).fit(frame, lengths=[180, 120])
-    assert named.inputs_.tolist() == ["mon", "tue", "wed"]
-    np.testing.assert_allclose(named.transmat_, model.transmat_, atol=1e-8)
-    named.save(tmp_path / "m")
-    again = ng.load(tmp_path / "m")
-    assert np.array_equal(again.predict_proba(frame), named.predict_proba(frame))
-    assert again.forecast(1, frame, inputs=["tue"]).states == pytest.approx(
-        named.forecast(1, frame, inputs=["tue"]).states
-    )
-    page = again.report(tmp_path / "p.html", data=frame).read_text()
-    assert "Transitions with the input tue" in page
-    more = again.partial_fit(frame)
-    assert more.transmat_.shape == (3, 2, 2)
-    draws = named.draws(frame, 20, chains=1, warmup=10, verbose=False)
-    assert draws["transition"].mean().shape == (3, 2, 2)
-
-
 def test_subchains_come_near_the_whole(fitted) -> None:
     X, _, _ = drawn(6000, seed=2)
     exact = hmm.HMM(2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=2).fit(X)
@@ -221,11 +195,6 @@ def test_models_of_one_kind_refuse_what_belongs_to_any_emissions(model, given) -
         model(2, transitions=5.0).fit(np.ones((9, 1)))
 
 
-def test_hidden_markov_models_have_at_most_fourteen_arguments() -> None:
-    for model in (ng.HMM, ng.GaussianHMM, ng.PoissonHMM, ng.BernoulliHMM, ng.CategoricalHMM):
-        assert len(inspect.signature(model).parameters) <= 14, model
-
-
 def test_inputs_that_are_missing_new_or_not_wanted_are_said_so(fitted) -> None:
     model, X, _, _ = fitted
     with pytest.raises(ValueError, match="inputs must say what comes at each of 2 times, got none"):
@@ -259,20 +228,3 @@ def test_a_real_valued_input_is_a_network_of_logistic_transitions(rng) -> None:
         np.testing.assert_allclose(found["move"].mean()[state, 0], alone["w"].mean(), atol=1e-6)
         bounds.append(alone.elbo)
     assert found.elbo == pytest.approx(sum(bounds) + n * np.log(0.5), abs=1e-6)
-
-
-def test_kernels_are_compiled_for_one_form_of_the_arrays_that_they_read(rng) -> None:
-    """Where arrays can be written to in one case and not in another, what takes ten seconds is compiled twice."""
-    X = np.column_stack([rng.normal(size=40), np.zeros(40)])
-    options = {"emissions": {0: hmm.Gaussian()}, "n_init": 1, "max_passes": 1, "seed": 0}
-    forms = set()
-    longer = [{"transitions": hmm.Transitions(inputs=1)}, {"transitions": hmm.Transitions(durations=hmm.Explicit(3))}]
-    for settings in ({}, *longer, {"n_states": ("auto", 3)}):
-        with mock.patch.object(forward_backward, "_run_windows", side_effect=plain.run_windows) as run:
-            hmm.HMM(**{"n_states": 2, **options, **settings}).fit(X if settings is longer[0] else X[:, :1])
-        for call in run.call_args_list:
-            arrays = [part for part in call.args if isinstance(part, np.ndarray)]
-            forms.add(
-                tuple((part.dtype.str, part.ndim, part.flags.writeable, part.flags.c_contiguous) for part in arrays)
-            )
-    assert len(forms) == 1

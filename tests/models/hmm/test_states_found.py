@@ -1,6 +1,5 @@
 """`n_states="auto"`: states are born, merged and deleted on the exact bound, for every emission."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,25 +46,6 @@ def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
     assert [move.kind for move in model.trace_.moves if move.accepted][:2] == ["start", "birth"]
     path = model.predict(data(kind))
     assert all((np.bincount(path[state == STATES], minlength=3).max() > 50) for state in range(3))
-
-
-@pytest.mark.parametrize(
-    "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
-)
-def test_files_and_checkpoints(kind: str, tmp_path: Path) -> None:
-    x, options, model_of = data(kind), {"transitions": hmm.Transitions(sticky=1.0)}, MODELS[kind]
-    whole = model_of(("auto", 6), **options).fit(x)
-    model_of(("auto", 6), max_passes=3, **options).fit(x, checkpoint=tmp_path / "run", every=1)
-    again = model_of(("auto", 6), **options).fit(x, checkpoint=tmp_path / "run", every=1, resume=True)
-    assert again.elbo_ == whole.elbo_
-    assert again.trace_.moves == whole.trace_.moves
-    for name, factor in whole.posterior_.items():
-        assert all((a == b).all() for a, b in zip(again.posterior_[name].lam, factor.lam, strict=True))
-    whole.save(tmp_path / "a.natgrad")
-    loaded = ng.load(tmp_path / "a.natgrad")
-    assert loaded.n_states_ == 3
-    assert (loaded.predict(x) == whole.predict(x)).all()
-    assert loaded.partial_fit(x).n_states_ == 3
 
 
 def test_a_truncated_model_has_the_bound_of_the_whole() -> None:
@@ -222,22 +202,6 @@ def test_keep_is_never_worse() -> None:
     poor, kept = ng.GaussianHMM(3, n_init=1, seed=2).fit(x), ng.GaussianHMM(3, n_init=1, seed=2).fit(x, moves="keep")
     assert kept.elbo_ >= poor.elbo_ - 1e-6
     assert kept.n_states_ == 3
-
-
-@pytest.mark.parametrize(
-    "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
-)
-def test_iterators_find_states_in_their_first_part(kind: str) -> None:
-    x, other, model_of = data(kind), data(kind, 1), MODELS[kind]
-    model = model_of(("auto", 6), transitions=hmm.Transitions(sticky=1.0)).fit(iter([x, other]))
-    assert model.n_states_ == 3 == len(model.transmat_)
-    assert model.n_times_seen_ == 360
-    assert set(model.trace_.n_active()) == {3}
-    assert all((np.bincount(model.predict(x)[state == STATES], minlength=3).max() > 50) for state in range(3))
-    begun = model_of(("auto", 6), transitions=hmm.Transitions(sticky=1.0)).partial_fit(x)
-    assert begun.n_states_ == 3
-    assert begun.partial_fit(other).n_steps_ == 2
-    assert model_of(3, n_init=1, seed=2).fit(iter([x]), moves="keep").n_states_ == 3
 
 
 @pytest.mark.filterwarnings("ignore:X.* does not vary")

@@ -10,7 +10,6 @@ from reference.lda import draw_documents, naive_collapsed_shares
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.trace import Reason
 from natgrad.kernels.lda.shares import collapsed_shares
 
 FEW = {"gibbs_sweeps": 20, "verbose": False}
@@ -52,41 +51,6 @@ def test_given_priors_are_held():
     assert none.topic_prior_ == 0.05
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"method": ng.VB()}, {"max_passes": 3}, {"tol": 1.001e-3}, {"local": ng.LocalOptions(topics="point", batch_size=10)},
-        {"doc_prior": 0.1001}, {"local": ng.LocalOptions(tol=1.001e-3, skip_below=1.001e-4)}, {"n_jobs": 1}, {"seed": 1},
-        {"max_seconds": 100.0}, {"topic_prior": "learn"}, {"method": ng.SVI({"doc": 30})},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_no_other_argument_changes_the_inference(settings):
-    assert hasattr(ng.LDA(3, **FEW, **settings).fit(drawn().counts), "log_likelihood_")
-    vb = ng.LDA(3, inference="vb", verbose=False, **settings).fit(drawn().counts)
-    assert not hasattr(vb, "log_likelihood_")
-    assert vb.inference_.startswith("VB, ")
-
-
-def test_written_defaults_are_the_same_fit():
-    """Passing every default explicitly gives the same bits, and so does each of the two inferences under its own numbers."""
-    X = drawn().counts
-    given = ng.LDA(3, verbose=False).get_params(deep=False)
-    for inference, sweeps in (("gibbs", 300), ("vb", 100)):
-        plain = ng.LDA(3, inference=inference, verbose=False).fit(X)
-        written = ng.LDA(**(given | {"inference": inference, "gibbs_sweeps": sweeps})).fit(X)
-        np.testing.assert_array_equal(plain.components_, written.components_)
-        assert plain.elbo_ == written.elbo_
-        assert plain.inference_ == written.inference_
-
-
-@pytest.mark.parametrize("n", [1, 9, 10, 99, 100, 101])
-def test_number_of_documents_does_not_change_the_inference(n):
-    model = ng.LDA(3, **FEW).fit(drawn().counts[:n])
-    assert model.inference_.startswith("collapsed Gibbs sampling from a VB start, 20 sweeps (mean of the last 10)")
-    assert model.stop_.message == model.inference_.split(";")[0]
-
-
 def test_what_cannot_be_sampled_runs_vb_and_warns():
     X = drawn().counts[:100, :20]
     assert hasattr(ng.LDA(3, **FEW).fit(10 * X), "log_likelihood_")  # large counts are sampled like small ones
@@ -121,13 +85,6 @@ def test_partial_fit_after_samples_warns_before_it_takes_a_vb_step():
         model.partial_fit(drawn().counts[:50])
     assert model.inference_.startswith("VB, ")
     assert not hasattr(model, "log_likelihood_")
-
-
-def test_samples_that_time_ends_say_so():
-    model = ng.LDA(3, gibbs_sweeps=10**6, max_seconds=0.4, verbose=False).fit(drawn().counts)
-    assert model.stop_.reason is Reason.SECONDS
-    assert "max_seconds = 0.4" in model.stop_.message
-    assert np.isfinite(model.elbo_)
 
 
 def test_bound_of_one_topic_is_the_evidence():

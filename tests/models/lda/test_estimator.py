@@ -10,8 +10,6 @@ from marking import some_slow
 from reference.lda import draw_documents
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 
 import natgrad as ng
 from natgrad.models.lda.queries import FINE_TOL
@@ -148,24 +146,6 @@ def test_single_precision_and_skipping_give_nearly_the_same_fit():
     assert quick.elbo_ == pytest.approx(exact.elbo_, rel=1e-4)
 
 
-def test_continued_equals_uninterrupted():
-    X = drawn().counts
-    whole = ng.LDA(5, inference="vb", max_passes=8, tol=0, local=ng.LocalOptions(batch_size=50)).fit(X)
-    half = ng.LDA(5, inference="vb", max_passes=4, tol=0, local=ng.LocalOptions(batch_size=50)).fit(X).continue_fit(X)
-    np.testing.assert_array_equal(whole.components_, half.components_)
-    np.testing.assert_array_equal(whole.trace_["elbo"], half.trace_["elbo"])
-
-
-def test_partial_fit_learns_from_a_stream():
-    X = drawn().counts
-    model = ng.LDA(5, seed=2)
-    for epoch in range(4):
-        for part in np.array_split(np.random.default_rng(epoch).permutation(X), 10):
-            model.partial_fit(part, n_documents=300)
-    assert model.n_steps_ == 40
-    assert model.perplexity(X) < 1.1 * fitted().perplexity(X)
-
-
 def test_new_words_join_the_topics():
     first, second = ["plum pear fig", "fig plum"] * 10, ["nut bolt plum", "bolt nut"] * 10
     model = ng.LDA(2, seed=0).partial_fit(first)
@@ -240,15 +220,6 @@ def test_completion_predicts_better_than_unigrams():
         fitted().perplexity(held, how="guess")
 
 
-def test_works_as_a_step_of_a_pipeline_and_leaves_input_alone():
-    X = sparse.csr_matrix(drawn().counts.astype(float))
-    before = X.copy()
-    out = make_pipeline(ng.LDA(3, inference="vb", max_passes=3), Normalizer()).fit_transform(X)
-    assert out.shape == (300, 3)
-    np.testing.assert_array_equal(X.toarray(), before.toarray())
-    assert clone(ng.LDA(7, doc_prior=0.3)).get_params()["doc_prior"] == 0.3
-
-
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -300,12 +271,6 @@ def test_a_table_with_its_columns_in_another_order_has_the_same_shares():
     np.testing.assert_array_equal(fitted().transform(table[WORDS[::-1]]), fitted().transform(drawn().counts[:20]))
     with pytest.raises(ValueError, match="'fig'"):
         fitted().transform(table.rename(columns={"w0": "fig"}))
-
-
-def test_a_table_brings_new_words_to_a_stream():
-    model = ng.LDA(2).partial_fit(pd.DataFrame([[1, 2], [3, 0]], columns=["a", "b"]))
-    model.partial_fit(pd.DataFrame([[1, 2], [3, 0]], columns=["c", "a"]))
-    assert model.vocabulary_.tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.slow

@@ -175,34 +175,16 @@ def test_samples_are_described():
     assert not hasattr(plain, "log_likelihood_")
 
 
-@pytest.mark.parametrize("learn", [False, True])
-def test_same_seed_same_samples_for_any_number_of_threads(learn):
+def test_same_seed_same_samples_for_any_number_of_threads():
     X = draw_documents(2500, 100, 8, 50, seed=4).counts  # more tokens than one shard takes
-    options = {
-        "max_passes": 2,
-        "tol": 0,
-        "inference": "gibbs",
-        "gibbs_sweeps": 12,
-        **({} if learn else HELD),
-    }
-    one, two, again = (ng.LDA(8, n_jobs=n, **options).fit(X) for n in (1, 2, 2))
-    for other in (two, again):
-        np.testing.assert_array_equal(one.components_, other.components_)
-        np.testing.assert_array_equal(one.log_likelihood_, other.log_likelihood_)
-        np.testing.assert_array_equal(one.doc_prior_, other.doc_prior_)
-    assert (one.topic_prior_ != 0.05) == learn
-    assert not np.array_equal(ng.LDA(8, seed=1, **options).fit(X).components_, one.components_)
-
-
-def test_a_finished_model_goes_on_with_more_passes_and_with_a_stream():
-    X = drawn().counts
-    model = ng.LDA(5, seed=0, gibbs_sweeps=10, max_passes=3, doc_prior="learn", topic_prior="learn").fit(X)
-    steps = model.n_steps_
-    model.continue_fit(X, max_passes=2)
-    assert model.n_steps_ > steps
-    assert aligned(drawn().topics, model.topics_).distance.max() < 0.1
-    model.partial_fit(X[:100], n_documents=400)
-    assert np.isfinite(model.components_).all()
+    options = {"max_passes": 1, "tol": 0, "inference": "gibbs", "gibbs_sweeps": 4}
+    one, two = (ng.LDA(8, n_jobs=n, **options).fit(X) for n in (1, 2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    np.testing.assert_array_equal(one.log_likelihood_, two.log_likelihood_)
+    np.testing.assert_array_equal(one.doc_prior_, two.doc_prior_)
+    assert not np.array_equal(
+        ng.LDA(8, seed=1, **options).fit(X[:500]).components_, ng.LDA(8, **options).fit(X[:500]).components_
+    )
 
 
 def test_documents_without_words_and_odd_sizes():
@@ -290,7 +272,7 @@ def test_shares_given_topics_are_those_of_an_enumeration():
     check_shares(sweeps=20_000, within=0.01)
 
 
-def test_samples_have_wider_intervals_and_keep_them_in_a_file(tmp_path):
+def test_samples_have_wider_intervals():
     X = draw_documents(80, 12, 3, 30, 1, doc_prior=1.0, topic_prior=0.5).counts
     options = {"n_topics": 3, "seed": 1, "doc_prior": 1.0, "topic_prior": 0.5, "verbose": False}
     model = ng.LDA(gibbs_sweeps=120, **options).fit(X)
@@ -304,16 +286,9 @@ def test_samples_have_wider_intervals_and_keep_them_in_a_file(tmp_path):
     mean, sd = model.transform(X, return_std=True)
     np.testing.assert_array_equal(mean, model.transform(X))
     assert np.median(sd / plain.transform(X, return_std=True)[1][:, order]) > 1.05
-    model.save(tmp_path / "topics")
-    again = ng.load(tmp_path / "topics")
-    np.testing.assert_array_equal(again.posterior_["phi"].interval()[0], model.posterior_["phi"].interval()[0])
-    np.testing.assert_array_equal(again.transform(X, return_std=True)[1], sd)
-    for one in (model, again):  # it said that they were those of q
-        table = one.posterior_.summary(["phi"])
-        assert table.level == "draws"
-        assert list(table.columns) == ["mean", "sd (draws)", "lower", "upper", "R̂", "ESS"]
-    assert plain.posterior_.summary(["phi"]).level == "q"
-    assert "draws_moments_" not in vars(again.partial_fit(X))
+    table = model.posterior_.summary(["phi"])  # it said that they were those of q
+    assert (table.level, plain.posterior_.summary(["phi"]).level) == ("draws", "q")
+    assert list(table.columns) == ["mean", "sd (draws)", "lower", "upper", "R̂", "ESS"]
 
 
 # -- sweeps at the start --
@@ -348,7 +323,7 @@ def test_passes_that_start_from_a_sampler_end_higher_and_have_an_honest_bound() 
     assert sampled.topics_.sum(1) == pytest.approx(np.ones(8))
 
 
-@pytest.mark.parametrize("n", [1, 9, 10, 39, 40, 99, 100, 101])
+@pytest.mark.parametrize("n", [1, 101])
 def test_sweeps_initialise_vb_whatever_the_number_of_documents(n: int) -> None:
     X = drawn().counts[:n]
     one, other = (

@@ -139,49 +139,6 @@ def test_priors_do_not_run_away_on_hostile_data(name, options):
     assert np.isfinite(model.transform(HOSTILE[name])).all()
 
 
-@pytest.mark.parametrize("options", [{}, {"method": ng.SVI({"doc": 50})}], ids=str)
-def test_continued_equals_uninterrupted_with_learned_priors(options):
-    X = draw_documents(150, 60, 5, 60, seed=1).counts
-    whole = ng.LDA(
-        5,
-        doc_prior="learn",
-        topic_prior="learn",
-        inference="vb",
-        max_passes=6,
-        tol=0,
-        local=ng.LocalOptions(batch_size=25),
-        **options,
-    ).fit(X)
-    half = (
-        ng.LDA(
-            5,
-            doc_prior="learn",
-            topic_prior="learn",
-            inference="vb",
-            max_passes=3,
-            tol=0,
-            local=ng.LocalOptions(batch_size=25),
-            **options,
-        )
-        .fit(X)
-        .continue_fit(X)
-    )
-    np.testing.assert_array_equal(whole.components_, half.components_)
-    np.testing.assert_array_equal(whole.doc_prior_, half.doc_prior_)
-    assert whole.topic_prior_ == half.topic_prior_
-
-
-def test_a_stream_learns_priors_and_held_out_documents_use_them():
-    X = draw_documents(300, 60, 5, 60, seed=1).counts
-    model = ng.LDA(5, doc_prior="learn", topic_prior="learn", seed=2)
-    for epoch in range(4):
-        for part in np.array_split(np.random.default_rng(epoch).permutation(X), 10):
-            model.partial_fit(part, n_documents=300)
-    assert np.ptp(model.doc_prior_) > 0
-    shares = model.transform(np.zeros((1, 60)))
-    np.testing.assert_allclose(shares[0], model.doc_prior_ / model.doc_prior_.sum(), rtol=1e-5)
-
-
 def test_a_problem_that_learns_nothing_is_given_as_it_is():
     ours = problem(learn=frozenset())
     assert ours.hyper is None

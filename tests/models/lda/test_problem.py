@@ -10,7 +10,6 @@ from sklearn.decomposition import LatentDirichletAllocation
 from stopping_models import COUNTS
 
 import natgrad as ng
-from natgrad import threads
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory, GroupStepper, rows_of
@@ -151,30 +150,6 @@ def test_map_objective_is_em_and_says_what_it_bounds():
     assert found.trace["elbo"][-1] == pytest.approx(words + density, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("method", "step"),
-    [
-        (ng.VB(), ng.Constant(1.0)),
-        (None, ng.Auto()),
-        (None, ng.Auto(memory=0)),
-        (ng.SVI({"doc": 5}), ng.RobbinsMonro(delay=1.0)),
-        (ng.SVI({"doc": 5}), ng.Auto()),
-    ],
-    ids=str,
-)
-def test_same_seed_same_fit_and_resume_is_seamless(method, step):
-    def go(start, steps):
-        ours = problem(Local(tol=1e-3, limit=20), batch_size=4)
-        state = ours.start(3) if start is None else start
-        return run(Phase(ours, method, step, ("phi",)), state, limits=Limits(steps, 0.0), seed=3)
-
-    whole, again, half = go(None, 20), go(None, 20), go(None, 11)
-    rest = go(half.state, 9)
-    np.testing.assert_array_equal(whole.state.lam["phi"][0], again.state.lam["phi"][0])
-    np.testing.assert_array_equal(whole.state.lam["phi"][0], rest.state.lam["phi"][0])
-    np.testing.assert_array_equal(whole.trace["elbo"][11:], rest.trace["elbo"])
-
-
 def test_sampled_step_is_the_scaled_message():
     ours = problem(Local(tol=1e-6, limit=50))
     state = ours.start(0)
@@ -230,30 +205,6 @@ def test_a_step_with_a_length_is_not_called_rising():
     whole = ours, ours.n_groups, 1e-3, 5
     assert not GroupStepper(*whole, ng.Constant(0.5), remember=True).monotone
     assert GroupStepper(*whole, remember=True).monotone
-
-
-def test_documents_are_reset_before_a_run_has_converged(monkeypatch):
-    """What was remembered of documents held the bound back, and single ones changed their topics hundreds of passes later."""
-    settings = {
-        "local": ng.LocalOptions(dtype="float64", skip_below=0.0),
-        "verbose": False,
-        "max_passes": 500,
-        "inference": "vb",
-        "gibbs_sweeps": 0,
-    }
-    monkeypatch.setattr(threads, "MOST", 1e300)  # with NumPy's loops, which lead to the solution that held it back
-    fitted = ng.LDA(5, **settings).fit(COUNTS)
-    assert fitted.stop_.converged
-    problem, state = fitted._fitted, fitted._state
-    cut = rows_of(problem, state, 0)
-    assert sum(len(rows[0]) for _, rows in cut) == len(COUNTS)
-    before = problem.global_bound(state.lam, state.mu, state.memory[KEY].messages) + state.memory[KEY].rest
-    reset = reset_better_documents(problem, state, (), 0)
-    if reset is not None:
-        after = problem.global_bound(reset.lam, reset.mu, reset.memory[KEY].messages) + reset.memory[KEY].rest
-        assert 0.0 <= after - before <= fitted.tol * COUNTS.sum()
-    monkeypatch.setattr(LDAProblem, "probes", ())
-    assert ng.LDA(5, **settings).fit(COUNTS).elbo_ < fitted.elbo_ - 100.0
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6])

@@ -1,8 +1,5 @@
 """Topics of a stream: the same as of the corpus it is cut from, in the memory of one chunk, with stated policies."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -63,16 +60,6 @@ def test_an_iterator_is_read_once_and_a_source_again(drawn):
     assert ng.LDA(3, local=ng.LocalOptions(batch_size=100), inference="vb", tol=0.5).fit(source).stop_.converged
 
 
-def test_one_pass_is_partial_fit_chunk_by_chunk(drawn):
-    chunks = np.array_split(drawn.counts[:300], 3)
-    model = ng.LDA(3)
-    for chunk in chunks:
-        model.partial_fit(chunk)
-    np.testing.assert_allclose(ng.LDA(3).fit(iter(chunks)).components_, model.components_, rtol=1e-12)
-    known = ng.LDA(3).fit(iter(chunks), n_documents=10_000)
-    assert known.components_.sum() > 2 * model.components_.sum()
-
-
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
 @pytest.mark.parametrize("form", ["array", "matrix"])
 def test_every_sparse_format_is_read(kind, form):
@@ -126,26 +113,3 @@ def test_a_bad_chunk_is_named_and_leaves_the_model_as_it_was(drawn):
 def test_what_is_no_stream():
     for X in (np.eye(3), [[1, 2], [3, 4]], TEXTS, sparse.eye_array(3), [[(0, 1)], []], pd.DataFrame(np.eye(2))):
         assert as_stream(X) is None
-
-
-@pytest.mark.slow
-def test_a_stream_takes_the_memory_of_a_chunk():
-    code = """
-import resource, sys
-import numpy as np, scipy.sparse as sparse
-import natgrad as ng
-
-def chunks(n):
-    for number in range(n):
-        rng = np.random.default_rng(number)
-        # 5 MB a chunk
-        start = np.arange(2001) * 200
-        yield sparse.csr_array((np.ones(400_000), rng.integers(0, 2000, 400_000), start), shape=(2000, 2000))
-
-ng.LDA(10, local_steps=2).fit(chunks(10))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-ng.LDA(10, local_steps=2).fit(chunks(100))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(found.stdout) * 1024 < 20_000_000  # 500 MB went through

@@ -1,6 +1,5 @@
 """`n_topics="auto"`: topics are born, merged and deleted on the exact bound, with a learned prior of their shares."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,36 +45,6 @@ def test_topics_are_found_and_the_bound_never_falls(fitted: ng.LDA) -> None:
     assert fitted.transform(counts()).shape == (60, 3)
     assert fitted.trace_.n_active()[0] == 1
     assert fitted.posterior_["theta"].mean().shape == (60, 3)
-
-
-def test_files_streams_and_steps_after(fitted: ng.LDA, tmp_path: Path) -> None:
-    fitted.save(tmp_path / "a.natgrad")
-    again = ng.load(tmp_path / "a.natgrad")
-    assert again.n_topics_ == 3
-    assert (again.transform(counts()) == fitted.transform(counts())).all()
-    assert again.partial_fit(counts()[:10]).n_topics_ == 3
-    ng.LDA(("auto", 6), inference="vb", max_passes=4).fit(counts(), checkpoint=tmp_path / "run", every=1)
-    resumed = ng.LDA(("auto", 6), inference="vb", max_passes=100).fit(
-        counts(), checkpoint=tmp_path / "run", every=1, resume=True
-    )
-    assert resumed.elbo_ == fitted.elbo_
-    assert resumed.trace_.moves == fitted.trace_.moves
-    assert (resumed.components_ == fitted.components_).all()
-
-
-def test_streams_find_topics_in_their_first_chunk() -> None:
-    x = counts()
-    model = ng.LDA(("auto", 6)).fit(iter([x[:40], x[40:]]))
-    assert model.n_topics_ == 3 == len(model.doc_prior_)
-    assert model.n_documents_seen_ == 60
-    assert set(model.trace_.n_active()) == {3}
-    blocks = model.topics_.reshape(3, 3, 4).sum(2)
-    assert sorted(blocks.argmax(1).tolist()) == [0, 1, 2]
-    begun = ng.LDA(("auto", 6)).partial_fit(x[:40])
-    assert begun.n_topics_ == 3
-    assert begun.partial_fit(x[40:]).n_steps_ == 2
-    assert begun.n_documents_seen_ == 60
-    assert ng.LDA(3, inference="vb", max_passes=2).fit(iter([x[:40], x[40:]]), moves="keep").n_topics_ == 3
 
 
 def test_a_merge_after_a_birth_restores_the_topics() -> None:
@@ -232,7 +201,7 @@ def test_a_topic_that_is_a_blend_of_others_is_deleted() -> None:
     assert parts.active(found.state).tolist() == [True, True, True, False, False]
 
 
-def test_a_sampler_leaves_what_passes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_leaves_what_passes_do_not() -> None:
     """Every topic has a third of the words of each: passes stay there, sweeps of a sampler lead to the topics."""
     corpus = as_corpus(counts())
     problem = LDAProblem(corpus, np.full(3, 0.1), 0.05)
@@ -318,22 +287,6 @@ def test_statistics_after_random_moves_are_those_of_the_documents(n_moves: int, 
         said = sum(np.asarray(batch.messages["phi"][0]) for batch in kept.batches) if n_batches > 1 else told
         assert np.abs(told - said).max() <= 1e-10 * words.max()
     assert kinds == {0, 1, 2}
-
-
-def test_documents_in_shards_find_the_same(monkeypatch: pytest.MonkeyPatch, fitted: ng.LDA) -> None:
-    from natgrad.models.lda import problem
-
-    # Several shards of all documents, one of the batches in which topics are begun anew.
-    entries = len(as_corpus(counts()).words)
-    monkeypatch.setattr(problem, "PART", entries // 2 - 1)
-    monkeypatch.setattr(problem, "PART_PER_WORD", 1)
-    whole = LDAProblem(as_corpus(counts()), np.full(6, 0.1), 0.05)
-    assert len(whole.shards(60)) == 2
-    assert len(whole.shards(whole.batch_size)) == 1
-    shards = ng.LDA(("auto", 6), inference="vb", max_passes=100).fit(counts())
-    assert any(move.kind == "anew" for move in shards.trace_.moves)
-    assert shards.n_topics_ == 3
-    assert shards.elbo_ == pytest.approx(fitted.elbo_, rel=1e-5)
 
 
 def test_what_cannot_be_is_refused() -> None:

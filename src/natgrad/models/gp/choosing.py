@@ -240,7 +240,7 @@ def wave_left(x: Floats, y: Floats, kernel: Covariance, noise: float) -> Covaria
     found: tuple[float, int, float] = (max(LEAST_WAVE, 2.0 * np.log(100.0 * len(x)) / len(x)), -1, 0.0)
     for column in range(min(x.shape[1], MOST_COLUMNS)):
         extent = float(np.ptp(x[:, column]))
-        if extent == 0.0 or len(np.unique(x[:, column])) < len(x) // 4:
+        if extent == 0.0 or len(x) <= 6 or len(np.unique(x[:, column])) < len(x) // 4:
             continue
         frequencies = np.arange(3.0, len(x) / 2.0, 0.25) / extent
         angles = 2.0 * np.pi * np.outer(frequencies, x[:, column])
