@@ -136,11 +136,11 @@ def _chain(quick: bool) -> Case:
 
 
 def _factorisation(quick: bool, vectors: bool) -> Case:
-    from natgrad.reproduce.pitfall import factorisation
+    from natgrad.reproduce.paquet_runs import declare
 
     data = paper_ratings(300, 500, 10_000) if quick else paper_ratings(1500, 3000, 100_000)
     if not vectors:
-        return Case(factorisation(data))
+        return Case(declare(data))
     K = 5
     user, item = ng.Plate("user", data.n_users), ng.Plate("item", data.n_items)
     u = ng.MultivariateNormal("u", np.zeros(K), np.eye(K), plate=user)

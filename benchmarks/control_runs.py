@@ -26,7 +26,7 @@ from natgrad.inference.engine import Limits, Phase
 from natgrad.inference.engine import run as run_engine
 from natgrad.inference.options import checked_step
 from natgrad.inference.trace import Trace
-from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.reproduce.paquet_runs import declare, prior_draw
 
 CACHE = ROOT / ".bench" / "control"
 # Each process computes with one thread, so that two of them share two cores; read when Numba and XLA are first used.
@@ -148,9 +148,9 @@ def _ratings_run(run: Run) -> Record:
     per_step = {"children": run.size * run.n_factors * (ratings.n_users + ratings.n_items)}
     per_step["batch"] = 2 * run.n_factors * run.size
     every = max(1, round(run.every * full / per_step.get(run.method, full))) if run.every else "log"
-    problem, trace = RatingsProblem(ratings, run.n_factors), Trace()
+    problem, trace = declare(ratings, run.n_factors).problem, Trace()
     phase = Phase(problem, method, checked_step(step, method, problem), ("u", "v"), bound_every=every)
-    found, bound = problem.start(run.seed, run.init_scale), -math.inf
+    found, bound = prior_draw(problem, run.seed, run.init_scale), -math.inf
     for sweeps in (run.sweeps, *run.longer):
         limits = Limits(tol=run.tol, share=len(ratings), max_messages=_left(trace, sweeps * full))
         result = run_engine(phase, found, limits=limits, seed=run.seed, trace=trace, verbose=False)

@@ -67,10 +67,9 @@ def _growth(found):
     rows = found.get("growth", {}).get("passes", [])
     if not rows:
         return []
-    lines = ["| q | ratings | K | seconds for a pass, median of three |", "|---|---|---|---|"]
+    lines = ["| ratings | K | seconds for a pass, median of three |", "|---|---|---|"]
     for row in rows:
-        kind = "scalars, known precisions" if row["scalar"] else "vectors, biases, learned"
-        lines.append(f"| {kind} | {row['ratings']} | {row['factors']} | {row['seconds']:.3f} |")
+        lines.append(f"| {row['ratings']} | {row['factors']} | {row['seconds']:.3f} |")
     peak = found.get("memory")
     if peak:
         lines += [

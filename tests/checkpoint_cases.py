@@ -105,7 +105,7 @@ def drifting(**settings: Any) -> Callable[..., Any]:
 
 KNOWN = {
     "noise": 1.0,
-    "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+    "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
 }
 SUM = covariance.RBF() + covariance.Linear()
 CASES: dict[str, Callable[..., Any]] = {

@@ -161,7 +161,7 @@ CASES = {
     "LDA, point": topics(local=ng.LocalOptions(topics="point"), method=ng.SVI({"doc": 8})),
     "ratings": factors(STARS),
     "ratings, paper": factors(STARS, **BARE),
-    "ratings, messages": factors(STARS, method=ng.Children(2), **BARE),
+    "ratings, children": factors(STARS, method=ng.Children(2), **BARE),
     "ratings, guarded": factors(STARS, method=ng.Children(2), noise="both"),
     "stars": factors(np.sign(STARS), likelihood="ordinal"),
     "likes": factors((STARS > 0) * 1.0, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=0)),

@@ -19,7 +19,7 @@ KINDS = np.array(["no", "so", "yes"])[np.digitize(ROWS[:, 0], [0.3, 0.6])]
 USERS, ITEMS = np.nonzero(RNG.random((12, 9)) < 0.7)
 NAMES = np.array([f"user{n}" for n in range(12)])
 STARS = RNG.normal(size=len(USERS))
-BARE = {"noise": 1.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True)}
+BARE = {"noise": 1.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False)}
 
 
 class Case(NamedTuple):

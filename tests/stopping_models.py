@@ -313,12 +313,12 @@ READY: dict[str, Row] = {
         quick(ng.LDA, 5, doc_prior="learn", topic_prior="learn"), COUNTS, "max_passes", WORDS, 6
     ),
     "MatrixFactorization": estimator(quick(ng.MatrixFactorization, 3), STARS, "max_steps", len(STARS)),
-    "MatrixFactorization, scalars": estimator(
+    "MatrixFactorization, known precisions": estimator(
         quick(
             ng.MatrixFactorization,
             3,
             noise=1.0,
-            priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+            priors=ng.recommenders.FactorPriors(precision=1.0, biases=False),
         ),
         STARS,
         "max_steps",

@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.inference.rotation import Side, _climb, apply_rotation, best_rotation, rotate_pair
-from natgrad.models.factorization.scalar_problem import RatingsProblem
 from natgrad.network.start.initial import make_start
+from natgrad.reproduce.paquet_runs import declare, prior_draw
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 5)
@@ -202,10 +202,9 @@ def test_of_scalars_the_means_turn_and_the_covariance_keeps_its_diagonal():
     np.testing.assert_allclose(*products, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("factorized", [True, False])
-def test_priors_with_a_mean_or_with_precisions_of_their_own_are_not_turned(factorized):
+def test_priors_with_a_mean_or_with_precisions_of_their_own_are_not_turned():
     r = ng.Ratings(np.array([0, 1, 2, 0]), np.array([0, 1, 0, 1]), np.arange(4.0))
-    problem = RatingsProblem(r, 2, factorized=factorized)
+    problem = declare(r, 2).problem
 
     class Changed:
         """The same problem with another prior of u."""
@@ -223,7 +222,7 @@ def test_priors_with_a_mean_or_with_precisions_of_their_own_are_not_turned(facto
             rows = np.arange(1.0, len(half) + 1).reshape(-1, *[1] * (half.ndim - 1))
             return linear + self.shift, half * rows**self.stretch
 
-    state = problem.start(0)
+    state = prior_draw(problem, 0)
     assert rotate_pair(Changed(0.0, 0.0), ("u", "v"), state) is not None
     assert rotate_pair(Changed(1e-3, 0.0), ("u", "v"), state) is None
     assert rotate_pair(Changed(0.0, 1.0), ("u", "v"), state) is None

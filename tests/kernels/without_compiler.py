@@ -20,7 +20,6 @@ import numpy as np
 from kernels import test_factorization as factorization
 from kernels import test_hmm as hmm
 from kernels import test_lda as lda
-from kernels import test_messages as messages
 from kernels import test_network as network
 from kernels import test_state_space as state_space
 from models.factorization import test_problem as full_ratings
@@ -60,12 +59,8 @@ def twins() -> Iterator[Callable[[], object]]:
         yield inner(hmm.test_exact_chain_is_its_twin, 2, kind, 5, [70, 2])  # the first is cut into two windows
     for seed in range(2):
         yield inner(hmm.test_best_path_is_the_best_of_all, seed, 2, [4, 1])
-        yield inner(factorization.test_sweep_of_scalars, seed, 3)
-        yield inner(factorization.test_sweep_of_scalars_with_joint_means, seed, 3)
-        yield inner(factorization.test_targets_of_scalars, seed, 2)
         yield inner(factorization.test_sweep_and_targets_of_vectors, seed, 3, 1, 1)
         yield inner(factorization.test_sweep_and_targets_of_vectors, seed, 5, 2**20, 2**20)
-        yield inner(messages.test_reading_edges_is_its_definition, seed, 2, bool(seed))
         yield inner(lda.test_documents_equal_their_twin, seed, 5, 30)
         yield inner(lda.test_sparse_documents_equal_their_twin, 17, (4, 70)[seed], 300)  # topics drop out one by one
         yield inner(lda.test_single_precision_and_skipped_topics_stay_near_and_below, seed, 3)
@@ -81,7 +76,6 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
     yield lambda: live.test_the_kernel_is_its_slow_twin_for_ordinary_and_for_extreme_weights(live.filter_rows)
     yield paths_are_drawn_with_their_probabilities
-    yield messages.test_nothing_read_is_the_start
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)
     yield lambda: lda.test_exp_digamma(np.float32, 1e-5)
     yield lda.test_digamma_and_lgamma
@@ -216,7 +210,7 @@ def compile_half(half: int) -> None:
             ratings = ng.data.make_ratings(12, 10, 60).ratings
             bare = {
                 "noise": 1.0,
-                "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+                "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
                 "max_steps": 1,
             }
             ng.MatrixFactorization(2, **bare, **quiet).fit(ratings)

@@ -329,9 +329,9 @@ RATINGS = {
         for whose in ("user", "item", "both")
     },
     "without biases": _factors("gaussian", "--priors", "FactorPriors(biases=False)", priors=FactorPriors(biases=False)),
-    "factorized": _factors(
-        "gaussian", "--noise", "1.0", "--priors", "FactorPriors(1.0, False, factorized=True)",
-        noise=1.0, priors=FactorPriors(1.0, False, factorized=True),
+    "known precisions": _factors(
+        "gaussian", "--noise", "1.0", "--priors", "FactorPriors(1.0, False)",
+        noise=1.0, priors=FactorPriors(1.0, False),
     ),
     "features": _factors("gaussian", "--user-features", "users.csv", named=_features()),
     'ratings, inference="gibbs"': _factors(

@@ -10,7 +10,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.data.datasets.generated import paper_ratings
-from natgrad.reproduce.pitfall import factorisation
+from natgrad.reproduce.paquet_runs import declare
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -42,7 +42,7 @@ def topics():
 
 
 def factors():
-    return factorisation(paper_ratings(30, 20, 100))
+    return declare(paper_ratings(30, 20, 100))
 
 
 NETWORKS = [school, mixture, topics, factors]

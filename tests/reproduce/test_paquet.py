@@ -14,7 +14,6 @@ from natgrad.cli import main as command
 from natgrad.data.datasets.generated import paper_ratings
 from natgrad.data.io.ratings import read_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.models.factorization.scalar_problem import RatingsProblem
 from natgrad.reproduce import paquet, paquet_runs
 from natgrad.reproduce.paquet_runs import Outcome, Setting, Shelf, Trial
 from natgrad.reproduce.paquet_table import claims, markdown
@@ -251,7 +250,7 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def problem(tiny):
-    return RatingsProblem(tiny, paquet_runs.N_FACTORS)
+    return paquet_runs.declare(tiny).problem
 
 
 def test_prior_bound_is_the_bound_at_the_prior(tiny):
@@ -267,7 +266,7 @@ def test_prior_bound_is_the_bound_at_the_prior(tiny):
 def test_outcome_starts_at_the_start_and_stays_within_its_accesses(problem):
     run = paquet_runs.compute(problem, Trial(Setting(1, "b", 8), 3, 2.0, 0))
     assert run.messages_read[0] == 0
-    assert run.start == pytest.approx(problem.bound(problem.start(0)))
+    assert run.start == pytest.approx(problem.bound(paquet_runs.prior_draw(problem, 0)))
     assert np.isfinite(run.bound).all()
     assert (np.diff(run.messages_read) > 0).all()
     assert 2 * 4000 * 0.5 < run.messages_read[-1] < 2 * 4000 * 1.5
@@ -276,7 +275,7 @@ def test_outcome_starts_at_the_start_and_stays_within_its_accesses(problem):
 
 def test_full_vb_rises_from_the_same_start(problem):
     run = paquet_runs.compute(problem, Trial(Setting(0), 0, 3.0, 0))
-    assert run.start == pytest.approx(problem.bound(problem.start(0)))
+    assert run.start == pytest.approx(problem.bound(paquet_runs.prior_draw(problem, 0)))
     np.testing.assert_array_equal(run.messages_read, [0, 4000, 8000, 12_000])
     assert (np.diff(run.bound) > 0).all()
 

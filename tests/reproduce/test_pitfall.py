@@ -7,6 +7,7 @@ from cli.calls import call
 import natgrad as ng
 from natgrad.data.datasets.generated import paper_ratings
 from natgrad.reproduce import pitfall
+from natgrad.reproduce.paquet_runs import declare
 from natgrad.reproduce.pitfall import SIZES, Curve, plot_pitfall
 
 
@@ -14,7 +15,7 @@ from natgrad.reproduce.pitfall import SIZES, Curve, plot_pitfall
 def small():
     """A quarter of the demo's ratings, a short budget, and only the runs that the verdict is about."""
     data = paper_ratings(100, 60, 2500)
-    network = pitfall.factorisation(data)
+    network = declare(data)
     runs = [run for run in pitfall.plan_runs(data, budget=2, sweeps=5) if run.size in ("all", "1")]
     return network, runs, pitfall.run_all(network, runs)
 

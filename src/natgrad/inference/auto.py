@@ -4,8 +4,7 @@ nothing fixed            exact sweeps with gauge rotation where there is a gauge
 independent given the globals and there are many of them, unless Gaussian means inside and outside of them
 add up (crossed effects); otherwise accelerated exact sweeps
 SVI                      memoised VB
-Children, GlobalBatch    memoised messages, if the problem can and memory allows; otherwise per-node steps under a
-safeguard
+Children, GlobalBatch    per-node steps under a safeguard
 method and step          exactly those
 """
 
@@ -23,7 +22,6 @@ from natgrad.inference.step_sizes import Constant, PerNode, Step
 from natgrad.inference.steppers.accelerated import AcceleratedStepper, PrunedStepper
 from natgrad.inference.steppers.checked import SafeguardedStepper
 from natgrad.inference.steppers.groups import FOLLOWING, ONE_PASS, GroupStepper, WholePasses
-from natgrad.inference.steppers.message_memory import MessageStepper
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
@@ -50,7 +48,7 @@ class Auto:
     Parameters
     ----------
     data_access : "cheap", "expensive" or "stream"
-        What reading data costs: in memory they are cheap; "expensive" ones (disk, network) are spared by remembering messages;
+        What reading data costs: in memory they are cheap; "expensive" ones (disk, network) are read in small batches;
         "stream" is data that never come again, for which nothing is remembered.
     memory : float, optional
         Bytes that remembered messages may take; by default half of what is free. Without the room, per-node steps are taken.
@@ -256,16 +254,7 @@ def _sampled(problem: EdgeProblem, method: Children | GlobalBatch, auto: Auto, o
     )
     if auto.data_access == "stream":
         return Choice(inner, "per-node steps: the data are a stream, nothing is remembered")
-    messages, why = problem.message_memory, "this problem remembers no messages"
-    if messages is not None:
-        if messages.n_bytes <= auto.memory_budget:
-            words = f"remembered messages, {_size(messages.n_bytes)}, checked by exact sweeps"
-            words += " with rotation" if auto.rotate and problem.gauges else ""
-            return Choice(MessageStepper(problem, messages, method, order, auto.rotate), words)
-        why = f"remembering messages takes {_size(messages.n_bytes)}, and there are {_size(auto.memory_budget)} for it"
-    return Choice(
-        SafeguardedStepper(problem, inner, order, auto.rotate), f"per-node steps, checked by exact sweeps: {why}"
-    )
+    return Choice(SafeguardedStepper(problem, inner, order, auto.rotate), "per-node steps, checked by exact sweeps")
 
 
 def _as_asked(problem: EdgeProblem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:

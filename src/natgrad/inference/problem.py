@@ -42,7 +42,6 @@ __all__ = [
     "Hyper",
     "LocalPart",
     "LocalResult",
-    "MessageMemory",
     "Problem",
     "Pruning",
     "Sampled",
@@ -240,29 +239,6 @@ def zip_plates(sizes: Mapping[str, int], elements: Ints) -> dict[str, npt.NDArra
         return {}
     indices = np.unravel_index(elements, list(sizes.values()))
     return {label: index.astype(np.int32) for label, index in zip(sizes, indices, strict=True)}
-
-
-class MessageMemory(Protocol):
-    """Messages remembered for every edge, by a problem that can. Memory is a dict for each block, changed in place."""
-
-    @property
-    def n_bytes(self) -> int:
-        """What the memory takes."""
-        ...
-
-    def begin(self, state: State) -> dict[str, dict[str, Any]]:
-        """Nothing read: the children of each row hold together what makes its q the one of the state."""
-        ...
-
-    def read(
-        self, name: str, state: State, memory: dict[str, dict[str, Any]], positions: Ints, over: float
-    ) -> tuple[Ints, Stats]:
-        """Read edges anew (sorted positions among the block's children); their rows, and λ of these given all they remember."""
-        ...
-
-    def rebuild(self, memory: dict[str, dict[str, Any]]) -> None:
-        """Sum up anew what is remembered, free of rounding."""
-        ...
 
 
 class Pruning(Protocol):
@@ -541,7 +517,6 @@ class EdgeProblem(Problem):
     gauges : pairs of blocks that their children see only through an inner product
     rotate_pair : rotates one of them, where a problem knows more of it than `natgrad.inference.rotation`
     extrapolated : the blocks that accelerated sweeps may move ahead; all of them if None
-    message_memory : what it takes to remember messages; None if the problem cannot
     grouping : finds groups that are independent given the rest; None where there are none
     ahead : how many sweeps one call of `sweeps_ahead` may make
     pruning : which components are switched off, and the problem without them; None where all are always in use
@@ -551,7 +526,6 @@ class EdgeProblem(Problem):
     gauges: tuple[tuple[str, str], ...] = ()
     rotate_pair: Callable[..., Any] | None = None
     extrapolated: tuple[str, ...] | None = None
-    message_memory: MessageMemory | None = None
     grouping: Grouping | None = None
     ahead: int = 1
     pruning: Pruning | None = None

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Option
-from natgrad.models.factorization.scalar_problem import RatingsProblem
-from natgrad.reproduce.paquet_runs import N_FACTORS, Outcome, Setting, Shelf, Trial, compute, fingerprint, prior_bound
+from natgrad.network.execute.problem import NetworkProblem
+from natgrad.reproduce.paquet_runs import Outcome, Setting, Shelf, Trial, compute, declare, fingerprint, prior_bound
 from natgrad.threads import at_most
 
 __all__ = ["FULL", "QUICK", "Finding", "Findings", "Plan", "findings", "run_experiment"]
@@ -192,7 +192,7 @@ def _results(
 # -- in the workers --
 
 # The problem of a worker, made once from the ratings that its pool was started with.
-_HERE: dict[str, RatingsProblem] = {}
+_HERE: dict[str, NetworkProblem] = {}
 
 
 def _pool(ratings: Ratings, jobs: int) -> Executor:
@@ -204,7 +204,7 @@ def _pool(ratings: Ratings, jobs: int) -> Executor:
 
 def _begin(ratings: Ratings, alone: bool) -> None:
     """Hand the data to a worker once."""
-    _HERE["problem"] = RatingsProblem(ratings, N_FACTORS)
+    _HERE["problem"] = declare(ratings).problem
     if alone:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers, without their tracebacks
 

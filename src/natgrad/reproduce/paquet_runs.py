@@ -22,9 +22,11 @@ import natgrad as ng
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.methods import Method, Option
-from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.inference.problem import State
+from natgrad.network.execute.problem import NetworkProblem
+from natgrad.random import Stream, generator
 
-__all__ = ["Outcome", "Setting", "Shelf", "Trial", "compute", "fingerprint", "prior_bound"]
+__all__ = ["Outcome", "Setting", "Shelf", "Trial", "compute", "declare", "fingerprint", "prior_bound"]
 
 Floats = npt.NDArray[np.float64]
 N_FACTORS, FORGETTING = 5, 0.6
@@ -79,7 +81,29 @@ class Outcome(NamedTuple):
         return float(self.bound[-1])
 
 
-def compute(problem: RatingsProblem, trial: Trial) -> Outcome:
+def declare(ratings: Ratings, n_factors: int = N_FACTORS) -> ng.Network:
+    """Declare the fully factorised model of the paper: every u_mk and v_nk is a node of its own."""
+    user, item = ng.Plate("user", ratings.n_users), ng.Plate("item", ratings.n_items)
+    factor, rating = ng.Plate("factor", n_factors), ng.Plate("rating", len(ratings.values))
+    u = ng.Normal("u", 0.0, 1.0, plate=(user, factor))
+    v = ng.Normal("v", 0.0, 1.0, plate=(item, factor))
+    r = ng.Normal("r", ng.dot(u[ratings.users], v[ratings.items]), 1.0, plate=rating, observed=ratings.values)
+    return ng.Network(r)
+
+
+def prior_draw(problem: NetworkProblem, seed: int, sd: float = 1.0) -> State:
+    """Draw the means of u and v from the prior, ``sd`` times as wide, with its precision."""
+    state = problem.prior({})
+    lam, mu = dict(state.lam), dict(state.mu)
+    for number, name in enumerate(("u", "v")):
+        block = problem.blocks[name]
+        drawn = sd * block.family.sample(state.lam[name], generator(seed, Stream.START, number))
+        lam[name] = block.family.centred(drawn, state.lam[name])
+        mu[name] = problem.moments(block, lam[name])
+    return State(lam, mu, 0)
+
+
+def compute(problem: NetworkProblem, trial: Trial) -> Outcome:
     """Run one trial."""
     setting = trial.setting
     method: Method = ng.VB()
@@ -90,8 +114,8 @@ def compute(problem: RatingsProblem, trial: Trial) -> Outcome:
             kind(setting.size, setting.option),
             ng.inference.RobbinsMonro(first=trial.first, forgetting=FORGETTING),
         )
-    start = problem.start(trial.seed)
-    accesses = round(trial.sweeps * sweep_messages(problem.ratings))
+    start = prior_draw(problem, trial.seed)
+    accesses = round(trial.sweeps * problem.n_messages)
     # No limit of steps but the accesses: a step has at least one.
     limits = Limits(max_steps=accesses, tol=0, max_messages=accesses)
     began = time.perf_counter()
@@ -108,11 +132,6 @@ def compute(problem: RatingsProblem, trial: Trial) -> Outcome:
         seen[-1] = (seen[-1][0], problem.bound(result.state))
     read, bound = np.array([pair for pair in seen if np.isfinite(pair[1])], dtype=np.float64).T
     return Outcome(read, bound, result.stop.diverged, str(result.stop), seconds)
-
-
-def sweep_messages(ratings: Ratings) -> int:
-    """What a full sweep reads: an access is one pair of a rating and a scalar variable that reads it."""
-    return 2 * N_FACTORS * len(ratings.values)
 
 
 def prior_bound(ratings: Ratings) -> float:

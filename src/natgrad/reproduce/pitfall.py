@@ -28,9 +28,10 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Method
 from natgrad.network.results.fit import Fit
 from natgrad.network.start.initial import make_start
+from natgrad.reproduce.paquet_runs import declare
 
 __all__ = [
-    "Curve", "Run", "curves", "factorisation", "plan_runs", "plot_pitfall", "run_all", "show_demo", "start_bound",
+    "Curve", "Run", "curves", "plan_runs", "plot_pitfall", "run_all", "show_demo", "start_bound",
     "verdict",
 ]  # fmt: skip
 
@@ -63,16 +64,6 @@ class Run(NamedTuple):
         if isinstance(self.method, ng.Children):
             return f"{self.method.C}"
         return f"{self.method.size} in all" if isinstance(self.method, ng.inference.GlobalBatch) else "all"
-
-
-def factorisation(data: Ratings, n_factors: int = 5) -> ng.Network:
-    """Every u_mk and v_nk is a node of its own: the fully factorised model of the paper."""
-    user, item = ng.Plate("user", data.n_users), ng.Plate("item", data.n_items)
-    factor, rating = ng.Plate("factor", n_factors), ng.Plate("rating", len(data.values))
-    u = ng.Normal("u", 0.0, 1.0, plate=(user, factor))
-    v = ng.Normal("v", 0.0, 1.0, plate=(item, factor))
-    r = ng.Normal("r", ng.dot(u[data.users], v[data.items]), 1.0, plate=rating, observed=data.values)
-    return ng.Network(r)
 
 
 def plan_runs(data: Ratings, budget: float = BUDGET, sweeps: int = VB_SWEEPS) -> list[Run]:
@@ -140,7 +131,7 @@ def _show_pitfall(console: Console, data: Ratings, path: Path) -> list[str]:
         "ratings counts each N/C times. The textbook step t^-0.6 begins at ρ = 1, the\n"
         "default step near C/N, for each variable its own.\n"
     )
-    network = factorisation(data)
+    network = declare(data)
     with console.status("fitting the same network in several ways"):
         fits = run_all(network, runs)
     console.print(_table(runs, fits))

@@ -318,10 +318,9 @@ def test_a_network_shares_out_batches_of_groups_only(wrong):
         mixture(**wrong, executor=Elsewhere())
 
 
-@pytest.mark.parametrize("factorized", [True, False])
-def test_factors_with_known_precisions_are_the_same_bits_elsewhere(factorized, small_parts):
+def test_factors_with_known_precisions_are_the_same_bits_elsewhere(small_parts):
     ratings = ng.data.make_ratings(60, 40, 1500).ratings
-    known = ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized)
+    known = ng.recommenders.FactorPriors(precision=1.0, biases=False)
     bare, other = {"n_factors": 3, "noise": 1.0, "priors": known, "max_steps": 8, "tol": 0.0}, Elsewhere()
     here = ng.MatrixFactorization(**bare).fit(ratings)
     there = ng.MatrixFactorization(**bare, executor=other).fit(ratings)
@@ -454,9 +453,9 @@ def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
 
 RATINGS = {
     "vectors": {},
-    "scalars": {
+    "known precisions": {
         "noise": 1.0,
-        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
     },
     "likes": {**LIKES},
     "likes, every pair": {**LIKES, "priors": ng.recommenders.FactorPriors(n_negatives=4.0)},

@@ -7,8 +7,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
-from natgrad.inference.engine import Limits, Phase, run
-from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.reproduce.paquet_runs import declare
 
 
 def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 0.4) -> np.ndarray:
@@ -18,8 +17,8 @@ def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 
     return full
 
 
-def known(factorized: bool = True) -> "ng.recommenders.FactorPriors":
-    return ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized)
+def known() -> "ng.recommenders.FactorPriors":
+    return ng.recommenders.FactorPriors(precision=1.0, biases=False)
 
 
 def model(**options) -> "ng.MatrixFactorization":
@@ -33,13 +32,11 @@ def full(**options) -> "ng.MatrixFactorization":
     return ng.MatrixFactorization(**{"n_factors": 3, "verbose": False, **options})
 
 
-@pytest.mark.parametrize("factorized", [True, False])
-def test_it_learns_and_its_uncertainty_is_honest(factorized):
+def test_it_learns_and_its_uncertainty_is_honest():
     rng = np.random.default_rng(1)
     full = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 50)) + 0.3 * rng.normal(size=(60, 50))
     held = rng.random(full.shape) < 0.3
-    # Not by plain sweeps: those of scalar factors leave their last saddle by gains that grow by 2e-4 of themselves each time.
-    fitted = model(priors=known(factorized), method=None).fit(np.where(held, np.nan, full))
+    fitted = model(priors=known(), method=None).fit(np.where(held, np.nan, full))
     assert fitted.stop_.converged
     assert np.diff(fitted.trace_["elbo"]).min() >= -1e-9 * abs(fitted.elbo_)
     users, items = np.nonzero(held)
@@ -52,15 +49,14 @@ def test_it_learns_and_its_uncertainty_is_honest(factorized):
 
 
 def test_predictive_variance_is_that_of_samples_from_q():
-    for factorized in (True, False):
-        fitted = model(priors=known(factorized), max_steps=20).fit(table())
-        mean, sd = fitted.predict([0, 3, 7], [1, 1, 2], return_std=True)
-        u = fitted.posterior_["u"].sample(0, n=40_000)[:, [0, 3, 7]]
-        v = fitted.posterior_["v"].sample(1, n=40_000)[:, [1, 1, 2]]
-        draws = (u * v).sum(-1)
-        np.testing.assert_allclose(draws.mean(0), mean, atol=0.02)
-        np.testing.assert_allclose(np.sqrt(draws.var(0) + 0.1), sd, rtol=0.03)
-        np.testing.assert_array_equal(fitted.predict([0, 3, 7], [1, 1, 2]), mean)
+    fitted = model(max_steps=20).fit(table())
+    mean, sd = fitted.predict([0, 3, 7], [1, 1, 2], return_std=True)
+    u = fitted.posterior_["u"].sample(0, n=40_000)[:, [0, 3, 7]]
+    v = fitted.posterior_["v"].sample(1, n=40_000)[:, [1, 1, 2]]
+    draws = (u * v).sum(-1)
+    np.testing.assert_allclose(draws.mean(0), mean, atol=0.02)
+    np.testing.assert_allclose(np.sqrt(draws.var(0) + 0.1), sd, rtol=0.03)
+    np.testing.assert_array_equal(fitted.predict([0, 3, 7], [1, 1, 2]), mean)
 
 
 def test_ids_come_back_as_they_were_given():
@@ -72,9 +68,8 @@ def test_ids_come_back_as_they_were_given():
 
 
 def test_bounds_evenly_on_a_logarithmic_axis():
-    ratings = ng.Ratings.from_dense(table())
-    phase = Phase(RatingsProblem(ratings, 2), ng.Children(1), ng.PerNode(), ("u", "v"), bound_every="log")
-    trace = run(phase, phase.problem.start(0), limits=Limits(400, 0.0), seed=0).trace
+    options = {"step": ng.PerNode(), "max_steps": 400, "tol": 0, "init": "random", "bound_every": "log"}
+    trace = declare(ng.Ratings.from_dense(table()), 2).fit(ng.Children(1), verbose=False, **options).trace
     seen = np.isfinite(trace["elbo"])
     accesses = trace["messages_read"][seen].astype(float)
     decades = np.log10(accesses[-1] / accesses[0])
@@ -108,15 +103,12 @@ MISTAKES = [
     (lambda: ng.recommenders.FactorPriors(biases="no"), ValueError, "FactorPriors: biases must be True or False, got 'no'"),
     (lambda: full(priors={"biases": False}).fit(table()), TypeError,
      "priors must be FactorPriors(...), as in priors=FactorPriors(biases=False), got {'biases': False}"),
-    (lambda: model(noise="learn").fit(table()), ValueError,
-     'factorized=True is the paper\'s model: it needs likelihood="gaussian", a number for noise= and for precision=, and '
-     "biases=False, got noise='learn' and FactorPriors(precision=1.0, biases=False, n_negatives=None, factorized=True)"),
     (lambda: full(likelihood="ordinal", noise="learn").fit(table()), ValueError,
      'noise=\'learn\' belongs to likelihood="gaussian", and to likes where every pair counts: leave it out'),
     (lambda: full(likelihood="bernoulli", noise="user").fit(table()), ValueError,
      'noise=\'user\' belongs to likelihood="gaussian": give "learn" or a number'),
     (lambda: full(likelihood="poisson", priors=ng.recommenders.FactorPriors(1.0)).fit(table()), ValueError,
-     "priors=FactorPriors(precision=1.0, biases=None, n_negatives=None, factorized=False): "
+     "priors=FactorPriors(precision=1.0, biases=None, n_negatives=None): "
      'likelihood="poisson" has Gamma factors, whose priors are learned; leave it out'),
     (lambda: full(likelihood="normal").fit(table()), ValueError,
      'likelihood must be "gaussian", "bernoulli", "ordinal" or "poisson", got \'normal\''),

@@ -15,11 +15,11 @@ def models():
     ratings = ng.data.Ratings([f"u{u:02}" for u in users], [f"i{i:02}" for i in items], values)
     bare = {
         "noise": 1.0,
-        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True),
+        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
     }
     return {
         "full": ng.MatrixFactorization(3, max_steps=20).fit(ratings),
-        "scalars": ng.MatrixFactorization(3, max_steps=20, **bare).fit(ratings),
+        "known": ng.MatrixFactorization(3, max_steps=20, **bare).fit(ratings),
         "likes": ng.MatrixFactorization(
             3, max_steps=12, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=2)
         ).fit(ng.data.Ratings(users, items, np.ones(len(users)))),
@@ -27,7 +27,7 @@ def models():
 
 
 def test_vectors_multiply_to_the_scores_of_recommend(models):
-    for name in ("full", "scalars", "likes"):
+    for name in ("full", "known", "likes"):
         model = models[name]
         users, items, user_ids, item_ids = model.vectors()
         assert users.dtype == items.dtype == np.float32
@@ -44,7 +44,7 @@ def test_vectors_multiply_to_the_scores_of_recommend(models):
 
 
 def test_quantiles_are_those_of_draws_of_the_vectors(models):
-    for name in ("full", "scalars"):
+    for name in ("full", "known"):
         model = models[name]
         user = model.ratings_.user_ids[2]
         drawn = np.array([
@@ -171,7 +171,7 @@ def test_vectors_of_draws_give_what_is_predicted(rng):
     np.testing.assert_allclose(best.scores, model.predict([0, 0], best.items), atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["full", "scalars", "likes"])
+@pytest.mark.parametrize("name", ["full", "known", "likes"])
 def test_diverse_lists_trade_score_for_unlikeness(models, name):
     model = models[name]
     plain = model.recommend(n=5)

@@ -16,8 +16,8 @@ KINDS = {
     "no biases": {"noise": "user", "priors": ng.recommenders.FactorPriors(biases=False)},
     "likes and dislikes": {"likelihood": "bernoulli", "priors": ng.recommenders.FactorPriors(n_negatives=0)},
     "counts": {"likelihood": "poisson"},
-    "scalars": {
-        "noise": 1.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=True), 
+    "known precisions": {
+        "noise": 1.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False), 
     },
 }  # fmt: skip
 
@@ -164,15 +164,14 @@ def test_levels_likes_and_counts_have_reasons_that_add_up(likelihood):
     assert float(found.scores.sum()) + rest == pytest.approx(float(users[-1] @ items[7]), abs=2e-5)
 
 
-def test_scalars_and_vectors_with_known_precisions_have_reasons():
+def test_vectors_with_known_precisions_have_reasons():
     ratings = paper_ratings(60, 40, 900)
     bare = {"noise": 1.0, "max_steps": 15, "tol": 0, "verbose": False}
-    for factorized in (False, True):
-        fit = ng.MatrixFactorization(
-            3, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized), **bare
-        ).fit(ratings)
-        folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], [5.0, 1.0, 4.0, 2.0]))
-        assert float(folded.because("zoe", 7).scores.sum()) == pytest.approx(folded.predict(["zoe"], [7])[0], abs=1e-5)
+    fit = ng.MatrixFactorization(3, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False), **bare).fit(
+        ratings
+    )
+    folded = fit.fold_in(ng.data.Ratings(["zoe"] * 4, [3, 8, 11, 30], [5.0, 1.0, 4.0, 2.0]))
+    assert float(folded.because("zoe", 7).scores.sum()) == pytest.approx(folded.predict(["zoe"], [7])[0], abs=1e-5)
 
 
 def test_new_users_of_counts_are_fitted_as_by_sweeps_over_all_items():

@@ -133,7 +133,7 @@ def test_the_model_of_the_paper_is_drawn_too_and_others_say_why_not() -> None:
     ratings = some_ratings()
     known = {"noise": 1.0, "max_steps": 10, "verbose": False}
     model = ng.MatrixFactorization(
-        2, priors=ng.recommenders.FactorPriors(1.0, False, factorized=True), inference="gibbs", n_sweeps=10, **known
+        2, priors=ng.recommenders.FactorPriors(1.0, False), inference="gibbs", n_sweeps=10, **known
     ).fit(ratings)
     assert model.draws_["noise"].values.tolist() == [[1.0] * 7]
     with pytest.raises(ValueError, match='inference="gibbs" samples Gaussian ratings'):

@@ -34,19 +34,12 @@ def fitted(x: np.ndarray, **options: Any) -> ng.MatrixFactorization:
 KNOWN = {"noise": 4.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False)}
 
 
-@pytest.mark.parametrize("factorized", [False, True])
-def test_known_precisions_equal_the_network(factorized):
+def test_known_precisions_equal_the_network():
     x = table(4)
-    model = fitted(
-        x, noise=4.0, priors=ng.recommenders.FactorPriors(precision=1.0, biases=False, factorized=factorized)
-    )
+    model = fitted(x, **KNOWN)
     who, what = np.nonzero(np.isfinite(x))
     user, item, rating = ng.Plate("user", N), ng.Plate("item", M), ng.Plate("r", len(who))
-    if factorized:
-        k = ng.Plate("k", K)
-        u, v = ng.Normal("u", 0.0, 1.0, plate=(user, k)), ng.Normal("v", 0.0, 1.0, plate=(item, k))
-    else:
-        u, v = (ng.MultivariateNormal(n, np.zeros(K), np.eye(K), plate=p) for n, p in (("u", user), ("v", item)))
+    u, v = (ng.MultivariateNormal(n, np.zeros(K), np.eye(K), plate=p) for n, p in (("u", user), ("v", item)))
     node = ng.Normal("y", ng.dot(u[who], v[what]), 4.0, plate=rating, observed=x[who, what])
     net = ng.Network(node, joint=None)
     # At the optimum of the model, for a network that starts there may end at another.

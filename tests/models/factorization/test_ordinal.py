@@ -34,7 +34,7 @@ def model():
 
 
 def settings(n_factors=2, biases=False, learn_priors=False):
-    return RatingSettings(n_factors, "ordinal", biases, False, False, learn_priors, None, 4.0, None, None, None)
+    return RatingSettings(n_factors, "ordinal", biases, False, learn_priors, None, 4.0, None, None, None)
 
 
 def test_the_bound_and_the_posterior_are_those_of_the_declared_network():

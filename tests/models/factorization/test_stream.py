@@ -82,5 +82,5 @@ def test_a_refused_chunk_leaves_the_model_as_it_was():
 
 
 def test_kinds_that_are_not_streamed_say_so():
-    with pytest.raises(ValueError, match=r'likelihood="gaussian", .*got likelihood=.poisson.'):
+    with pytest.raises(ValueError, match=r'likelihood="gaussian" and one noise, got likelihood=.poisson.'):
         ng.MatrixFactorization(3, likelihood="poisson").fit(Chunks(n_chunks=1))

@@ -2,8 +2,8 @@
 
     G = exp(E[log x]),   φ_nk = G_ik G_jk / Σ_k' G_ik' G_jk',   out_ik = Σ_n r_n φ_nk
 
-φ is the best local q of the factor that each event comes from; it is never stored. Compressed rows and chunks are those of
-`natgrad.kernels.factorization.ratings`: a chunk owns its rows of every output.
+φ is the best local q of the factor that each event comes from; it is never stored. Rows are compressed
+and come in chunks, each of which owns its rows of every output.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ class RatingSettings(NamedTuple):
     n_factors: int
     likelihood: str
     biases: bool
-    factorized: bool
     learn_noise: bool
     learn_priors: bool
     noise_per: str | None
@@ -54,9 +53,6 @@ class FactorPriors:
     n_negatives : float, optional
         Of likes: all pairs that are not stored weigh as much as this many dislikes for each like, spread evenly, none more than
         a stored one; by default 6. With 0 stored likes and dislikes alone count, by a logistic model.
-    factorized : bool, default=False
-        Whether q gives every number a factor of its own, not every user and item one Gaussian of K dimensions: the model of the
-        paper, with a known ``noise``, a known ``precision`` and no biases.
 
     Examples
     --------
@@ -68,12 +64,10 @@ class FactorPriors:
     precision: Literal["learn"] | float | None = None
     biases: bool | None = None
     n_negatives: float | None = None
-    factorized: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in (("biases", self.biases), ("factorized", self.factorized)):
-            if not isinstance(value, bool) and (name, value) != ("biases", None):
-                raise ValueError(f"FactorPriors: {name} must be True or False, got {value!r}")
+        if self.biases is not None and not isinstance(self.biases, bool):
+            raise ValueError(f"FactorPriors: biases must be True or False, got {self.biases!r}")
         if self.precision not in (None, "learn"):
             _positive(self.precision, 'FactorPriors: precision, if it is not "learn",')
         if (
@@ -115,14 +109,11 @@ def check_settings(model: MatrixFactorization) -> RatingSettings:
         (noise is not None and kind != "gaussian" and not every_pair,
          f'noise={noise!r} belongs to likelihood="gaussian", and to likes where every pair counts: leave it out'),
         (per is not None and every_pair, f'noise={noise!r} belongs to likelihood="gaussian": give "learn" or a number'),
-        (own.factorized and (kind != "gaussian" or biases or learn or known is None),
-         'factorized=True is the paper\'s model: it needs likelihood="gaussian", a number for noise= and for precision=, and '
-         f"biases=False, got noise={noise!r} and {own!r}"),
     ):  # fmt: skip
         if wrong:
             raise ValueError(words)
     return RatingSettings(
-        model.n_factors, kind, biases, own.factorized, known is None, learn, per, dof, known,
+        model.n_factors, kind, biases, known is None, learn, per, dof, known,
         None if isinstance(own.precision, str) else own.precision, negatives,
     )  # fmt: skip
 

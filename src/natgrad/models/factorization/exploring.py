@@ -21,7 +21,6 @@ from natgrad.models.factorization.predictors import (
     BernoulliPredictor,
     GaussianPredictor,
     PoissonPredictor,
-    ScalarGaussianPredictor,
     StarsPredictor,
 )
 from natgrad.models.factorization.sides import pair_moments
@@ -244,9 +243,6 @@ def _of_draws(predictor: DrawnPredictor, users: Ints, quantile: float | None, se
 
 def _latent(predictor: Any, rows: Ints, columns: Ints) -> tuple[Floats, Floats]:
     """Mean and variance without noise of what is ranked."""
-    if isinstance(predictor, ScalarGaussianPredictor):
-        mean, variance = predictor.pairs(rows, columns)
-        return mean, variance - predictor.noise
     mean, variance = pair_moments(rows, columns, predictor.user, predictor.item, predictor.biased)
     return mean + predictor.offset, np.maximum(variance, 0.0)
 

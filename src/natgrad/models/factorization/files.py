@@ -15,7 +15,6 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.factorization.checks import FactorPriors, RatingSettings, check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
-from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
 from natgrad.models.factorization.published import Factors
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.factor import Factor
@@ -33,7 +32,6 @@ OF_THE_KIND: dict[str, Any] = {
     "n_factors": "size factor",
     "likelihood": "'gaussian' | 'bernoulli' | 'ordinal' | 'poisson'",
     "biases": "flag",
-    "factorized": "flag",
     "learn_noise": "flag",
     "learn_priors": "flag",
     "noise_per": "none | 'user' | 'item' | 'both'",
@@ -43,8 +41,7 @@ OF_THE_KIND: dict[str, Any] = {
     "n_negatives": "none | real in [0, 1e4]",
 }
 PRIORS = record(
-    FactorPriors, precision="none | 'learn' | positive", biases="none | flag", n_negatives="none | real in [0, 1e4]",
-    factorized="flag",
+    FactorPriors, precision="none | 'learn' | positive", biases="none | flag", n_negatives="none | real in [0, 1e4]"
 )  # fmt: skip
 SETTINGS: dict[str, Any] = {
     **{name: RUN[name] for name in RUN if name != "step"},
@@ -100,8 +97,6 @@ def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, 
             "v": "Gamma [item, factor]",
         }
     gaussian = kind["likelihood"] == "gaussian"
-    if gaussian and is_bare(kind) and kind["factorized"]:
-        return {"u": "Normal [user, factor]", "v": "Normal [item, factor]"}
     blocks = {"u": "MultivariateNormal [user; number]", "v": "MultivariateNormal [item; number]"}
     for side, name in (("u", "user"), ("v", "item")):
         if kind["learn_priors"]:
@@ -115,27 +110,10 @@ def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, 
     return blocks
 
 
-def is_bare(kind: Mapping[str, Any]) -> bool:
-    """Whether precisions are known and there are no biases: the paper's model."""
-    return not (kind["biases"] or kind["learn_noise"] or kind["learn_priors"] or kind["noise_per"])
-
-
-def _messages(side: str) -> dict[str, str]:
-    """What is remembered of every edge of one side, and of its rows."""
-    return {
-        "kept": "real [rating, 2, factor]",
-        "seen": "flag [rating]",
-        "cross": f"real [{side}, factor, factor]",
-        **dict.fromkeys(("spread", "pull", "held"), f"real [{side}, factor]"),
-    }
-
-
 def _state(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> Any:
     blocks = blocks_of(kind, learned)
-    simple = kind["likelihood"] == "gaussian" and is_bare(kind) and kind["factorized"]
-    messages = {"u": _messages("user"), "v": _messages("item")} if simple else None
     points = {name: point_of(rule) for name, rule in blocks.items()}
-    return state_of(blocks, memory=memory_of(points, pair_of(blocks), messages))
+    return state_of(blocks, memory=memory_of(points, pair_of(blocks)))
 
 
 def _sizes_of(kind: Mapping[str, Any], sizes: dict[str, int]) -> None:
@@ -205,9 +183,6 @@ class RatingFiles(Estimator):
         from natgrad.models.factorization.drawn import DrawnPredictor, draws_of
 
         q = self._predictor
-        if isinstance(q, ScalarGaussianPredictor):
-            ones = np.ones(len(q.user[0])), np.ones(len(q.item[0]))
-            q = GaussianPredictor(q.user, q.item, False, 0.0, q.noise, *ones)
         self._kept_draws = kept
         self._predictor = DrawnPredictor(q, kept)
         self._q, self.elbo_ = self.posterior_, float("nan")
@@ -254,7 +229,7 @@ def _equal(kind: Mapping[str, Any]) -> Any:
     def of(value: Any, sizes: dict[str, int], where: str) -> None:
         check(value, SETTINGS["priors"], sizes, where)
         own = value or FactorPriors()
-        if own.factorized != bool(kind["factorized"]) or own.biases not in (None, bool(kind["biases"])):
+        if own.biases not in (None, bool(kind["biases"])):
             refuse(where, f"= {own} is not what was fitted")
 
     return of
@@ -270,8 +245,7 @@ def _check_values(values: Any, likelihood: str) -> None:
 def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
     """What the data had said; tables of features and popularity may end before users and items that came later."""
     settings, learned = kept["settings"], kept.get("learned")
-    needed = settings["likelihood"] != "poisson" and not (settings["likelihood"] == "gaussian" and is_bare(settings))
-    if not needed:
+    if settings["likelihood"] == "poisson":
         check(learned, "none", where="learned")
         return
     check(learned, LEARNED[settings["likelihood"]], sizes, "learned")

@@ -22,8 +22,7 @@ from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.gibbs import TINY
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.factorization.draws import draw_rows
-from natgrad.models.factorization.likelihoods import Bare
-from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.factorization.problem import FullRatingsProblem
 from natgrad.models.factorization.published import switched_off
 from natgrad.models.factorization.scaling import drawn_scales
 from natgrad.models.factorization.sides import OTHER, Drawn
@@ -67,17 +66,12 @@ def burn_in(sweeps: int) -> int:
 
 
 def gibbs_problem(kind: Any, ratings: Ratings) -> FullRatingsProblem:
-    """The problem whose blocks are drawn: that of the fit, with a vector for each row if q had a factor for each number."""
+    """Return the problem of the fit, whose blocks are sampled; refuse likelihoods that have bounds."""
     if kind.settings.likelihood != "gaussian":
         raise ValueError(
             f'inference="gibbs" samples Gaussian ratings, and likelihood={kind.settings.likelihood!r} has bounds in their place: '
             'say inference="vb", or declare the model as a network, whose fit has draws()'
         )
-    if isinstance(kind, Bare):
-        priors = RatingPriors(
-            biases=False, precision=kind.prior, noise=kind.noise, learn_precision=False, learn_noise=False
-        )
-        return FullRatingsProblem(ratings, kind.n_factors, priors)
     problem: FullRatingsProblem = kind._problem(ratings)
     return problem
 
@@ -145,10 +139,8 @@ class RatingGibbs:
     def _begin(self, state: State, seed: int) -> None:
         """A draw from q."""
         for number, (name, lam) in enumerate(state.lam.items()):
-            rng, half = generator(seed, Stream.GIBBS, number), np.asarray(lam[1])
-            if name in OTHER and half.ndim == 2:  # a factor of q for every number
-                half = half[:, :, None] * np.eye(half.shape[1])
-            self._mu[name] = self._value(name, (np.asarray(lam[0]), half), rng)
+            rng = generator(seed, Stream.GIBBS, number)
+            self._mu[name] = self._value(name, (np.asarray(lam[0]), np.asarray(lam[1])), rng)
         self._revive(state, generator(seed, Stream.GIBBS, len(state.lam)))
 
     def _revive(self, state: State, rng: np.random.Generator) -> None:

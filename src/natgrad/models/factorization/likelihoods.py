@@ -24,12 +24,10 @@ from natgrad.models.factorization.predictors import (
     GaussianPredictor,
     LikesPredictor,
     Predictor,
-    ScalarGaussianPredictor,
 )
 from natgrad.validation import check_unit
 
 __all__ = [
-    "Bare",
     "Gaussian",
     "LikelihoodModel",
     "RatingSettings",
@@ -95,11 +93,9 @@ def likelihood_of(
     seed: int = 0,
 ) -> LikelihoodModel:
     """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
-    bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_per)
-    if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
-        what = 'likelihood="poisson"' if settings.likelihood == "poisson" else "known precisions without biases"
-        raise ValueError(f"user_features, item_features: {what} takes none; leave them out")
     if settings.likelihood == "poisson":
+        if features:
+            raise ValueError('user_features, item_features: likelihood="poisson" takes none; leave them out')
         from natgrad.models.factorization.poisson import Counts
 
         return Counts(settings, ratings)
@@ -117,54 +113,7 @@ def likelihood_of(
         raise ValueError(
             'all ratings are 1, so that there is nothing to tell apart: for likes alone use likelihood="bernoulli"'
         )
-    return Bare(settings) if bare else Gaussian(settings, ratings, learned, features)
-
-
-@final
-class Bare:
-    """Known precisions, no biases: the paper's model."""
-
-    sides, offset, warm_up = ("u", "v"), 0.0, 0
-
-    def __init__(self, settings: RatingSettings) -> None:
-        self.settings, self.n_factors = settings, settings.n_factors
-        self.noise = 1.0 if settings.noise_precision is None else float(settings.noise_precision)
-        self.prior = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
-
-    def _problem(self, ratings: Ratings) -> Any:
-        from natgrad.models.factorization.scalar_problem import RatingsProblem
-
-        return RatingsProblem(
-            ratings, self.n_factors, self.prior, self.noise, factorized=bool(self.settings.factorized)
-        )
-
-    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
-        """Means drawn from the prior."""
-        state: State = self._problem(ratings).start(seed, scale)
-        return state
-
-    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
-        """Users first, factor after factor, as the paper does."""
-        return Phase(self._problem(ratings), method, order=("u", "v"))
-
-    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
-        """New rows at their prior."""
-        return extended_state(state, self._problem(ratings).prior())
-
-    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
-        """Some users anew."""
-        return folded_state(self._problem(some), ("u",), state, rows, steps)
-
-    def predictor(self, state: State, ratings: Ratings) -> Predictor:
-        """Of scalars, or of vectors."""
-        if self.settings.factorized:
-            return ScalarGaussianPredictor(state.mu["u"], state.mu["v"], 1.0 / self.noise)
-        ones = np.ones(len(state.mu["u"][0])), np.ones(len(state.mu["v"][0]))
-        return GaussianPredictor(state.mu["u"], state.mu["v"], False, 0.0, 1.0 / self.noise, *ones)
-
-    def saved(self) -> dict[str, Any]:
-        """Settings."""
-        return {"settings": self.settings._replace(noise_precision=self.noise)._asdict()}
+    return Gaussian(settings, ratings, learned, features)
 
 
 @final

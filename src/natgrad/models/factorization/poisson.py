@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from natgrad.data.ratings import Ratings
+from natgrad.data.ratings import Ratings, RatingsRows
 from natgrad.families import Gamma
 from natgrad.families.natural_step import blend, distance, size_of
 from natgrad.inference.engine import Phase
@@ -29,8 +29,7 @@ from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, narrowed, put_rows
 from natgrad.models.factorization.parts import cut_sides, shards_of
 from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
-from natgrad.models.factorization.rows import Side, make_side, run_kernel
-from natgrad.models.factorization.sides import OTHER, PLATE, aligned
+from natgrad.models.factorization.sides import LEAST_RATINGS, OTHER, PLATE, aligned, run_alone
 from natgrad.random import Stream, generator
 from natgrad.validation import check_counts
 
@@ -44,6 +43,25 @@ SIDE = {name: side for side, name in RATE.items()}
 ORDER = ("u", "user_rate", "v", "item_rate")
 # a of the factors, a' and b' of their rates, as the authors have them: small a makes factors sparse.
 SHAPE, RATE_SHAPE, RATE_RATE = 0.3, 0.3, 0.3
+
+
+# Runs of rows with about equally many ratings: enough to balance the threads whatever their number, and long enough that
+# starting them costs nothing. They depend on the data alone, so that results do not depend on the threads.
+MOST_CHUNKS = 64
+
+
+class Side(NamedTuple):
+    """The counts of one side in compressed rows, cut into chunks of rows."""
+
+    chunks: npt.NDArray[np.int64]
+    start: npt.NDArray[np.int64]
+    other: npt.NDArray[np.int32]
+    values: Floats
+
+    @property
+    def n_rows(self) -> int:
+        """Users, or items."""
+        return len(self.start) - 1
 
 
 @final
@@ -210,7 +228,11 @@ class CountsProblem(EdgeProblem):
 def share_rows(side: Side, own: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Σ_n r_n φ_nk and Σ_n r_n log Σ_k G_ik G_jk of each row."""
     out, logs = np.empty(own.shape), np.empty(len(own))
-    run_kernel(share_counts, Side(*(aligned(part) for part in side)), aligned(own), aligned(other), out, logs)
+    arguments = *(aligned(part) for part in side), aligned(own), aligned(other), out, logs
+    if len(side.chunks) > 2:
+        share_counts(*arguments)
+    else:
+        run_alone(share_counts, *arguments)
     return out, logs
 
 
@@ -288,3 +310,12 @@ class Counts:
     def saved(self) -> dict[str, Any]:
         """Settings."""
         return {"settings": self.settings._asdict()}
+
+
+def make_side(rows: RatingsRows) -> Side:
+    """Cut the rows of a side into chunks with about equally many counts."""
+    n_rows = len(rows.start) - 1
+    n_chunks = min(MOST_CHUNKS, 1 + len(rows.values) // LEAST_RATINGS)
+    cuts = np.searchsorted(rows.start, np.linspace(0, rows.start[-1], n_chunks + 1), side="left")
+    cuts[0], cuts[-1] = 0, n_rows
+    return Side(np.unique(cuts), rows.start, rows.other, rows.values)

@@ -18,7 +18,6 @@ __all__ = [
     "LikesPredictor",
     "PoissonPredictor",
     "Predictor",
-    "ScalarGaussianPredictor",
     "StarsPredictor",
     "augmented",
     "probit_mean",
@@ -95,33 +94,6 @@ class GaussianPredictor(NamedTuple):
     def vectors(self) -> Pair:
         """(u, 1) and (v, c): a user's own bias orders nothing, but is part of the score."""
         return augmented(self.user[0], self.item[0], self.biased, self.offset)
-
-
-@final
-class ScalarGaussianPredictor(NamedTuple):
-    """Gaussian ratings with a factor of q for every number: moments [rows, K]."""
-
-    user: Pair
-    item: Pair
-    noise: float
-
-    def pairs(self, rows: Ints, columns: Ints) -> Pair:
-        """Of scalars the products are independent, and their variances add up."""
-        products = self.user[0][rows] * self.item[0][columns]
-        squares = self.user[1][rows] * self.item[1][columns]
-        return products.sum(-1), (squares - products**2).sum(-1) + self.noise
-
-    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
-        """Of the Gaussian with this mean and variance."""
-        return _gaussian_interval(*self.pairs(rows, columns), mass)
-
-    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
-        """Of the Gaussian with this mean and variance."""
-        return _gaussian_density(*self.pairs(rows, columns), values)
-
-    def vectors(self) -> Pair:
-        """The means."""
-        return self.user[0], self.item[0]
 
 
 @final

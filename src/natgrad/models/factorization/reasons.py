@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.problem import State
-from natgrad.models.factorization.likelihoods import Bare, Gaussian
+from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.logistic import Link, linked
 from natgrad.models.factorization.sides import pair_moments
 
@@ -46,18 +46,16 @@ class _Told(NamedTuple):
 def reasons(kind: Any, state: State, ratings: Ratings, row: int, item: int) -> tuple[Ints, Floats]:
     """The items that a user has rated, and what each rating adds to the score of an item."""
     settings = kind.settings
-    if settings.likelihood != "poisson" and not isinstance(kind, Bare):
+    if settings.likelihood != "poisson":
         _check_told(kind.learned)
     rows = ratings.sorted_by_user
     here = slice(int(rows.start[row]), int(rows.start[row + 1]))
     rated, values = rows.other[here].astype(np.int64), rows.values[here]
     if settings.likelihood == "poisson":
         return rated, _of_counts(state, row, item, rated, values)
-    known = kind.prior if isinstance(kind, Bare) else kind.priors.precisions(kind.n_factors)
+    known = kind.priors.precisions(kind.n_factors)
     prior = np.asarray(state.mu["user_precision"][0] if "user_precision" in state.mu else known)
-    if isinstance(kind, Bare):
-        told = _Told(rated, values, np.full(len(rated), kind.noise), np.full(kind.n_factors, prior))
-    elif isinstance(kind, Gaussian) and kind.unseen:
+    if isinstance(kind, Gaussian) and kind.unseen:
         tau = float(state.mu["noise"][0]) if "noise" in state.mu else kind.priors.noise
         told = _Told(rated, values, np.full(len(rated), tau), prior, tau * kind.unseen)
     elif isinstance(kind, Gaussian):
@@ -91,8 +89,6 @@ def _designs(state: State, items: Ints, k: int, biased: bool) -> tuple[Floats, F
     """E[z], E[z c] and E[z zᵀ] of some items."""
     mean, second = (np.asarray(part)[items] for part in state.mu["v"])
     z, zc = mean[:, :k], np.zeros((len(items), k))
-    if second.ndim == 2:  # a factor of q for each number
-        return z, zc, z[:, :, None] * z[:, None, :] + np.eye(k) * (second - z**2)[:, None, :]
     if not biased:
         return z, zc, second
     bias, both, ones = mean[:, k], second[:, :k, k], np.ones((len(items), 1))

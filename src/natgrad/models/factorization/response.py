@@ -59,15 +59,13 @@ class Densities(NamedTuple):
         """½ E log τ − ½ E[τ] E[(y − u·v − biases)²], τ with the noise of its user and item."""
         who, what = self.ratings.users, self.ratings.items
         u, v = mu["u"], mu["v"]
-        if np.ndim(u[1]) == 2:  # a factor of q for each number: squares alone
-            u, v = _with_products(*u), _with_products(*v)
         error = self.ratings.values - self.offset
         tau, log_tau = np.ones(len(who)), np.zeros(len(who))
         for name, place in (("noise", ...), ("user_noise", who), ("item_noise", what)):
             if name in mu:
                 tau, log_tau = tau * mu[name][0][place], log_tau + mu[name][1][place]
         if "noise" not in mu:
-            tau = tau * (self.kind.noise if hasattr(self.kind, "noise") else self.kind.priors.noise)
+            tau = tau * self.kind.priors.noise
         mean, square, k = np.zeros(len(who)), np.zeros(len(who)), u[0].shape[1] - self.biases
         for begin in range(0, len(who), PAIRS):
             part = slice(begin, begin + PAIRS)
@@ -79,14 +77,6 @@ class Densities(NamedTuple):
                 square[part] += xx[:, k, k] + yy[:, k, k] + 2.0 * x[:, k] * y[:, k]
                 square[part] += 2.0 * ((xx[:, :k, k] * y[:, :k]).sum(1) + (x[:, :k] * yy[:, :k, k]).sum(1))
         return {"rating": 0.5 * log_tau - 0.5 * tau * (error**2 - 2.0 * error * mean + square)}
-
-
-def _with_products(mean: Floats, square: Floats) -> tuple[Floats, Floats]:
-    """E[x] and E[x xᵀ] of numbers that are independent."""
-    both = mean[:, :, None] * mean[:, None, :]
-    diagonal = np.arange(mean.shape[1])
-    both[:, diagonal, diagonal] = square
-    return mean, both
 
 
 class RatingUncertainty:
@@ -109,8 +99,6 @@ class RatingUncertainty:
 
     def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float, float | None]:
         """Of the ratings that the model holds."""
-        from natgrad.models.factorization.gibbs import gibbs_problem
-        from natgrad.models.factorization.likelihoods import Bare
         from natgrad.posterior.response.linearised import linearised_edges, settled
 
         if X is not None or data:
@@ -124,12 +112,10 @@ class RatingUncertainty:
                 f"linear response is for Gaussian ratings, and likelihood={self._kind.settings.likelihood!r} has bounds in their "
                 "place, which move with q: declare the model as a network"
             )
-        bare = isinstance(self._kind, Bare)
-        problem = self._kind._problem(self.ratings_) if bare else gibbs_problem(self._kind, self.ratings_)
-        order = tuple(problem.blocks) if bare else problem.order
-        state, gained = settled(problem, self.result_.state, order)
-        told = Densities(self.ratings_, float(self.offset_), 0 if bare else int(problem.priors.biases), self._kind)
-        return linearised_edges(problem, state, order, told.__call__), gained, None
+        problem = self._kind._problem(self.ratings_)
+        state, gained = settled(problem, self.result_.state, problem.order)
+        densities = Densities(self.ratings_, float(self.offset_), int(problem.priors.biases), self._kind)
+        return linearised_edges(problem, state, problem.order, densities.__call__), gained, None
 
     def expected(self, users: Any, items: Any) -> Expected:
         """What ratings of pairs would be without noise, as a function of the means that ``linear_response().std`` takes.

@@ -163,10 +163,10 @@ class _Users:
     last: UsersProblem
 
     def __init__(self, model: MatrixFactorization, settings: RatingSettings) -> None:
-        if settings.likelihood != "gaussian" or settings.factorized or settings.noise_per is not None:
+        if settings.likelihood != "gaussian" or settings.noise_per is not None:
             raise ValueError(
-                f'a stream of ratings is factorised with likelihood="gaussian", factorized=False and one noise, got '
-                f"likelihood={settings.likelihood!r}, factorized={settings.factorized!r}, noise={model.noise!r}"
+                f'a stream of ratings is factorised with likelihood="gaussian" and one noise, got '
+                f"likelihood={settings.likelihood!r}, noise={model.noise!r}"
             )
         self.model, self.settings = model, settings
         self.item_ids: Any = None

@@ -26,7 +26,7 @@ from natgrad.inference import auto, methods, step_sizes
 from natgrad.inference.options import LocalOptions
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
-from natgrad.inference.steppers import accelerated, checked, groups, message_memory
+from natgrad.inference.steppers import accelerated, checked, groups
 from natgrad.inference.trace import MoveRecord, Reason, StartRecord, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 
@@ -364,7 +364,6 @@ register(auto.Auto, "step.Auto")
 # What methods remember.
 register(accelerated.History, "memory.History")
 register(checked.Snapshot, "memory.Snapshot")
-register(message_memory.Checked, "memory.Checked")
 register(groups.BatchMemory, "memory.Kept")
 register(groups.GroupMemory, "memory.Remembered")
 register(State)

@@ -17,7 +17,6 @@ from natgrad.inference.schema import LARGEST, check, either, record, refuse, sta
 from natgrad.inference.steppers.accelerated import History
 from natgrad.inference.steppers.checked import Snapshot
 from natgrad.inference.steppers.groups import BatchMemory, GroupMemory, check_shapes
-from natgrad.inference.steppers.message_memory import Checked
 from natgrad.posterior.factor import Factor
 
 __all__ = ["METHOD", "RUN", "STEP", "check_origin", "check_seen", "check_sums", "group_state", "groups_of", "memory_of"]
@@ -54,18 +53,17 @@ RUN: dict[str, Any] = {
 }
 
 
-def memory_of(points: Mapping[str, Any], whole: Any, messages: Any = None) -> dict[str, Any]:
-    """The table of what exact, guarded and message-passing steps remember.
+def memory_of(points: Mapping[str, Any], whole: Any) -> dict[str, Any]:
+    """The table of what exact and guarded steps remember.
 
     Parameters
     ----------
     points : {block: table of its coordinates}: the mean of a Gaussian, otherwise natural parameters
     whole : the table of (λ, μ) of all blocks
-    messages : the table of the messages that a problem remembers, if it can
     """
     point = {f"{name}?": rule for name, rule in points.items()}
     checks = {"bound": "float", "checks": "whole", "passes": "nonnegative", "use_rotation": "flag"}
-    table: dict[str, Any] = {
+    return {
         "accelerated?": record(
             History, bound="float", start=point, end=point, before=either("none", point),
             age="real in [-1, 1e15]", use_rotation="flag", rest="whole in [0, 1000]", failures="whole in [0, 1e5]",
@@ -73,10 +71,6 @@ def memory_of(points: Mapping[str, Any], whole: Any, messages: Any = None) -> di
         "safeguard?": _both(record(Snapshot, damping="share", **checks), whole),
         "live?": whole,
     }  # fmt: skip
-    if messages is not None:
-        last = record(Checked, over="real in (0, 2]", restored="whole", **checks)
-        table["messages?"] = (messages, _both(last, whole))
-    return table
 
 
 CUT = either("none", ("text", "natural", "whole"))
