@@ -76,7 +76,7 @@ def median_seconds(run, repeats=3):
 
 def speed(args):
     from natgrad.models.hmm.parts import Subchains
-    from natgrad.models.hmm.subchains import SubchainProblem
+    from natgrad.models.hmm.problem import SubchainProblem
 
     rows, n_times = [], 300_000
     transition, means, X, _ = generated(n_times, 0)

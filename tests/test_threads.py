@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 import natgrad as ng
 from natgrad import threads as thread_module
-from natgrad.models.gp import predictor
+from natgrad.models.gp import problem
 from natgrad.threads import in_order, one_blas_thread
 
 
@@ -157,8 +157,8 @@ def classifier(rng):
 def test_processes_predict_with_one(classifier, threads, rng, monkeypatch):
     x = rng.normal(size=(30, 1))
     seen = []
-    plain = predictor.compiled
-    monkeypatch.setattr(predictor, "compiled", lambda kernel: seen.append(threads()) or plain(kernel))
+    plain = problem.compiled
+    monkeypatch.setattr(problem, "compiled", lambda kernel: seen.append(threads()) or plain(kernel))
     classifier.predict_proba(x)
     classifier.sample(x, 2, seed=0)
     assert seen

@@ -33,7 +33,7 @@ RESULTS = {
     "Draws": "natgrad.posterior.draws",
     "StateFilter": "natgrad.models.hmm.live",
     "Forecast": "natgrad.models.hmm.forecast",
-    "TrackForecast": "natgrad.models.hmm.track_forecast",
+    "TrackForecast": "natgrad.models.hmm.forecast",
     "Predictive": "natgrad.network.results.predictive",
     "Trace": "natgrad.inference.trace",
     "Stop": "natgrad.inference.trace",

@@ -59,7 +59,7 @@ def main():
 
 
 def run(step, predict, stream, start, options):
-    """Seconds of each step, in wall time and in time of this process; test scores at the marks, outside the clock."""
+    """Seconds of each step, in wall time and in time of this process; test scores at the marks, which are CPU seconds."""
     wall, cpu, marks, waiting = [], [], [], sorted(options.marks)
     exact = getattr(predict, "exact", None)
     ending = 0.0
@@ -72,7 +72,7 @@ def run(step, predict, stream, start, options):
         step(*batch)
         wall.append(time.perf_counter() - begin)
         cpu.append(time.process_time() - used)
-        while waiting and sum(wall) >= waiting[0] - ending:
+        while waiting and sum(cpu) >= waiting[0] - ending:
             if exact is not None:
                 ending = exact()
             marks.append([waiting.pop(0), *density(predict, start)])

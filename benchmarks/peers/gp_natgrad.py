@@ -12,8 +12,7 @@ from natgrad.data.rows import Scaling
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.models.gp.likelihoods import Gaussian
-from natgrad.models.gp.predictor import Predictor
-from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.problem import GPProblem, Predictor
 from natgrad.models.gp.settings import Settings
 
 

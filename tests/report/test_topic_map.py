@@ -6,8 +6,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natgrad.report.charts import topic_map
-from natgrad.report.charts.topic_map import distances, places, relevant_words, sizes_from_counts, sizes_from_shares
+from natgrad.report.sections import topics as topic_map
+from natgrad.report.sections.topics import distances, places, relevant_words, sizes_from_counts, sizes_from_shares
 
 seeds = st.integers(0, 10_000)
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.frames import frame_columns
+from natgrad.data.io.npy import spill
 from natgrad.data.io.parquet import ParquetTable
-from natgrad.data.io.spill import spill
 from natgrad.validation import as_numbers, check_unit, refuse_masked, require
 
 __all__ = [

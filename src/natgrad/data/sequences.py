@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.frames import as_column, frame_columns, table_names
-from natgrad.data.io.npy import load_array
+from natgrad.data.io.npy import load_array, spill
 from natgrad.data.io.parquet import ParquetSource, ParquetTable
-from natgrad.data.io.spill import spill
 from natgrad.validation import as_numbers, is_masked
 
 __all__ = [

@@ -70,7 +70,7 @@ class FitOptions(CheckpointOptions, total=False):
 def split_options(options: FitOptions) -> tuple[tuple[Callback, ...], CheckpointOptions]:
     """The callbacks, and how checkpoints are kept."""
     rest = {name: value for name, value in options.items() if name != "callbacks"}
-    return as_callbacks(options.get("callbacks", ())), cast(CheckpointOptions, rest)
+    return as_callbacks(options.get("callbacks", ())), cast("CheckpointOptions", rest)
 
 
 def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
@@ -93,7 +93,7 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
             stop: Stop = vars(estimator)["stop_"]
             inference = estimator.inference_.split(";")[0]  # type: ignore[attr-defined]
             if inference not in stop.message:
-                stop = cast(Any, estimator).stop_ = replace(stop, message=f"{stop} ({inference})")
+                stop = cast("Any", estimator).stop_ = replace(stop, message=f"{stop} ({inference})")
             warn_if_ran_out(stop)
         return result
 

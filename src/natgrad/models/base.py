@@ -31,30 +31,35 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from natgrad.errors import NotConverged
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
-from natgrad.inference.options import FitOptions, estimator_at, run_settings, split_options
+from natgrad.inference.options import FitOptions, all_or_nothing, estimator_at, run_settings, split_options
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, Look
 from natgrad.inference.streams import Chunk, Kept, StreamPhases
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.arriving import ArrivingMixin
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.uncertainty import UncertaintyMixin
-from natgrad.models.updating import UpdateMixin
 from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.posterior.files.container import encoded, register, write_model
 from natgrad.showing import ShowMixin
 from natgrad.validation import hint_for, real_number, whole_number
 
 if TYPE_CHECKING:
+    from natgrad.data.held import Held
+    from natgrad.inference.group_components import GroupComponents
+    from natgrad.inference.problem import GroupProblem, GroupResult, State
+    from natgrad.inference.steppers.groups import Look
     from natgrad.posterior.export import Posterior, Summary
 
 __all__ = ["Estimator", "register"]
@@ -67,7 +72,7 @@ LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
-class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
+class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
@@ -320,6 +325,146 @@ class Estimator(ArrivingMixin, UpdateMixin, UncertaintyMixin, ShowMixin, BaseEst
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         raise NotImplementedError
+
+    # What the fit was made of; None after a stream or a file. Not in the file, and not in a pickle.
+    _data: Any = None
+    _keeps_data: ClassVar[bool] = True
+
+    @all_or_nothing
+    def update(self, X: Any, y: Any = None, **data: Any) -> Self:
+        """The fit given more data: those of the fit, which are held, and these; it goes on from where it was, to ``tol``.
+
+        Parameters
+        ----------
+        X, y, **data : as in `fit`
+            Documents may bring new words, ratings new users and items; a pair that was rated before has its new rating.
+
+        Where the data of the fit are gone (a model that was loaded, or fitted to a stream), ``partial_fit`` takes a step.
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.concatenate([np.zeros(40), np.full(40, 5.0)])[:, None] + np.random.default_rng(0).normal(
+        ...     size=(80, 1)
+        ... )
+        >>> model = ng.GaussianMixture(2).fit(X[:60])
+        >>> model.update(X[60:]).n_rows_seen_
+        80.0
+        """
+        held = self._needed_data("update")
+        self._go_on(held.joined(self._more(X, y, **data)))
+        return self
+
+    @all_or_nothing
+    def forget(self, which: Any) -> Self:
+        """The fit without some of its data: sums over the others are made anew, and it goes on from where it was, to ``tol``.
+
+        Parameters
+        ----------
+        which : numbers, or a flag for each
+            Of rows, documents, sequences or ratings, in the order in which they came. Ratings also by ids,
+            ``{"user": ["ann"]}`` or ``{"item": [7]}``. Users and items without ratings, and words of texts that no document has
+            any more, are gone: nothing of them is in the file that ``save`` writes.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> ratings = ng.Ratings(["ann", "ann", "bob", "bob", "cid"], ["x", "y", "x", "z", "y"], [5, 3, 4, 1, 2])
+        >>> model = ng.MatrixFactorization(2).fit(ratings)
+        >>> model.forget({"user": ["bob"]}).ratings_.user_ids.tolist(), model.ratings_.item_ids.tolist()
+        (['ann', 'cid'], ['x', 'y'])
+        """
+        from natgrad.data.held import chosen_elements
+
+        held = self._needed_data("forget")
+        flags = chosen_elements(held, which)
+        if flags.all():
+            raise ValueError(f"forget: none of the {held.n_elements} {held.noun} would be left")
+        self._go_on(held.taken(np.flatnonzero(~flags)) if flags.any() else held)
+        return self
+
+    def _needed_data(self, what: str) -> Held:
+        self._check_fitted()
+        if not self._keeps_data:
+            more = what == "update" and hasattr(self, "partial_fit")
+            advice = "partial_fit() takes more of them in" if more else "fit() again, with all that count"
+            raise ValueError(f"{what}: {type(self).__name__} keeps no data of its fit; {advice}")
+        if self._data is None:
+            advice = "partial_fit() takes a step from new ones" if what == "update" else "fit() again, without them"
+            raise ValueError(
+                f"{what}: the data of this {type(self).__name__} are not here: it was loaded from a file, or took a stream; "
+                f"{advice}"
+            )
+        held: Held = self._data
+        return held
+
+    def _more(self, *data: Any, **others: Any) -> Any:
+        """More data, checked as those of the fit were."""
+        raise NotImplementedError
+
+    def _go_on(self, held: Any) -> None:
+        """Run to tolerance on these data, from the state of the fit; set ``_data`` at the end."""
+        raise NotImplementedError
+
+    def _components(self, problem: Any) -> GroupComponents:
+        """The components of a problem."""
+        raise NotImplementedError
+
+    def _room(self, problem: Any, state: State) -> tuple[GroupProblem, dict[str, Any]] | None:
+        """The same groups with room for the most components, and all hyper-parameters; None if there is none."""
+        raise NotImplementedError
+
+    def _narrowed(self, problem: Any, wide: Any, state: State) -> tuple[GroupProblem, State]:
+        """The problem as it was, and the state, with the components that hold something in one with room."""
+        raise NotImplementedError
+
+    def _look(self: Any, before: float, here: float, note: Callable[[Any], None]) -> Look:
+        """Looks for what came with ``here`` observations after so many ``before``; who goes on is told of a larger problem."""
+
+        def look(
+            problem: GroupProblem, state: State, solved: GroupResult, late: Callable[[], bool]
+        ) -> tuple[GroupProblem, State] | None:
+            from natgrad.inference.arrivals import Arrivals
+
+            def kept(wide: Any, after: State) -> tuple[GroupProblem, State]:
+                return self._narrowed(problem, wide, after)  # type: ignore[no-any-return]
+
+            arrivals = Arrivals(self._components, self._room, kept, self.tol, int(self.seed), self.max_seconds)
+            found = arrivals.look(problem, state, solved, before, here, late)
+            self.trace_.moves += found.moves
+            if found.grown is not None:
+                note(found.grown[0])
+            return found.grown
+
+        return look
+
+    def _found_in(self, moves: str | None, *data: Any, **named: Any) -> Any:
+        """A model of the first chunk of a stream, which is in memory: a run begins with the components that are found there."""
+        first: Any = copy(self)
+        first.max_passes = type(self)().max_passes  # those that were given are of the stream
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # what is to converge is the run over the stream
+            first.fit(*data, moves=moves, **named)
+        first._state = first._state._replace(t=0, memory={})
+        self.trace_.moves += [record._replace(t=0) for record in first.trace_.moves]
+        return first
+
+    def _begun_with(self, fitted: Any) -> Any:
+        """After a first `partial_fit` that was a fit: one step was made, and the data are gone."""
+        fitted._state = fitted._state._replace(t=1, memory={})
+        fitted.n_steps_, fitted._data = 1, None
+        trace = Trace([fitted.trace_.last._replace(t=1)])
+        trace.strategy, trace.schedule = fitted.trace_.strategy, fitted.trace_.schedule
+        trace.moves = [m._replace(t=0) for m in fitted.trace_.moves]
+        fitted.trace_ = trace
+        return fitted
+
+    def _trace_so_far(self) -> Trace:
+        """A copy of the trace, for another `partial_fit` to write to: what a fit has set is never changed in place."""
+        trace, before = Trace(), getattr(self, "trace_", Trace())
+        trace.take_over(before)
+        trace.strategy = before.strategy
+        return trace
 
 
 def _check_columns(columns: Any) -> None:

@@ -72,7 +72,7 @@ def row_starts(problem: RowProblem, n_clusters: int, seed: int, n_init: int) -> 
         centres = centres_of(rows, n_clusters, generator(seed, Stream.START, number), shard.weight)
         member = np.full((n_clusters, len(rows)), (1.0 - CERTAIN) / n_clusters)
         member[nearest_of(rows, centres), np.arange(len(rows))] += CERTAIN
-        return part.updated(cast(Clustered, part).clustered(member))
+        return part.updated(cast("Clustered", part).clustered(member))
 
     def stepper(number: int) -> Stepper:
         return GroupStepper(part, part.n_groups, *part.local_limits, remember=True)

@@ -1,17 +1,33 @@
-"""`UncertaintyMixin`: a fitted ready model in; linear response and posterior draws of its parameters out."""
+"""Compute the linear response, posterior draws and calibration of a fitted ready model: `UncertaintyMixin`.
+
+Draws look for other places where the posterior may have mass, as those of networks do (`natgrad.network.draws.rivals`): fits from
+other starts, and a few chains that begin at both ends. Calibration is simulation-based: parameters are drawn from the priors,
+data from these, and each parameter is ranked among draws from its posterior.
+"""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from natgrad.errors import NotConverged
+from natgrad.errors import NotConverged, PoorMixing
+from natgrad.inference.callbacks import progress_bar
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.options import CheckpointOptions
+from natgrad.inference.problem import GroupProblem, State
+from natgrad.inference.sampler import best_order
+from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
+from natgrad.inference.trace import StepRecord, Trace
+from natgrad.posterior.calibration import LEVELS, Calibration, normal_ranks, spaced_draws
+from natgrad.posterior.drawing import EACH, FAR, SAME, SWEEPS, is_gap, words_of
 from natgrad.posterior.draws import derived
+from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -22,11 +38,17 @@ if TYPE_CHECKING:
     from natgrad.posterior.response.operator import Linearised
     from natgrad.posterior.response.result import LinearResponse
 
-__all__ = ["UncertaintyMixin", "as_means", "drawn_from_priors", "with_locations"]
+__all__ = ["UncertaintyMixin", "as_means", "calibrate_model", "drawn_from_priors", "missed_by", "with_locations"]
 
 
 # Sweeps of each chain of ``inference="gibbs"`` if ``n_sweeps`` is None; the second half of them counts.
 GIBBS_SWEEPS, GIBBS_CHAINS = 500, 4
+Array = npt.NDArray[Any]
+Stats = tuple[Any, ...]
+# Fits from other starts, each of one start and at most so many passes; draws of fewer sweeps are made without looking.
+STARTS, PASSES, FEWEST = 4, 50, 300
+# Local variables by which labels of two fits are compared.
+MOST_COMPARED = 10_000
 
 
 class UncertaintyMixin:
@@ -172,7 +194,6 @@ class UncertaintyMixin:
         >>> bool((low < model.means_).all() and (model.means_ < high).all())
         True
         """
-        from natgrad.models.rivals import missed_by
         from natgrad.posterior.drawing import schedule_of
 
         self._check_fitted()
@@ -184,7 +205,7 @@ class UncertaintyMixin:
         notes = missed_by(self, problem, X, data, schedule.sweeps, seed) if starts is None else []
         draws = self._gibbs_draws(
             problem, settings, names, notes, max_seconds=max_seconds, callbacks=callbacks, verbose=verbose,
-            keep=cast(CheckpointOptions, keep),
+            keep=cast("CheckpointOptions", keep),
         )  # fmt: skip
         draws.warn_if_poor()
         return draws
@@ -256,7 +277,7 @@ class UncertaintyMixin:
             for name, block in problem.blocks.items()
         }
         mu = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
-        cast(Any, self)._publish(self._model_, self._state._replace(lam=lam, mu=mu))
+        cast("Any", self)._publish(self._model_, self._state._replace(lam=lam, mu=mu))
         self.elbo_ = np.nan
         self._use_draws(draws)
         draws.warn_if_poor()
@@ -302,8 +323,6 @@ class UncertaintyMixin:
         >>> 0.6 < model.calibrate(10, size=10).coverage(0.9)["components"] <= 1.0
         True
         """
-        from natgrad.models.calibrate import calibrate_model
-
         self._check_fitted()
         return calibrate_model(self, n, size, level, n_ranks, seed, dict(draws_options or {}), verbose)
 
@@ -361,3 +380,138 @@ def as_means(problem: GroupProblem, name: str, values: Mapping[str, Any]) -> tup
     """λ whose mean is a value: what simulates at the mean of q then simulates at the value."""
     family = problem.blocks[name].family
     return family.centred(values[name], tuple(np.asarray(part) for part in problem.full_prior(name)))
+
+
+def calibrate_model(
+    model: UncertaintyMixin,
+    n: int,
+    size: int,
+    level: Literal["q", "linear_response", "draws"],
+    n_ranks: int,
+    seed: int,
+    draws_options: dict[str, Any],
+    verbose: bool | None,
+) -> Calibration:
+    """Ranks of parameters that were drawn from the priors of a fitted model, each among draws from its posterior."""
+    whole_number(n, "n")
+    whole_number(size, "size", least=2)
+    whole_number(n_ranks, "n_ranks", least=9)
+    if level not in LEVELS:
+        raise ValueError(f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}")
+    ranks: dict[str, list[Array]] = {}
+    failed, trace = 0, Trace()
+    with progress_bar(n, verbose) as bar, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PoorMixing)
+        warnings.simplefilter("ignore", NotConverged)
+        for number in range(n):
+            rng = generator(whole_number(seed, "seed", least=0), Stream.SIMULATION, number)
+            truth, X, z = model._simulated(size, rng)
+            other: Any = copy.copy(model)
+            other.__dict__.update(model._with_same_priors(), inference="vb", n_sweeps=None, seed=number, verbose=False)
+            try:
+                other.fit(X)
+                own_ranks = _ranks(other, X, truth, z, level, n_ranks, rng, {"seed": number, **draws_options})
+            except (FloatingPointError, ValueError):
+                failed += 1
+                if failed == n:
+                    raise
+                continue
+            for name, own in own_ranks.items():
+                ranks.setdefault(name, []).append(own)
+            trace.append(StepRecord(number + 1, np.nan, np.nan, np.nan, 0.0, 0, 0.0))
+            bar(trace)
+    return Calibration({name: np.stack(own_ranks) for name, own_ranks in ranks.items()}, n_ranks, level, failed)
+
+
+def _ranks(
+    model: Any, X: Array, truth: dict[str, Array], z: Array, level: str, n_ranks: int, rng: np.random.Generator,
+    options: dict[str, Any],
+) -> dict[str, Array]:  # fmt: skip
+    problem = model._draws_problem(X)
+    (wanted,) = problem.sampler.probabilities(model._state, len(z)).values()
+    agree = np.array([np.bincount(z, wanted[:, k], problem.sampler.n_labels) for k in range(wanted.shape[1])])
+    order = best_order(agree, problem.sampler.classes)
+    if order is not None:  # true parameters in the order of the fit
+        truth = {name: model._renumbered(name, value, order) for name, value in truth.items()}
+    origins = {name: 0.0 if b.origin is None else b.origin for name, b in problem.blocks.items()}
+    truth = {name: value + origins[name] for name, value in truth.items()}
+    if level == "linear_response":
+        response = model.linear_response(X)
+        return {n: normal_ranks(v, response[n].mean(), response[n].std(), n_ranks) for n, v in truth.items()}
+    if level == "q":
+        samples = {name: model.posterior_[name].sample(rng, n_ranks) for name in truth}
+    else:
+        draws = model.draws(X, **{"n": 250, "chains": 2, "warmup": 100, "verbose": False, "starts": "q", **options})
+        samples = {name: spaced_draws(draws[name].values, n_ranks) for name in truth}
+    return {name: _ranked(value, samples[name], rng) for name, value in truth.items()}
+
+
+def _ranked(value: Array, samples: Array, rng: np.random.Generator) -> Array:
+    """How many samples are smaller; of those that are equal any number, as of a transition that is certain."""
+    return np.asarray((samples < value).sum(0) + rng.integers(0, (samples == value).sum(0) + 1))
+
+
+def missed_by(model: Any, problem: GroupProblem, X: Any, data: Mapping[str, Any], sweeps: int, seed: int) -> list[str]:
+    """A sentence, if a fit from another start ends elsewhere, not far below, and chains do not get from one to the other."""
+    here: State = model._state
+    if sweeps < FEWEST or problem.sampler is None or problem.sampler.n_labels < 2:
+        return []
+    bound = problem.bound(here)
+    best: tuple[float, State] | None = None
+    for number in range(STARTS):
+        other: Any = copy.copy(model)
+        settings = {
+            "inference": "vb",
+            "n_sweeps": None,
+            "seed": seed + 1 + number,
+            "n_init": 1,
+            "max_passes": PASSES,
+            "verbose": False,
+        }
+        other.__dict__.update(model._with_same_priors(), **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)
+            try:
+                other.fit(X, **data)
+            except (FloatingPointError, ValueError):
+                continue  # a start that leads nowhere says nothing of the posterior
+        there: State = other._state
+        if any(np.shape(a) != np.shape(b) for n in here.lam for a, b in zip(here.lam[n], there.lam[n], strict=True)):
+            continue
+        gain = problem.bound(there) - bound
+        if gain > -FAR and (best is None or gain > best[0]) and not _is_same(problem, here, there, gain):
+            best = float(gain), there
+    if best is None or not _stay_apart(problem, here, best[1], min(SWEEPS, sweeps // 10), seed):
+        return []
+    return [words_of(best[0], "fit again with another seed or a larger n_init", "look at fits with other seeds")]
+
+
+def _is_same(problem: GroupProblem, here: State, there: State, gain: float) -> bool:
+    """Whether two fits are at the same place, but for the numbers of components that are alike."""
+    sampler = problem.sampler
+    if sampler is None or abs(gain) > SAME:
+        return False
+    agree = np.zeros((sampler.n_labels, sampler.n_labels))
+    for one, two in zip(*(sampler.probabilities(s, MOST_COMPARED).values() for s in (here, there)), strict=True):
+        agree += one.T @ two
+    order = best_order(agree, sampler.classes)
+    for name, block in problem.blocks.items():
+        lam = there.lam[name] if order is None else sampler.renumbered_message(name, there.lam[name], order)
+        away = np.abs(block.family.mean(lam) - block.family.mean(here.lam[name]))
+        if (away > 0.5 * np.sqrt(block.family.var(here.lam[name]))).any():
+            return False
+    return True
+
+
+def _stay_apart(problem: GroupProblem, here: State, there: State, sweeps: int, seed: int) -> bool:
+    sampler, schedule = problem.sampler, Schedule(sweeps, sweeps, 1)
+    assert sampler is not None
+    some_alike = len(np.unique(sampler.classes)) < sampler.n_labels
+    wanted = sampler.probabilities(here, MOST_COMPARED) if some_alike else {}
+    gibbs = GroupGibbs(problem, schedule, 2 * EACH, dict.fromkeys(problem.blocks, 1), wanted)
+    start = gibbs.start([here.lam] * EACH + [there.lam] * EACH, seed)
+    result = run(
+        Phase(problem, stepper=gibbs, bound_every="never", why="chains of two starts"), start,
+        limits=Limits(schedule.sweeps, 0.0), seed=seed, verbose=False,
+    )  # fmt: skip
+    return any(is_gap(draws[:EACH], draws[EACH:]) for draws in result.state.memory["kept"].values())

@@ -13,8 +13,7 @@ from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.gp import Solver
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.outputs import Coregionalised
-from natgrad.models.gp.predictor import Predictor
-from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.problem import GPProblem, Predictor
 from natgrad.models.gp.run import shrunk
 from natgrad.models.gp.settings import Learned, Settings
 

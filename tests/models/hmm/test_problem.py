@@ -12,9 +12,8 @@ from natgrad.models.hmm.emissions import Bernoullis, Categories, FullGaussians, 
 from natgrad.models.hmm.forward_backward import count, weights_of, whole_sequences
 from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.priors import stationary
-from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem, SubchainProblem
 from natgrad.models.hmm.start import sums_of
-from natgrad.models.hmm.subchains import SubchainProblem
 
 LENGTHS = [12, 8, 20]
 SWEEPS = 6

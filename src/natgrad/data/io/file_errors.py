@@ -50,7 +50,7 @@ def raises_file_error(read: Reader) -> Reader:
         with as_file_error(path):
             return read(path, *args, **options)
 
-    return cast(Reader, reader)
+    return cast("Reader", reader)
 
 
 def chunks_with_file_errors(path: Any, chunks: Iterator[Any]) -> Iterator[Any]:

@@ -1,13 +1,15 @@
-"""The name of a .npy file in; its array out, never by pickle; and rows made in any order, by any thread, written to one.
+"""Load the array of a .npy file, never by pickle; write rows to one in any order; keep chunks of rows in a temporary file.
 
 What is wrong with a file is said in words that name it. A file is written, not mapped, so that what is written does not stay in
-memory.
+memory. What is drawn at random, or read again, must lie somewhere: compressed columns and iterators do not allow it (`spill`).
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -18,9 +20,10 @@ import numpy.typing as npt
 
 from natgrad.data.io.file_errors import raises_file_error
 
-__all__ = ["RowWriter", "load_array"]
+__all__ = ["RowWriter", "load_array", "spill"]
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 
 
 @raises_file_error
@@ -112,3 +115,22 @@ def _checked(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
             f"out must be a writeable array of {words} with shape {shape}, or the name of a .npy file, got {given}"
         )
     return out
+
+
+def spill(chunks: Iterable[Floats], width: int | None = None) -> Floats:
+    """All rows of chunks [n, D], whatever their number.
+
+    Parameters
+    ----------
+    chunks : arrays with the same number of columns
+    width : D, for the case that there are no chunks
+    """
+    n_rows = 0
+    with tempfile.TemporaryFile(prefix="natgrad-") as file:
+        for part in chunks:
+            width, n_rows = part.shape[1], n_rows + len(part)
+            file.write(np.ascontiguousarray(part, dtype=np.float64).data)
+        if not n_rows:
+            return np.empty((0, width or 0))
+        file.flush()
+        return np.memmap(file, np.float64, "r", shape=(n_rows, width or 0))

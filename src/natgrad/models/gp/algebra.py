@@ -23,8 +23,7 @@ import numpy.typing as npt
 from scipy.linalg import blas, lapack
 
 from natgrad.covariance import Inducing, diagonal
-from natgrad.models.gp.likelihood import Likelihood
-from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.likelihoods import Gaussian, Likelihood
 from natgrad.models.gp.outputs import Marginal
 from natgrad.models.gp.settings import Gradient
 

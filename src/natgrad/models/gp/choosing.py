@@ -25,7 +25,7 @@ from natgrad.data.rows import Rows
 from natgrad.inference.engine import take_steps
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.models.clusters import spread_rows
-from natgrad.models.gp.likelihood import Likelihood
+from natgrad.models.gp.likelihoods import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, compiled
 from natgrad.random import Stream, generator

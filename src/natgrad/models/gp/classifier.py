@@ -19,8 +19,7 @@ from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
 from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
-from natgrad.models.gp.likelihood import Likelihood
-from natgrad.models.gp.likelihoods import Bernoulli
+from natgrad.models.gp.likelihoods import Bernoulli, Likelihood
 from natgrad.models.gp.settings import Solver
 from natgrad.models.gp.sparse import SparseGP
 from natgrad.validation import whole_number

@@ -13,16 +13,26 @@ evidence, as is a Gauss–Hermite sum up to its error.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.families._ops import logsumexp
-from natgrad.models.gp.likelihood import LOG_2PI, NODES, WEIGHTS, Expected, Likelihood
+from natgrad.models.gp.likelihoods import (
+    LOG_2PI,
+    NODES,
+    WEIGHTS,
+    Expected,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 
-__all__ = ["Heteroskedastic", "Ordinal", "Softmax", "cutpoints"]
+__all__ = ["Heteroskedastic", "Ordinal", "Softmax", "cutpoints", "likelihood_named"]
 
 Floats = npt.NDArray[np.float64]
 # Rounds in which the tilts of a softmax are found, and how near: the bound is flat there, and loses the square of it.
@@ -290,3 +300,15 @@ class Heteroskedastic(Likelihood):
         log_noise = psi[:, 0] + np.exp(psi[:, 1]) * f[..., size:]
         sd = np.exp(0.5 * np.minimum(log_noise, MOST_LOG_PRECISION))
         return np.asarray(f[..., :size] + sd * rng.standard_normal(sd.shape))
+
+
+def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:
+    """The likelihood of a regressor."""
+    if isinstance(name, Likelihood):
+        return name
+    laws: tuple[Likelihood, ...] = (Gaussian(), StudentT(df), Poisson(), NegativeBinomial(), Heteroskedastic())
+    known = {law.name: law for law in laws}
+    if not isinstance(name, str) or name not in known:
+        *others, last = (f'"{word}"' for word in known)
+        raise ValueError(f"likelihood must be {', '.join(others)} or {last}, got {name!r}")
+    return known[name]

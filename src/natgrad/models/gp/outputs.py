@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.gp.likelihood import LEAST, Expected, Likelihood, Scaled
+from natgrad.models.gp.likelihoods import LEAST, Expected, Likelihood, Scaled
 
 __all__ = ["Coregionalised", "Marginal", "by_blocks", "covariance_slope", "marginal", "retold", "stacked", "unmixed"]
 
@@ -126,7 +126,7 @@ class Coregionalised(Likelihood):
         return self._own.predict_rows(self._columns(psi), mean, var)
 
     def log_predictive_rows(self, psi: Floats, y: Floats, mean: Floats, var: Floats) -> Floats:
-        """Of every column by itself; `natgrad.models.gp.predictor` has that of all."""
+        """Of every column by itself; `natgrad.models.gp.problem` has that of all."""
         return self._own.log_predictive_rows(self._columns(psi), y, mean, var)
 
     def quantile_rows(self, psi: Floats, level: float, mean: Floats, var: Floats) -> Floats:

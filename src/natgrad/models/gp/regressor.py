@@ -20,9 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows
 from natgrad.inference.options import FitOptions, all_or_nothing
-from natgrad.models.gp.joint import Heteroskedastic
-from natgrad.models.gp.likelihood import Likelihood, Scaled
-from natgrad.models.gp.likelihoods import Gaussian, is_function, likelihood_named
+from natgrad.models.gp.joint import Heteroskedastic, likelihood_named
+from natgrad.models.gp.likelihoods import Gaussian, Likelihood, Scaled, is_function
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.settings import Solver, checked_fixed
 from natgrad.models.gp.sparse import SparseGP, variance_unit

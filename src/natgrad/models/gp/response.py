@@ -21,7 +21,7 @@ from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.families._family import tails
 from natgrad.inference.problem import GroupResult, State
 from natgrad.models.gp import algebra
-from natgrad.models.gp.likelihood import Scaled
+from natgrad.models.gp.likelihoods import Scaled
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings

@@ -32,8 +32,7 @@ from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.outputs import Coregionalised
-from natgrad.models.gp.predictor import Predictor
-from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.problem import GPProblem, Predictor
 from natgrad.models.gp.settings import Settings, flat, shaped
 from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number

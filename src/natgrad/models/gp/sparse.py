@@ -27,9 +27,8 @@ from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator, register
 from natgrad.models.gp import choosing
-from natgrad.models.gp.likelihood import Likelihood
-from natgrad.models.gp.predictor import Predictor
-from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.likelihoods import Likelihood
+from natgrad.models.gp.problem import GPProblem, Predictor
 from natgrad.models.gp.run import given_up, optimise
 from natgrad.models.gp.settings import (
     FIXABLE,

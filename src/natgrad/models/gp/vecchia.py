@@ -37,8 +37,7 @@ from natgrad.inference.schema import check, refuse, state_of
 from natgrad.inference.steppers.stepper import Score, ScoringStepper
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
-from natgrad.models.gp.likelihood import LEAST, LOG_2PI
-from natgrad.models.gp.likelihoods import is_function
+from natgrad.models.gp.likelihoods import LEAST, LOG_2PI, is_function
 from natgrad.models.gp.response import NOISE, HyperResponse, information_response
 from natgrad.models.gp.settings import FIXABLE, Gradient, Settings, checked_fixed, compiled, stored_fixed
 from natgrad.models.registry import EVERY_MODEL

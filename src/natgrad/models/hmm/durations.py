@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from natgrad.families import Beta, Dirichlet
 from natgrad.models.hmm.kinds import pair_of_positives
-from natgrad.models.hmm.track import Part
+from natgrad.models.hmm.tracks import Part
 from natgrad.posterior.files.container import register
 from natgrad.validation import real_number, whole_number
 

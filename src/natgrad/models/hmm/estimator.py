@@ -26,25 +26,28 @@ from natgrad.inference.options import FitOptions, all_or_nothing, checked_method
 from natgrad.inference.starts import Starts
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
-from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
-from natgrad.models.hmm.finding import MAX_STATES, FoundStates
+from natgrad.models.hmm.inputs import InputChain
 from natgrad.models.hmm.live import LiveHMM, checked_clocks
-from natgrad.models.hmm.priors import FORBIDDEN, Transitions
-from natgrad.models.hmm.queries import StateQueries
-from natgrad.models.hmm.tracks import own_of
+from natgrad.models.hmm.priors import FORBIDDEN, Transitions, walk
+from natgrad.models.hmm.tracks import Tracks, own_of, parts_of
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.models.rows import number_of
+from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
+    from natgrad.data.sequences import Sequences
+    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
+    from natgrad.models.hmm.components import HMMComponents
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.parts import Subchains
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+    from natgrad.posterior.draws import DrawnFactor
 
-__all__ = ["HiddenMarkov"]
+__all__ = ["MAX_STATES", "HiddenMarkov"]
 
 # Readings of the data, if the user does not say: they end fits that do not converge.
 EXACT_PASSES, SAMPLED_PASSES = 1000.0, 1.0
@@ -53,10 +56,12 @@ FEW_TIMES, LEAST_SEQUENCES, BATCHES = 20_000, 50, 10
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
+# The most states that "auto" finds.
+MAX_STATES = 20
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
-class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
+class HiddenMarkov(LiveHMM, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -271,8 +276,7 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
     def _plan(self, data: Sequences, model: HMMModel) -> tuple[SequenceProblem, Method | None, int | None]:
         """The problem, the method and, of subchains, the number of steps: as asked for, or exact."""
         from natgrad.models.hmm.parts import Subchains
-        from natgrad.models.hmm.problem import SequenceProblem
-        from natgrad.models.hmm.subchains import SubchainProblem
+        from natgrad.models.hmm.problem import SequenceProblem, SubchainProblem
 
         method = self.method
         if isinstance(method, Subchains):
@@ -394,3 +398,115 @@ class HiddenMarkov(FoundStates, StateQueries, StateDraws, LiveHMM, ABC):
             raise ValueError(
                 f"{type(self).__name__} has no durations or inputs: write hmm.HMM(emissions=…, transitions=…)"
             )
+
+    @property
+    def _finds_number(self) -> str:
+        return 'n_states="auto"' if isinstance(self.n_states, (str, tuple, list)) else ""
+
+    @property
+    def _places(self) -> int:
+        """The states that the model has room for."""
+        return number_of(self.n_states, "n_states", MAX_STATES)[0]
+
+    @property
+    def _transitions(self) -> Transitions:
+        """The setting ``transitions``, checked."""
+        if not isinstance(given := Transitions() if self.transitions is None else self.transitions, Transitions):
+            raise TypeError(f"transitions must be Transitions(…) of natgrad.models.hmm, got {given!r}")
+        return given
+
+    def _moves(self, problem: SequenceProblem, keep: Any) -> Moves | None:
+        if keep is None and not self._finds_number:
+            return None
+        from natgrad.inference.moves import checked_moves
+
+        if self._transitions.topology != "ergodic":
+            raise ValueError(
+                f"states of topology={self._transitions.topology!r} have an order, in which none can be born or merged"
+            )
+        if problem.model.chain is not None:
+            raise ValueError('durations and inputs have no moves of states: leave out moves="keep"')
+        return checked_moves((self._components(problem),), keep, self._finds_number)
+
+    def _components(self, problem: SequenceProblem) -> HMMComponents:
+        from natgrad.models.hmm.components import HMMComponents
+
+        return HMMComponents(problem)
+
+    def _with_number(self, model: HMMModel, number: int) -> HMMModel:
+        """The priors of so many of the states that there is room for; all are alike where they are found."""
+        from natgrad.models.hmm.components import with_states
+        from natgrad.models.hmm.problem import HMMModel
+
+        if number == model.n_states:
+            return model
+        return HMMModel(model.initial[:number], model.transition[:number, :number], with_states(model.emission, number))
+
+    def _room(self, problem: SequenceProblem, state: State) -> tuple[SequenceProblem, dict[str, Any]] | None:
+        from natgrad.models.hmm.components import with_states
+        from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+
+        if self._places <= problem.model.n_states:
+            return None
+        wide = HMMModel(
+            *self._transitions.concentrations(self._places, shared=True),
+            with_states(problem.model.emission, self._places),
+        )
+        return SequenceProblem(problem.data, wide, n_jobs=self.n_jobs, truncated=True), {}
+
+    def _narrowed(self, problem: SequenceProblem, wide: SequenceProblem, state: State) -> tuple[SequenceProblem, State]:
+        from natgrad.models.hmm.components import found_states
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        model, after = found_states(wide.model, state)
+        return SequenceProblem(problem.data, model, population=problem.population, n_jobs=self.n_jobs), after
+
+    def _response_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        data = self._sequences(*self._columns(X, y, lengths), labels, self._model_.emission)
+        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
+
+    def _draws_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
+        return self._response_problem(X, y, lengths, labels)
+
+    def _drawn_as(self, problem: SequenceProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
+        emission: Any = problem.model.emission
+        gaussian = hasattr(emission, "located")  # of several tracks each has its block
+        return with_locations(factors, "emission", emission, "state") if gaussian else factors
+
+    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Array]:
+        _refuse_simulation(self._model_)
+        problem = self._draws_problem(np.full((1, self.n_features_in_), np.nan))
+        truth, chain = drawn_from_priors(problem, rng), problem.model.chain
+        first, steps = truth["initial"], truth["transition"]
+        if chain is not None:
+            with np.errstate(divide="ignore"):  # what is forbidden
+                logs = {n: problem.blocks[n].family.stats_of(truth[n]) for n in ("initial", "transition", "duration")}
+            first, steps = chain.weights(logs)
+        path = walk(np.cumsum(np.vstack([first, steps]), axis=1), rng.random(size))
+        states = path if chain is None else chain.states[path]
+        emission = problem.model.emission
+        lam = {name: as_means(problem, name, truth) for name in problem.emitted}
+        return truth, emission.draw(own_of(emission, lam), states, rng), states
+
+    def _with_same_priors(self) -> dict[str, Any]:
+        return {"_model": lambda X: self._model_, "n_states": self.n_states_}  # also where it was found
+
+    def _renumbered(self, name: str, value: Any, order: Any) -> Any:
+        part = parts_of(self._model_.emission).get(name)
+        if part is not None and part.shape == (1,):  # one matrix for all states, behind their means
+            return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
+        return value[..., order, :][..., order] if name == "transition" else value[order]
+
+
+def _refuse_simulation(model: HMMModel) -> None:
+    """Models whose data cannot be drawn from their priors alone, or whose parameters have no labels to compare them by."""
+    tracks = model.emission.tracks if isinstance(model.emission, Tracks) else ()
+    for refused, why in (
+        (isinstance(model.chain, InputChain), "inputs= are known and not drawn"),
+        (any(t.n_components > 1 for t in tracks), "components of a Mixture() can change places within their state"),
+        (any(t.order for t in tracks), "of Autoregressive() the first observations are given and not drawn"),
+    ):
+        if refused:
+            raise TypeError(f"calibrate: {why}; declare the model as a network, whose calibrate() simulates all of it")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from natgrad import families as natgrad_families
 from natgrad.families import TiedNormalWishart
-from natgrad.inference.schema import check, either, like, record, refuse, state_of
+from natgrad.inference.schema import Sizes, check, either, like, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, COVARIANCES, covariance_of, prior_tables
-from natgrad.models.hmm.criteria import HMMCriteria
 from natgrad.models.hmm.durations import Explicit, NegativeBinomial
-from natgrad.models.hmm.kinds import OF_COVARIANCE, Categorical
+from natgrad.models.hmm.kinds import OF_COVARIANCE, Categorical, EmissionKind, declared_emissions
 from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.priors import Transitions
 from natgrad.models.hmm.tracks import Tracks
@@ -26,7 +25,31 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.hmm.problem import HMMModel
 
-__all__ = ["HMMFiles"]
+__all__ = ["HMMFiles", "check_emissions", "tracks_table"]
+# There after a fit, but not after partial_fit alone.
+OF_A_RUN = ("trace_", "stop_")
+FITTED: dict[str, Any] = {
+    "initial": "positive [state]",
+    "transition": "positive [state, state]",
+    "n_times_seen": "natural",
+    "n_features": "size column",
+    "feature_names?": "names [_]",
+    "elbo": "float",
+    "run": either({}, {"trace_": Trace, "stop_": Stop}),
+    "draws?": drawn_rule,
+}
+GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
+FAMILIES = {"full": "NormalWishart [state; column]", "diag": "NormalGamma [state, column]", "tied": "", "spherical": ""}
+PAIR = "none | positive list [2]"
+# Statistics of several means with one precision, by their shapes: the event of the family has two sizes.
+SHAPES = {
+    "TiedGaussians": ("real [1, state, column]", "real [1, state]", "real [1, column, column]", "real [1]"),
+    "SphericalGaussians": ("real [state, column, 1]", "real [state, column]", "real [state, 1, 1]", "real [state]"),
+    "Autoregressions": (
+        "real [state, regressor, column]", "real [state, regressor, regressor]", "real [state, column, column]",
+        "real [state]",
+    ),
+}  # fmt: skip
 
 
 def _stored_method(value: Any, sizes: dict[str, int], where: str) -> None:
@@ -54,8 +77,6 @@ def _stored_categories(value: Any, sizes: dict[str, int], where: str) -> None:
     check(names, "none | size category | ids [category]", sizes, where)
 
 
-# There after a fit, but not after partial_fit alone.
-OF_A_RUN = ("trace_", "stop_")
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "step"},
     "method": _stored_method,
@@ -67,29 +88,7 @@ SETTINGS: dict[str, Any] = {
     "max_passes": "none | positive",
     "max_seconds": "none | positive",
 }
-FITTED: dict[str, Any] = {
-    "initial": "positive [state]",
-    "transition": "positive [state, state]",
-    "n_times_seen": "natural",
-    "n_features": "size column",
-    "feature_names?": "names [_]",
-    "elbo": "float",
-    "run": either({}, {"trace_": Trace, "stop_": Stop}),
-    "draws?": drawn_rule,
-}
 TRANSITIONS = _stored_transitions(either("none", NegativeBinomial, Explicit), "none | whole | text")
-GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
-FAMILIES = {"full": "NormalWishart [state; column]", "diag": "NormalGamma [state, column]", "tied": "", "spherical": ""}
-PAIR = "none | positive list [2]"
-# Statistics of several means with one precision, by their shapes: the event of the family has two sizes.
-SHAPES = {
-    "TiedGaussians": ("real [1, state, column]", "real [1, state]", "real [1, column, column]", "real [1]"),
-    "SphericalGaussians": ("real [state, column, 1]", "real [state, column]", "real [state, 1, 1]", "real [state]"),
-    "Autoregressions": (
-        "real [state, regressor, column]", "real [state, regressor, regressor]", "real [state, column, column]",
-        "real [state]",
-    ),
-}  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -157,8 +156,6 @@ def state_table(
     said: dict[str, Any] = {name: like(rule) for name, rule in blocks.items()}
     tied: dict[str, Any] = {}
     if tracks is not None:
-        from natgrad.models.hmm.track_files import tracks_table
-
         own, told, tied, _ = tracks_table(tracks)
         blocks, said = {**blocks, **own}, {**said, **told}
     elif emission in SHAPES:
@@ -228,8 +225,6 @@ def _declared(value: Any, sizes: Any, where: str) -> None:
 
 def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
     """Those of `HMM`: a plain emission, or tracks."""
-    from natgrad.models.hmm.track_files import check_emissions, checked_tracks, tracks_table
-
     name, width = fitted.get("emission"), fitted.get("n_features")
     check(name, " | ".join(f"'{kind}'" for kind in (*KINDS, "Tracks")), where="fitted['emission']")
     check(width, "whole in [1, 1e6]", where="fitted['n_features']")
@@ -273,7 +268,7 @@ def _named_labels(value: Any, sizes: Any, where: str) -> None:
         check(labels, "ids [_]", sizes, f"{where}[{name!r}]")
 
 
-class HMMFiles(HMMCriteria, Estimator):
+class HMMFiles(Estimator):
     """The hooks of `Estimator` for hidden Markov models."""
 
     n_times_seen_: int
@@ -349,3 +344,110 @@ class HMMFiles(HMMCriteria, Estimator):
         self.elbo_ = saved["elbo"]
         for name, value in saved["run"].items():
             setattr(self, name, value)
+
+
+TRACK = {
+    "name": "text",
+    "columns": "whole list [_]",
+    "kind": " | ".join(f"'{kind}'" for kind in KINDS),
+    "arguments": dict,
+    "n_components": "whole in [1, 1e6]",
+    "weight_prior": "positive",
+    "dof": "none | positive",
+}
+
+
+def checked_tracks(arguments: Any) -> list[Mapping[str, Any]]:
+    """What tracks are made of, as far as tables of their blocks need it."""
+    check(arguments, {"n_states": "natural", "tracks": [TRACK]}, where="fitted['arguments']")
+    return list(arguments["tracks"])
+
+
+def tracks_table(tracks: list[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]:
+    """Tables of λ of the blocks and of messages to them; families of blocks that no rule names; the table of the arguments."""
+    blocks: dict[str, Any] = {}
+    said: dict[str, Any] = {}
+    tied: dict[str, Any] = {}
+    each = []
+    for number, track in enumerate(tracks):
+        name, m, kind = track["name"], track["n_components"], track["kind"]
+        sizes = {size: f"{size}{number}" for size in ("column", "category", "regressor")}
+        own = {key: _renamed(rule, sizes) for key, rule in KINDS[kind].arguments.items()}
+        own["n_states"] = _leaves(m)
+        if kind == "TiedGaussians" and m > 1:
+            refuse("fitted['arguments']", "has components that share one precision with other states")
+        if kind in SHAPES:
+            shapes = tuple(_renamed(shape, sizes) for shape in SHAPES[kind])
+            if m > 1:
+                shapes = tuple(shape.replace("[state", f"[state, component{number}") for shape in shapes)
+            blocks[name], said[name] = tied_natural(kind, shapes), shapes
+            tied[name] = family_of(kind)
+        else:
+            rule = _renamed(KINDS[kind].family, sizes)
+            rule = rule.replace("[state", f"[state, component{number}") if m > 1 else rule
+            blocks[name], said[name] = rule, like(rule)
+        if m > 1:
+            weights = f"{name}_weights"
+            if weights in blocks:
+                refuse("fitted['arguments']", f"has two blocks called {weights!r}")
+            blocks[weights] = f"Dirichlet [state; component{number}]"
+            said[weights] = like(blocks[weights])
+        each.append({**TRACK, "arguments": own, "columns": f"whole list [column{number}]", "n_components": _same(m)})
+    if len(blocks) != sum(1 + (track["n_components"] > 1) for track in tracks):
+        refuse("fitted['arguments']", "has two tracks of the same name")
+    return blocks, said, tied, {"n_states": "size state", "tracks": tuple_like(each)}
+
+
+def check_emissions(value: Any, tracks: list[Mapping[str, Any]] | None, emission: str, width: int) -> None:
+    """Refuse a setting ``emissions`` that is not what was fitted."""
+    where = "settings['emissions']"
+    try:
+        named = declared_emissions(value, width)
+    except (TypeError, ValueError) as reason:
+        refuse(where, f"does not fit the columns: {reason}")
+    if tracks is None:
+        if isinstance(value, Mapping) or not named[0][2].plain or named[0][2].kind != emission:
+            refuse(where, f"is not of the fitted {emission}")
+        return
+    if [(name, list(columns)) for name, columns, _ in named] != [(t["name"], list(t["columns"])) for t in tracks]:
+        refuse(where, "names other columns than the fitted emissions")
+    for (name, _, kind), track in zip(named, tracks, strict=True):
+        if not _agrees(kind, track):
+            refuse(where, f"[{name!r}] is not what was fitted")
+
+
+def _agrees(kind: EmissionKind, track: Mapping[str, Any]) -> bool:
+    extras = {"n_components": 1, "dof": None, **kind.extras()}
+    return kind.kind == track["kind"] and all(extras[key] == track[key] for key in ("n_components", "dof"))
+
+
+def tuple_like(rules: list[Any]) -> Callable[[Any, Sizes, str], None]:
+    """A list with a table for each of its parts."""
+
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        for place, (part, rule) in enumerate(zip(value, rules, strict=True)):
+            check(part, rule, sizes, f"{where}[{place}]")
+
+    return of
+
+
+def _renamed(rule: Any, sizes: Mapping[str, str]) -> Any:
+    if isinstance(rule, str):
+        for name, own in sizes.items():
+            rule = rule.replace(name, own)
+    return rule
+
+
+def _leaves(m: int) -> Callable[[Any, Sizes, str], None]:
+    """K · m, whole."""
+
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        check(value, "natural", sizes, where)
+        if "state" in sizes and value != sizes["state"] * m:
+            refuse(where, f"= {value!r} is not {m} for each of {sizes['state']} states")
+
+    return of
+
+
+def _same(m: int) -> Callable[[Any, Sizes, str], None]:
+    return lambda value, sizes, where: None if value == m else refuse(where, f"= {value!r} is not {m}")

@@ -7,7 +7,7 @@ several (`natgrad.models.hmm.tracks`); priors that were left open follow from th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, final
 
@@ -28,6 +28,7 @@ __all__ = [
     "Poisson",
     "StudentT",
     "as_tuples",
+    "declared_emissions",
     "pair_of_positives",
 ]
 
@@ -35,6 +36,8 @@ Array = npt.NDArray[Any]
 # More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
 MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
 GAUSSIANS = "FullGaussians", "IndependentGaussians", "TiedGaussians", "SphericalGaussians"
+# Names of blocks that are not the emissions'.
+TAKEN = ("initial", "transition", "duration", "states")
 OF_COVARIANCE = dict(zip(COVARIANCES, GAUSSIANS, strict=True))
 
 
@@ -376,6 +379,55 @@ class Mixture(EmissionKind):
 
 for _class in (Gaussian, StudentT, Autoregressive, Poisson, Bernoulli, Categorical, Mixture):
     register(_class, f"hmm.{_class.__name__}", lambda kind: {f.name: getattr(kind, f.name) for f in fields(kind)})
+
+
+def declared_emissions(emissions: Any, n_columns: int) -> list[tuple[str, tuple[int, ...], EmissionKind]]:
+    """The name, the columns and the kind of every track; keys checked against the columns of X."""
+    if emissions is None or isinstance(emissions, EmissionKind):
+        return [("emission", tuple(range(n_columns)), Gaussian() if emissions is None else emissions)]
+    if not isinstance(emissions, Mapping) or not emissions:
+        raise TypeError(
+            "emissions must be a kind of natgrad.models.hmm, such as Gaussian(), or {column: kind}, got "
+            f"{emissions!r}"
+        )
+    keys = {key: key if isinstance(key, tuple) else (key,) for key in emissions}
+    flat = [part for key in keys.values() for part in key]
+    named = all(isinstance(part, str) for part in flat)
+    if not named and not all(isinstance(part, (int, np.integer)) and not isinstance(part, bool) for part in flat):
+        raise TypeError(
+            f"keys of emissions are names of columns or numbers of columns, not both, got {list(emissions)}"
+        )
+    if len(set(flat)) < len(flat):
+        twice = next(part for part in flat if flat.count(part) > 1)
+        raise ValueError(f"emissions has the column {twice!r} twice: join the columns of one vector in a tuple")
+    places = {part: place for place, part in enumerate(flat)} if named else {part: int(part) for part in flat}
+    if sorted(places.values()) != list(range(n_columns)):
+        missing = sorted(set(range(n_columns)) - set(places.values()))
+        what = f"column {missing[0]} of X has none" if missing else f"there is no column {max(places.values())}"
+        raise ValueError(
+            f"emissions must name every one of the {n_columns} columns of X: {what}; got {list(emissions)}"
+        )
+    found = []
+    for key, kind in emissions.items():
+        if not isinstance(kind, EmissionKind):
+            raise TypeError(
+                f"emissions[{key!r}] must be a kind of natgrad.models.hmm, such as Gaussian(), got {kind!r}"
+            )
+        name = "_".join(str(part) for part in keys[key]) if named else "column" + "_".join(str(p) for p in keys[key])
+        found.append((name, tuple(places[part] for part in keys[key]), kind))
+    _check_names(found)
+    return found
+
+
+def _check_names(found: list[tuple[str, tuple[int, ...], EmissionKind]]) -> None:
+    names = [
+        own for name, _, kind in found for own in (name, f"{name}_weights")[: 1 + ("n_components" in kind.extras())]
+    ]
+    for name in names:
+        if name in TAKEN or names.count(name) > 1:
+            raise ValueError(
+                f"{name!r} cannot be the name of an emission, because it names another block: rename the column"
+            )
 
 
 def pair_of_positives(value: Any, what: str) -> tuple[float, float]:

@@ -25,17 +25,14 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import TINY
-from natgrad.models.hmm.files import HMMFiles
-from natgrad.models.hmm.forecast import Forecast, columns_of
+from natgrad.models.hmm.forecast import Forecast, GoingOn, TrackForecast, TrackLaws, after_rows, columns_of, named_row
 from natgrad.models.hmm.forward_backward import weights_of
-from natgrad.models.hmm.going_on import GoingOn, after_rows, named_row
 from natgrad.models.hmm.inputs import Ahead, walked
 from natgrad.models.hmm.parts import Segment
 from natgrad.models.hmm.priors import walk
+from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.row_weights import PlainRows, RowNames, TrackRows, codes_of, weights_of_row
-from natgrad.models.hmm.track_counts import TrackWeights
-from natgrad.models.hmm.track_forecast import TrackForecast, TrackLaws
-from natgrad.models.hmm.tracks import Tracks, observed_by, own_of
+from natgrad.models.hmm.tracks import Tracks, TrackWeights, observed_by, own_of
 from natgrad.threads import is_little
 from natgrad.validation import whole_number
 
@@ -54,16 +51,12 @@ _log_weights: Any = plain.log_weights
 PIECE = 100_000
 
 
-class LiveHMM(HMMFiles):
+class LiveHMM(StateQueries):
     """`filter`, `forecast` and `sample` of every hidden Markov model."""
 
     n_states_: int
     startprob_: Floats
     transmat_: Floats
-    if TYPE_CHECKING:
-
-        @property
-        def _one_dimensional(self) -> bool: ...
 
     def filter(self, X: Any = None) -> StateFilter:
         """An object that takes observations as they come, and says which state it is and what comes next.
@@ -172,9 +165,6 @@ class LiveHMM(HMMFiles):
         return chain.weights(logs)
 
     # -- hooks --
-
-    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
-        raise NotImplementedError
 
     def _observe(self, emission: Emission, columns: Array, ends: Array, held_out: bool) -> Observed:
         """Checked data; ``held_out`` if nothing is learned from them."""

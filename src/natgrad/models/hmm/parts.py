@@ -15,7 +15,7 @@ import numpy.typing as npt
 from natgrad.data.sequences import read_only
 from natgrad.kernels.hmm.emissions import LANES
 from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
-from natgrad.models.hmm.track_counts import TrackWeights, copied, pieces
+from natgrad.models.hmm.tracks import TrackWeights, copied, pieces
 from natgrad.posterior.files.container import register
 from natgrad.validation import real_number, whole_number
 

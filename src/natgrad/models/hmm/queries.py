@@ -1,4 +1,4 @@
-"""A fitted hidden Markov model and sequences in; their states, paths and probabilities out."""
+"""Answer questions about sequences by a fitted model: states, paths, probabilities, and how well a number of states fits."""
 
 from __future__ import annotations
 
@@ -10,31 +10,23 @@ import numpy.typing as npt
 from natgrad.data.dates import dates_of
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import check_names, columns_and_lengths
+from natgrad.models.hmm.files import HMMFiles
+from natgrad.models.hmm.priors import FORBIDDEN
+from natgrad.models.hmm.tracks import Track, Tracks, own_of
+from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
-    from natgrad.data.sequences import Sequences
-    from natgrad.inference.problem import State
-    from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+    from natgrad.models.hmm.problem import SequenceProblem
 
-__all__ = ["StateQueries"]
+__all__ = ["StateQueries", "n_free", "named_parameters"]
 
 Array = npt.NDArray[Any]
+CHAIN = (("initial", "startprob_"), ("transition", "transmat_"))
+NAMES = {"Gamma": "rates", "Beta": "probabilities", "Dirichlet": "probabilities"}
 
 
-class StateQueries:
+class StateQueries(HMMFiles):
     """What hidden Markov models say of sequences; of the estimator it needs the fitted model and its state."""
-
-    if TYPE_CHECKING:
-        n_jobs: int | None
-        _model_: HMMModel
-        _state: State
-
-        def _check_fitted(self) -> None: ...
-        @property
-        def _one_dimensional(self) -> bool: ...
-        def _sequences(
-            self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False
-        ) -> Sequences: ...
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log p(X) of sequences at the mean of q; neither batches nor subchains change it. See `fit` for ``y``."""
@@ -127,6 +119,108 @@ class StateQueries:
         """X with numbers in place of labels."""
         return X
 
+    startprob_: Array
+    transmat_: Array
+
+    @property
+    def n_parameters_(self) -> int:
+        """Free numbers of the model: probabilities that may move, and parameters of the emissions."""
+        self._check_fitted()
+        of_chain = sum(int(_open(self._model_, part, getattr(self, name))) for part, name in CHAIN)
+        emission, chain = self._model_.emission, self._model_.chain
+        of_chain += 0 if chain is None or chain.durations is None else chain.n_states * chain.durations.n_free
+        return of_chain + n_free(emission, own_of(emission, self._state.lam))
+
+    @property
+    def _exchangeable(self) -> bool:
+        """Whether states in another order are the same model: their priors are alike, and none is known."""
+        prior, rows = np.asarray(self._model_.initial), np.atleast_3d(np.asarray(self._model_.transition).T).T
+        parts = prior, np.einsum("ckk->ck", rows), rows[:, ~np.eye(len(prior), dtype=bool)]
+        alike = all((part == part[..., :1]).all() for part in parts)
+        of_symbols = np.asarray(getattr(self._model_.emission, "arguments", {}).get("concentration", 0.0))
+        known = getattr(getattr(self, "_data", None), "labels", None) is not None
+        return alike and not known and bool((of_symbols == of_symbols[:1]).all() if of_symbols.ndim else True)
+
+    @property
+    def mean_durations_(self) -> Array:
+        """How long each state lasts, expected at the mean of q [K]: 1 / (1 − A_kk), or what ``durations`` says.
+
+        With inputs [C, K]: as long as the input stays the same.
+        """
+        self._check_fitted()
+        if self._model_.chain is not None and self._model_.chain.durations is not None:
+            return np.asarray(self._model_.chain.durations.mean(self._state.lam["duration"]))
+        stay = np.clip(np.diagonal(self.transmat_, axis1=-2, axis2=-1), 0.0, 1.0 - 1e-12)
+        return np.asarray(1.0 / (1.0 - stay))
+
+    def aic(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """Akaike's information criterion of data, −2 log p(X) + 2 parameters, at the mean of q; lower is better.
+
+        Parameters
+        ----------
+        X, y, lengths : sequences, as for `score`
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.random.default_rng(0).normal(np.repeat([0.0, 5.0, 0.0], 40), 1.0)[:, None]
+        >>> fits = {k: ng.GaussianHMM(k, seed=0).fit(X) for k in (1, 2)}
+        >>> fits[2].aic(X) < fits[1].aic(X), fits[2].bic(X) < fits[1].bic(X)
+        (True, True)
+        """
+        return -2.0 * self.score(X, y, lengths) + 2.0 * self.n_parameters_
+
+    def bic(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """Schwarz's information criterion of data, −2 log p(X) + parameters · log T, at the mean of q; lower is better.
+
+        Parameters
+        ----------
+        X, y, lengths : sequences, as for `score`
+        """
+        n_times = self._held_out(X, lengths, y).data.n_times
+        return -2.0 * self.score(X, y, lengths) + self.n_parameters_ * float(np.log(max(n_times, 1)))
+
+    def sample_paths(self, X: Any, lengths: Any = None, *, n: int = 1, seed: int = 0) -> Array:
+        """Paths of states drawn from p(x | X) at the mean of q [n, T]; how often a state comes at a time is `predict_proba`.
+
+        Parameters
+        ----------
+        X, lengths : sequences, as for `predict`
+        n : int
+            How many paths of all sequences.
+        seed : int
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.random.default_rng(0).normal(np.repeat([0.0, 5.0, 0.0], 40), 1.0)[:, None]
+        >>> model = ng.GaussianHMM(2, seed=0).fit(X)
+        >>> model.sample_paths(X, n=3).shape
+        (3, 120)
+        """
+        from natgrad.models.hmm.sampling import drawn_paths
+
+        problem = self._held_out(X, lengths)
+        rng = np.random.default_rng(whole_number(seed, "seed", least=0))
+        return drawn_paths(problem, problem.at_point(self._state), rng, whole_number(n, "n"))
+
+    def emission_parameters(self) -> dict[str, Any]:
+        """What each state emits, by name: "means" and "covariances" [K, …], "probabilities" or "rates", expectations under q.
+
+        Of several tracks such a dict of each; of mixtures [K, m, …], and their "weights" [K, m]. ``posterior_["emission"]`` has
+        the same in one array, as the engine needs it.
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.random.default_rng(0).poisson(np.repeat([1.0, 9.0], 50))[:, None]
+        >>> {name: values.shape for name, values in ng.PoissonHMM(2, seed=0).fit(X).emission_parameters().items()}
+        {'rates': (2, 1)}
+        """
+        self._check_fitted()
+        emission = self._model_.emission
+        return named_parameters(emission, own_of(emission, self._state.lam))
+
 
 def _with_dates(values: Array, X: Any, out: Any) -> Any:
     """States of rows with dates as a series, their probabilities as a table; others as they are."""
@@ -135,3 +229,49 @@ def _with_dates(values: Array, X: Any, out: Any) -> Any:
     import pandas as pd
 
     return pd.Series(values, dates, name="state") if values.ndim == 1 else pd.DataFrame(values, dates)
+
+
+def _open(model: Any, part: str, values: Array) -> int:
+    """Free probabilities of rows that sum to one; those that a prior of 0 forbids are not free."""
+    prior = np.asarray(getattr(model, part))
+    allowed = prior > FORBIDDEN if prior.shape == values.shape else np.ones(values.shape, dtype=bool)
+    return int(allowed.sum() - np.prod(values.shape[:-1], dtype=int))
+
+
+def named_parameters(emission: Any, lam: Any) -> dict[str, Any]:
+    """Expectations under q: {"means", "covariances"}, {"rates"} or {"probabilities"}; of several tracks such a dict of each."""
+    if isinstance(emission, Tracks):
+        return {track.name: _of_track(track, lam) for track in emission.tracks}
+    name = NAMES.get(emission.family.name)
+    if name is not None:
+        return {name: np.asarray(emission.family.mean(lam))}
+    return dict(emission.named(lam)) if hasattr(emission, "named") else _gaussian(emission, lam)
+
+
+def n_free(emission: Any, lam: Any) -> int:
+    """Free numbers of the emissions: shares that sum to one have one less, matrices are symmetric."""
+    if isinstance(emission, Tracks):
+        chances = sum(track.n_states * (track.n_components - 1) for track in emission.tracks)
+        return chances + sum(n_free(track.emission, track.together(lam[track.name])) for track in emission.tracks)
+    named = named_parameters(emission, lam)
+    total = 0
+    for name, values in named.items():
+        if name == "covariances" and not emission.by_column:
+            d = values.shape[-1]
+            total += values.size // d**2 * d * (d + 1) // 2
+        else:
+            total += values.size - (len(values) if emission.family.name == "Dirichlet" else 0)
+    return int(total)
+
+
+def _gaussian(emission: Any, lam: Any) -> dict[str, Array]:
+    means, covariances, _ = emission.located(lam)
+    return {"means": np.asarray(means), "covariances": np.asarray(covariances)}
+
+
+def _of_track(track: Track, lam: Any) -> dict[str, Array]:
+    named = named_parameters(track.emission, track.together(lam[track.name]))
+    if track.n_components == 1:
+        return named
+    apart = {name: values.reshape(-1, track.n_components, *values.shape[1:]) for name, values in named.items()}
+    return {"weights": track.leaf_shares(lam), **apart}

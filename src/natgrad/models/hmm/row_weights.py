@@ -15,7 +15,7 @@ import scipy.special as sp
 
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.models.hmm.autoregression import Autoregressions
-from natgrad.models.hmm.track import LOG, Track
+from natgrad.models.hmm.tracks import LOG, Track
 
 __all__ = ["PlainRows", "RowNames", "TrackRows", "codes_of", "weights_of_row"]
 

@@ -217,7 +217,7 @@ def records(function: Function) -> Function:
             return Recorded(call.__name__, arguments, options)
         return call(*arguments, **options)
 
-    return cast(Function, wrapped)
+    return cast("Function", wrapped)
 
 
 def walk(value: Any, inside: bool = True) -> Iterator[Any]:

@@ -76,7 +76,7 @@ class Contribution(Protocol):
 def contribution_of(model: Any) -> Contribution | None:
     """The contribution of the module that is called like the kind of the model; of what has no kind, None."""
     kind = getattr(model, "kind", None)
-    return None if kind is None else cast(Contribution, importlib.import_module(f"natgrad.report.sections.{kind}"))
+    return None if kind is None else cast("Contribution", importlib.import_module(f"natgrad.report.sections.{kind}"))
 
 
 def level_note(level: str) -> Html:
