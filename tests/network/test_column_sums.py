@@ -21,7 +21,7 @@ def check_turns(problem, state):
         stats = tuple(np.array(part) for part in state.mu[name])
         here, known = {**state.mu, name: stats}, problem.known_arrays
         for piece in problem.program.meeting(block):
-            slopes = ColumnSlopes(piece, name, block.column_axis)
+            slopes = ColumnSlopes(problem.backend, piece, name, block.column_axis)
             n_sums += len(slopes.meetings)
             slopes.begin(here, known)
             for number in [*range(block.n_columns), 0]:

@@ -82,7 +82,7 @@ def test_products_of_two_arrays_are_those_of_einsum():
         first, second = (np.asarray(rng.normal(size=[sizes[x] for x in labels])) for labels in (a, b))
         together = sorted(set(a + b))
         for out in {"", *together, "".join(together), "".join(together[::-1]), "".join(x for x in together if x in b)}:
-            function = product_of(tuple(out), [tuple(a), tuple(b)], [first.shape, second.shape])
+            function = product_of(tuple(out), (tuple(a), tuple(b)), (first.shape, second.shape))
             wanted = np.einsum(f"{a},{b}->{out}", first, second)
             np.testing.assert_allclose(
                 function(first, second), wanted, rtol=1e-12, atol=1e-12, err_msg=f"{a},{b}->{out}"
@@ -92,10 +92,10 @@ def test_products_of_two_arrays_are_those_of_einsum():
 def test_one_array_is_summed_and_turned():
     array = np.arange(24.0).reshape(2, 3, 4)
     for out in ("", "i", "k", "ki", "jki", "ij"):
-        function = product_of(tuple(out), [("i", "j", "k")], [array.shape])
+        function = product_of(tuple(out), (("i", "j", "k"),), (array.shape,))
         np.testing.assert_allclose(function(array), np.einsum(f"ijk->{out}", array))
-    assert product_of(("i",), [("i",)], [(3,)]) is None
-    diagonal = product_of(("i",), [("i", "i")], [(3, 3)])
+    assert product_of(("i",), (("i",),), ((3,),)) is None
+    diagonal = product_of(("i",), (("i", "i"),), ((3, 3),))
     np.testing.assert_allclose(diagonal(np.arange(9.0).reshape(3, 3)), [0.0, 4.0, 8.0])
 
 

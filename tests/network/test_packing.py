@@ -6,7 +6,10 @@ import pytest
 
 import natgrad as ng
 from natgrad._jax import in_64_bits
-from natgrad.network.execute.evaluate import evaluate, packed_factors
+from natgrad.network.execute.addressing import WHOLE, Piece
+from natgrad.network.execute.choice import make_backend
+from natgrad.network.execute.lower import Job
+from natgrad.network.execute.packing import packed_readers
 from natgrad.network.execute.programs import Repeated
 from natgrad.network.polynomial import Factor, Mark, Monomial, Take
 
@@ -17,8 +20,10 @@ X = [Factor("x", 0, ("point", label), known=True) for label in (FIRST, SECOND)]
 SIZES, SYMMETRIC = {"point": 6, GATE: 2, FIRST: 3, SECOND: 3}, frozenset({("lam", 0)})
 
 
-def value(monomial, moments, known, symmetric):
-    return evaluate((monomial,), SIZES, ("point",), moments, known, symmetric=symmetric)
+def lowered(monomial, moments, known, name, symmetric):
+    piece = Piece((monomial,), SIZES, ("point",), symmetric=symmetric)
+    job = Job([piece], name, packed=packed_readers)
+    return job.at(make_backend("jax"), moments, known)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
@@ -29,13 +34,17 @@ def test_a_packed_square_has_the_value_and_the_symmetric_gradient_of_the_sum(ord
 
     def both(lam, z):
         stats = {"lam": (lam,), "z": (z,)}
-        return value(monomial, stats, known, frozenset()), value(monomial, stats, known, SYMMETRIC)
+        return [
+            [lowered(monomial, stats, known, name, symmetric) for name in (None, "lam", "z")]
+            for symmetric in (frozenset(), SYMMETRIC)
+        ]
 
     with in_64_bits():
-        (plain, packed), gradients = jax.jit(lambda *args: (both(*args), jax.jacrev(both, (0, 1))(*args)))(matrix, z)
-    # The first of each pair as it is, the second packed.
-    (by_lam, by_z), (packed_lam, packed_z) = jax.tree.map(np.asarray, gradients)
-    np.testing.assert_allclose(packed, plain, rtol=1e-13)
+        plain, packed = jax.tree.map(np.asarray, jax.jit(both)(matrix, z))
+    value, (by_lam,), (by_z,) = plain
+    packed_value, (packed_lam,), (packed_z,) = packed
+    np.testing.assert_allclose(value, -0.5 * np.einsum("gij,ni,nj,ng->", matrix, known["x"], known["x"], z))
+    np.testing.assert_allclose(packed_value, value, rtol=1e-13)
     np.testing.assert_allclose(packed_lam, 0.5 * (by_lam + np.swapaxes(by_lam, 1, 2)), rtol=1e-13)
     np.testing.assert_allclose(packed_lam, np.swapaxes(packed_lam, 1, 2), rtol=1e-15)
     np.testing.assert_allclose(packed_z, by_z, rtol=1e-13)
@@ -55,10 +64,8 @@ def test_a_packed_square_has_the_value_and_the_symmetric_gradient_of_the_sum(ord
     ],
 )
 def test_what_is_no_square_is_left_as_it_is(factors):
-    def asked(factor):
-        raise AssertionError(factor)
-
-    assert packed_factors(Monomial(1.0, factors), SYMMETRIC, asked, {}, None, asked) is None
+    piece = Piece((), SIZES, ("point",), symmetric=SYMMETRIC)
+    assert packed_readers(Monomial(1.0, factors), piece, WHOLE) is None
 
 
 def test_precisions_that_rows_share_travel_once(rng):

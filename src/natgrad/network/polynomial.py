@@ -171,7 +171,7 @@ def readings(
 def _change_places(monomial: Monomial, first: int, second: int, symmetric: Collection[tuple[str, int]]) -> bool:
     """Whether the monomial stays as it is when the labels of two of its factors are exchanged; no statistic is symmetric else."""
     a, b = monomial.factors[first], monomial.factors[second]
-    if a.stat != b.stat or any(isinstance(axis, Take) for factor in monomial.factors for axis in factor.axes):
+    if a.stat != b.stat or [x for x in a.axes if isinstance(x, Take)] != [x for x in b.axes if isinstance(x, Take)]:
         return False
     names: dict[Label, Label] = {}
     for one, other in zip(a.labels, b.labels, strict=True):

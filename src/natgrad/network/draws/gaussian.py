@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import Block
 from natgrad.network.draws.chains import CHAIN
+from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.joint import joint_groups
+from natgrad.network.execute.lower import Product, Reads, lower_product, times_unread
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.written_out import Product, Reads, written_product
 from natgrad.network.polynomial import Factor, Label, Monomial, Take, ordered_labels
 
 __all__ = ["GaussianDraw", "drawn_together"]
@@ -127,39 +128,34 @@ class GaussianDraw:
         self.shapes = shapes
         self.places = {n: slice(int(begins[i]), int(begins[i + 1])) for i, n in enumerate(names)}
         terms = [t for t in problem.plan.terms.values() if t.node in names or set(names) & set(t.readings)]
-        self.reads = Reads(self.known, lambda name: _with_chains(problem, self.chains, name))
+        self.on = problem.backend
+        self.reads = Reads(self.known, shapes=lambda name: _with_chains(problem, self.chains, name))
         quadratic: list[_Entry] = []
         linear: list[_Entry] = []
         self.n_entries = 0
         for term in terms:
             for piece in problem.program.pieces(term):
                 for monomial in piece.monomials:
-                    self._read(monomial, piece.sizes, piece.plates, quadratic, linear)
+                    self._read(monomial, piece, quadratic, linear)
         if self.n_entries <= MOST_ENTRIES:
             self._quadratic = _Sum(quadratic, self.chains, self.size**2)
             self._linear = _Sum(linear, self.chains, self.size)
 
-    def _read(
-        self, monomial: Monomial, sizes: Mapping[Label, int], plates: Sequence[str], quadratic: list[_Entry],
-        linear: list[_Entry],
-    ) -> None:  # fmt: skip
+    def _read(self, monomial: Monomial, piece: Piece, quadratic: list[_Entry], linear: list[_Entry]) -> None:
         own = [f for f in monomial.factors if not f.known and f.source in self.names]
         if not own:
             return
         rest = tuple(f for f in monomial.factors if not any(f is g for g in own))
         inside = [label for label in ordered_labels(own) if label != CHAIN]
-        shape = tuple(sizes[label] for label in inside)
+        shape = tuple(piece.sizes[label] for label in inside)
         self.n_entries += math.prod(shape)
         if self.n_entries > MOST_ENTRIES:  # it will not be used
             return
         grid = np.indices(shape, sparse=True) if inside else ()
         at: dict[Label, Array] = dict(zip(inside, grid, strict=True))
         flat = [np.broadcast_to(place, shape) for f in own for place in self._elements(f, at)]
-        # A sum over a plate that no factor has is a multiplication.
-        present = set(monomial.labels) | set(monomial.counted)
-        times = math.prod(sizes[plate] for plate in plates if plate not in present)
-        labels = (CHAIN, *inside)
-        product = written_product(self.reads, rest, monomial.coefficient * times, labels)
+        labels, scale = (CHAIN, *inside), monomial.coefficient * times_unread(monomial, monomial.labels, piece)
+        product = lower_product(self.on, self.reads, map(self.reads.reader, rest), scale, labels)
         goes_to = flat[0] if len(flat) == 1 else flat[0] * self.size + flat[1]
         entry = _Entry(product, labels, (self.chains, *shape), np.ascontiguousarray(goes_to).reshape(-1))
         (linear if len(flat) == 1 else quadratic).append(entry)

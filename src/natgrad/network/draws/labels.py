@@ -12,7 +12,8 @@ import numpy.typing as npt
 from natgrad.inference.sampler import alike, best_order, classes_of, pairs_apart
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import CHAIN, with_chain
-from natgrad.network.execute.written_out import Reads, written_product
+from natgrad.network.execute.lower import Reads, lower_product, times_unread
+from natgrad.network.execute.numpy_backend import NumpyBackend
 from natgrad.network.language.discrete import Categorical, MarkovChain
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.random import Stream, generator
@@ -62,10 +63,14 @@ class Exchange:
         self.plan, self.entry, self.chains = plan, entry, chains
         self.pairs = pairs_apart(entry.classes)
         self.names = {f.source for _, m in entry.telling for f in m.factors if not f.known} & set(entry.axes)
-        self.reads = Reads(plan.known, lambda name: [(chains, *shape) for shape in plan.nodes[name].stat_shapes()])
+        self.reads = Reads(
+            plan.known, shapes=lambda name: [(chains, *shape) for shape in plan.nodes[name].stat_shapes()]
+        )
         self._products: list[Callable[[list[Array]], Array]] = []
         for term, monomial in entry.telling:
-            product = written_product(self.reads, _chained(monomial), _scale(plan, term, monomial), (CHAIN,))
+            scale = monomial.coefficient * times_unread(monomial, monomial.labels, plan.terms[term])
+            readers = [self.reads.reader(with_chain(factor)) for factor in monomial.factors]
+            product = lower_product(NumpyBackend(), self.reads, readers, scale, (CHAIN,))
             if product.function is not None:
                 self._products.append(product.function)
 
@@ -128,16 +133,6 @@ def may_move(plan: Plan, entry: LabelSet) -> bool:
         if any(along_time(plan, name, axis) for axis in axes):
             return False
     return True
-
-
-def _chained(monomial: Monomial) -> list[Any]:
-    return [with_chain(factor) for factor in monomial.factors]
-
-
-def _scale(plan: Plan, name: str, monomial: Monomial) -> float:
-    """The coefficient, times how often the monomial is there along plates that none of its factors has."""
-    term, counted = plan.terms[name], set(monomial.labels) | set(monomial.counted)
-    return monomial.coefficient * math.prod(term.sizes[plate] for plate in term.plates if plate not in counted)
 
 
 # Labels that mean nothing: the components of a mixture can change places without changing the joint density.

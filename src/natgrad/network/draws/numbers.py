@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,11 @@ from natgrad.kernels.network import gibbs as kernel
 from natgrad.kernels.network.gibbs import GAUSSIAN, SCALE, Tables
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.labels import EVENT, LabelSet, Relabelling, _places
-from natgrad.network.execute.addressing import FULL, Piece
-from natgrad.network.execute.interpreter import Reader
+from natgrad.network.execute.addressing import Piece, Reader
+from natgrad.network.execute.lower import Reads, lower_product, times_unread
+from natgrad.network.execute.numpy_backend import NumpyBackend
 from natgrad.network.execute.program import Program
-from natgrad.network.polynomial import Factor, Monomial, Take, ordered_labels
+from natgrad.network.polynomial import Factor, Monomial, ordered_labels
 
 __all__ = ["GaussianSets", "Group", "Layout", "Numbers", "Unsuitable", "label_tables", "written_in_numbers"]
 
@@ -49,6 +50,10 @@ class Layout:
         """Those of one statistic, in its shape."""
         shape = self.stat_shapes[name][stat]
         return self.stats[name, stat] + np.arange(math.prod(shape)).reshape(shape)
+
+    def places_of(self, name: str) -> tuple[Ints, ...]:
+        """Those of all its statistics."""
+        return tuple(self.places(name, stat) for stat in range(len(self.stat_shapes[name])))
 
 
 # Numbers come in an order in which those that meet few others are first: rows of A are held from their first column that is not
@@ -362,37 +367,17 @@ def _written(program: Program, layout: Layout) -> Iterator[_Written]:
 
 
 def _one(program: Program, layout: Layout, monomial: Monomial, piece: Piece, random: list[Factor]) -> _Written:
-    labels = list(ordered_labels(random))
+    labels = tuple(ordered_labels(random))
     shape = tuple(piece.sizes[label] for label in labels)
-    # A sum over a plate that no factor has is a multiplication.
-    present = set(monomial.labels) | set(monomial.counted)
-    scale = monomial.coefficient * math.prod(piece.sizes[p] for p in piece.plates if p not in present)
-    coefs: Any = np.float64(scale)
-    readers = [Reader(f, (), {}) for f in monomial.factors if f.known]
-    if readers:
-        numbers = {
-            label: n for n, label in enumerate(dict.fromkeys([*labels, *(x for r in readers for x in r.labels)]))
-        }
-        out = [numbers[label] for label in labels if any(label in r.labels for r in readers)]
-        operands: list[Any] = []
-        for reader in readers:
-            operands += [
-                np.asarray(reader.array({}, program.known, FULL), np.float64),
-                [numbers[x] for x in reader.labels],
-            ]
-        coefs = scale * np.einsum(*operands, out)
-        coefs = np.reshape(coefs, [size if numbers[x] in out else 1 for x, size in zip(labels, shape, strict=True)])
-    at = dict(zip(labels, np.indices(shape, sparse=True) if labels else (), strict=True))
+    scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
+    known = [Reader(f) for f in monomial.factors if f.known]
+    out, constant, _ = lower_product(NumpyBackend(), Reads(program.known), known, scale, labels)
+    coefs = np.asarray(constant).reshape([n if x in out else 1 for x, n in zip(labels, shape, strict=True)])
     places = []
     for factor in random:
-        own, flat = layout.stat_shapes[factor.source][factor.stat], np.zeros((), dtype=np.int64)
-        for axis, size in zip(factor.axes, own, strict=True):
-            if isinstance(axis, Take):
-                index = program.known[axis.index]
-                flat = flat * size + (index[tuple(at[x] for x in axis.labels)] if axis.labels else np.asarray(index))
-            else:
-                flat = flat * size + at[axis]
-        places.append(np.broadcast_to(layout.stats[factor.source, factor.stat] + flat, shape).reshape(-1))
+        reader, own = Reader(factor), {factor.source: layout.places_of(factor.source)}
+        read = reader.over(reader.array(own, program.known), labels)
+        places.append(np.broadcast_to(read, shape).reshape(-1))
     return _Written(np.broadcast_to(coefs, shape).reshape(-1), tuple(random), places)
 
 

@@ -1,7 +1,7 @@
 """Who multiplies the arrays: what the mathematics of a network asks of JAX, which compiles it, or of NumPy, which does it now.
 
-Programs, updates and loops are written once, on a `Backend`. The two differ in how a gradient is taken: by `jax.grad`, or by
-leaving a factor out of each monomial and contracting the rest.
+Lowered polynomials, programs, updates and loops are written once, on a `Backend`. The two differ in how labelled arrays are
+multiplied, how what was gathered is added up, and how loops run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
-from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
+from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View
 from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.polynomial import Label
 
@@ -21,6 +21,7 @@ Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
 Means = dict[str, Array]
+Labels = tuple[Label, ...]
 BackendName = Literal["numpy", "jax"]
 BACKENDS: tuple[BackendName, ...] = ("numpy", "jax")
 
@@ -65,6 +66,21 @@ class Backend(Protocol):
 
     def column_slopes(self, piece: Piece, name: str, axis: int) -> ColumnSlopes | None:
         """The gradient by columns that take turns, where sums over the others are kept between turns; None where not."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Whether products of known arrays are multiplied once, for many calls."""
+        ...
+
+    def product_of(
+        self, out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Array] | None:
+        """The contraction of labelled arrays to ``out`` as a function of them; None for the one array as it is."""
+        ...
+
+    def adjoint(self, reader: Reader, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:
+        """From a derivative by what a reader reads, over its distinct labels, to one by the array of that shape."""
         ...
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:

@@ -10,13 +10,13 @@ and a round over C columns C of these instead of C².
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from natgrad.network.execute.addressing import FULL, Piece
-from natgrad.network.execute.interpreter import Product, Reader, Slopes, scale_of
+from natgrad.network.execute.addressing import FULL, Piece, Reader
+from natgrad.network.execute.lower import Job, Reads, lower_product, times_unread
 from natgrad.network.polynomial import Factor, Label, Monomial, Take, readings
 
 __all__ = ["ColumnSlopes"]
@@ -27,23 +27,36 @@ Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
 
 
-class _Sum(NamedTuple):
+class _Sum:
     """A sum over columns, as a factor of a product."""
 
-    labels: tuple[Label, ...]
-    known: bool = False
+    def __init__(self, labels: tuple[Label, ...]) -> None:
+        self.labels, self.known = labels, False
 
 
 class _Meeting(NamedTuple):
     """One column in one monomial, and the sum over those that it meets."""
 
     reader: Reader  # of the column
-    spread: tuple[Any, ...]  # axes of length one for labels that the others do not have
-    others: Product  # all that the column is multiplied with; the sum is one of them
+    outer: list[Any]  # all that the column is multiplied with; the sum is one of them
+    scale: float
+    cut: Label
     sum: _Sum
-    whole: Product  # the sum, over all columns
-    column: Product  # what one column adds to it
+    inner: list[Reader]  # what is multiplied with each column of the sum
+    column: Reader  # all columns, as the sum reads them
+    summed: Label
     met: Reader  # one column, as the sum reads it
+
+
+class _Round(NamedTuple):
+    """The functions of a meeting, for given known arrays."""
+
+    others: Callable[[list[Array]], Array]
+    spread: tuple[Any, ...]  # axes of length one for labels that the others do not have
+    back: Callable[[Array], Array] | None
+    whole: Callable[[list[Array]], Array]  # the sum
+    column: Callable[[list[Array]], Array]  # what one column adds to it
+    places: tuple[int, int]  # of the sum and of the column that changed, among the operands
 
 
 @final
@@ -53,47 +66,69 @@ class ColumnSlopes:
     ``begin`` is given the moments before the first turn, ``follow`` the change of each column after its turn.
     """
 
-    def __init__(self, piece: Piece, name: str, axis: int) -> None:
-        self.name, self.axis = name, axis
+    def __init__(self, on: Any, piece: Piece, name: str, axis: int) -> None:
+        self.on, self.piece, self.name, self.axis = on, piece, name, axis
         found = [_meetings(monomial, piece, name, axis) for monomial in piece.monomials]
         self.meetings = [meeting for part in found if part is not None for meeting in part]
         rest = tuple(m for m, part in zip(piece.monomials, found, strict=True) if part is None)
-        self.rest = Slopes(piece._replace(monomials=rest), name, FULL, axis, None) if rest else None
+        self.rest = Job([piece._replace(monomials=rest)], name, axis=axis) if rest else None
         self._moments: Moments = {}
-        self._known: Known = {}
-        self._arrays: dict[Any, Array] = {}
-        self._sums: list[Array] = []
+        self._operands: list[Array] = []
+        self._reads: Reads | None = None
+        self._rounds: list[_Round] = []
+        self._shapes: list[tuple[int, ...]] = []
 
     def begin(self, moments: Moments, known: Known) -> None:
         """Add up all columns; ``moments`` are those of the first turn, and the node's are changed in place."""
-        self._moments, self._known = moments, known
-        used = {r for m in self.meetings for product in (m.others, m.whole) for r in product.random}
-        self._arrays = {r: r.array(moments, known, FULL) for r in used if isinstance(r, Reader)}
-        # A sum is changed in place, and a product of one array would be the array itself.
-        self._sums = [np.array(m.whole.array(self._arrays, known, FULL, None)) for m in self.meetings]
+        self._moments = moments
+        shapes = [(*s.shape[: self.axis], *s.shape[self.axis + 1 :]) for s in moments[self.name]]
+        if self._reads is None or self._reads.known is not known or self._shapes != shapes:
+            self._reads, self._shapes = Reads(known, moments=moments), shapes
+            self._rounds = [self._round(meeting, self._reads) for meeting in self.meetings]
+            self._reads.forget()
+        x = self._operands = self._reads(moments)
+        for here in self._rounds:
+            # A sum is changed in place, and a product of one array would be the array itself.
+            x[here.places[0]] = np.array(here.whole(x))
+
+    def _round(self, meeting: _Meeting, reads: Reads) -> _Round:
+        on, total, met, reader = self.on, meeting.sum, meeting.met, meeting.reader
+        whole = lower_product(on, reads, [*meeting.inner, meeting.column], 1.0, total.labels).function
+        assert whole is not None
+        at_sum = reads.put(total, self.name, whole(reads.first))
+        first = np.take(self._moments[self.name][met.stat], 0, axis=self.axis)
+        at_met = reads.put(met, self.name, met.read(first, reads.known))
+        column = lower_product(on, reads, [*meeting.inner, met], 1.0, total.labels, meeting.summed).function
+        others = lower_product(on, reads, meeting.outer, meeting.scale, reader.distinct, meeting.cut)
+        assert column is not None
+        assert others.function is not None
+        spread = tuple(slice(None) if label in others.out else None for label in reader.distinct)
+        back = None if reader.plain else reader.adjoint(self._shapes[reader.stat], reads.known, FULL)
+        return _Round(others.function, spread, back, whole, column, (at_sum, at_met))
 
     def at(self, number: int) -> Stats:
         """The gradient by one column."""
-        stats = self._moments[self.name]
-        shapes = [(*s.shape[: self.axis], *s.shape[self.axis + 1 :]) for s in stats]
+        x = self._operands
+        assert self._reads is not None
         if self.rest is not None:
-            total = list(self.rest(self._moments, self._known, FULL, number))
+            total = list(self.rest.at(self.on, self._moments, self._reads.known, FULL, number))
         else:
-            total = [np.zeros(shape) for shape in shapes]
-        for meeting, added in zip(self.meetings, self._sums, strict=True):
-            self._arrays[meeting.sum] = added
-            slope = np.asarray(meeting.others.array(self._arrays, self._known, FULL, number))[meeting.spread]
-            reader = meeting.reader
-            if not reader.plain:
-                slope = reader.scattered(slope, shapes[reader.stat], self._known, FULL)
-            total[reader.stat] += slope
+            total = [np.zeros(shape) for shape in self._shapes]
+        x[0] = number
+        for meeting, here in zip(self.meetings, self._rounds, strict=True):
+            slope, stat = np.asarray(here.others(x))[here.spread], meeting.reader.stat
+            total[stat] = total[stat] + (slope if here.back is None else here.back(slope))
         return tuple(total)
 
     def follow(self, number: int, change: Stats) -> None:
-        """The column has changed by so much."""
-        for meeting, added in zip(self.meetings, self._sums, strict=True):
-            self._arrays[meeting.met] = meeting.met.array({self.name: change}, self._known, FULL)
-            added += meeting.column.array(self._arrays, self._known, FULL, number)
+        """Add the change of a column to the sums."""
+        x = self._operands
+        assert self._reads is not None
+        x[0] = number
+        for meeting, here in zip(self.meetings, self._rounds, strict=True):
+            at_sum, at_met = here.places
+            x[at_met] = meeting.met.read(change[meeting.met.stat], self._reads.known)
+            x[at_sum] += here.column(x)
 
 
 def _meetings(monomial: Monomial, piece: Piece, name: str, axis: int) -> list[_Meeting] | None:
@@ -112,8 +147,8 @@ def _meetings(monomial: Monomial, piece: Piece, name: str, axis: int) -> list[_M
             return None
     if any([*factors[place].axes].count(label) != 1 for place, label in zip(places, labels, strict=True)):
         return None
-    readers = [Reader(factor, (), {}) for factor in factors]
-    scale = scale_of(monomial, readers, piece, ())
+    readers = [Reader(factor) for factor in factors]
+    scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
     return [
         _meeting(factors, readers, place, places[place == places[0]], axis, scale * times)
         for place, times in readings(monomial, name, None, piece.symmetric)
@@ -134,11 +169,7 @@ def _meeting(
         )
     )
     total = _Sum(kept)
-    others = Product([*outer, total], None, scale, reader.distinct, cut)  # type: ignore[list-item]
-    spread = tuple(slice(None) if label in others.out else None for label in reader.distinct)
-    whole = Product([*inner, readers[other]], None, 1.0, kept, None)
-    column = Product([*inner, met], None, 1.0, kept, summed)
-    return _Meeting(reader, spread, others, total, whole, column, met)
+    return _Meeting(reader, [*outer, total], scale, cut, total, inner, readers[other], summed, met)
 
 
 def _label(factor: Factor, axis: int) -> Label:
@@ -149,4 +180,4 @@ def _label(factor: Factor, axis: int) -> Label:
 
 def _without(factor: Factor, axis: int) -> Reader:
     axes = (*factor.axes[:axis], *factor.axes[axis + 1 :])
-    return Reader(Factor(factor.source, factor.stat, axes, False), (), {}, axis)
+    return Reader(Factor(factor.source, factor.stat, axes, False), gone=axis)

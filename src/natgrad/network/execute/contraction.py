@@ -18,7 +18,7 @@ from jax import lax
 from natgrad.network.execute.addressing import Labelled
 from natgrad.network.polynomial import Label
 
-__all__ = ["aligned", "contract"]
+__all__ = ["contract", "diagonal"]
 
 Array = Any
 # A batched matrix product pays only while the batch axis is short; beyond it, product-and-sum fuses better.
@@ -66,7 +66,7 @@ def _pair(first: Labelled, second: Labelled, needed: set[Label]) -> Labelled:
     if summed and math.prod(sizes[label] for label in batch) <= LONGEST_MATMUL_BATCH:
         return _matrix_product(a, b, batch, summed)
     union = [*a.labels, *(label for label in b.labels if label not in a.labels)]
-    product = aligned(a, union) * aligned(b, union)
+    product = _aligned(a, union) * _aligned(b, union)
     gone = tuple(union.index(label) for label in summed)
     kept = tuple(label for label in union if label not in summed)
     return Labelled(jnp.sum(product, axis=gone) if gone else product, kept)
@@ -108,7 +108,12 @@ def _diagonal(part: Labelled) -> Labelled:
     return Labelled(array, labels)
 
 
-def aligned(part: Labelled, union: Sequence[Label]) -> Array:
+def diagonal(part: Labelled, labels: Sequence[Label]) -> Array:
+    """The array over its distinct labels, in this order."""
+    return _aligned(_diagonal(part), labels)
+
+
+def _aligned(part: Labelled, union: Sequence[Label]) -> Array:
     """The array with its axes in the order of ``union``, and axes of length one for labels that it has not."""
     order = [part.labels.index(label) for label in union if label in part.labels]
     array = jnp.transpose(part.array, order)

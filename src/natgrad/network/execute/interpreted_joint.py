@@ -12,7 +12,8 @@ import numpy as np
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.backend import Quadratic, squared
 from natgrad.network.execute.joint import MOST, ROUNDING, SHRUNK, SMALL, inverse_of
-from natgrad.network.execute.written_out import Parts, Writer
+from natgrad.network.execute.lower import Bound
+from natgrad.network.execute.written_out import Writer
 from natgrad.network.polynomial import Monomial
 
 __all__ = ["InterpretedMeans"]
@@ -99,7 +100,7 @@ class _Quadratic:
     def __init__(self, written: Writer, names: tuple[str, ...], pieces: Sequence[Piece]) -> None:
         mixed = [piece._replace(monomials=tuple(m for m in piece.monomials if _meets(m, names))) for piece in pieces]
         self.whole = {name: written.target_of(written.program.plan.blocks[name], None) for name in names}
-        self.lines = {name: Parts(name, mixed, written.known, written.shapes, stats=(0,)) for name in names}
+        self.lines = {name: written.bound(mixed, name, stats=(0,)) for name in names}
 
     def __call__(self, start: Means, spread: Means, moments: Mapping[str, Any]) -> Quadratic:
         here = {**moments, **{n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()}}
@@ -108,10 +109,14 @@ class _Quadratic:
 
         def curvature(means: Means) -> Means:
             here = {**moments, **{n: (m, spread[n]) for n, m in means.items()}}
-            return {n: self.lines[n].first(here) + _twice(second[n], m) for n, m in means.items()}
+            return {n: _first(self.lines[n], here) + _twice(second[n], m) for n, m in means.items()}
 
         residual = {n: targets[n][0] + _twice(second[n], m) for n, m in start.items()}
         return Quadratic(second, residual, curvature)
+
+
+def _first(line: Bound, moments: Mapping[str, Any]) -> Array:
+    return line.added(line.reads(moments))[0]
 
 
 def _meets(monomial: Monomial, names: tuple[str, ...]) -> bool:

@@ -110,8 +110,8 @@ class _AtOnce:
         self.block, self.on, self.shared = block, problem.backend, problem.program.shared_plates(block)
         self.target = written.target(block, ending)
         values = [written.value(term, name) for term in ending]
-        self.apart = [value for value in values if value.functions]
-        self.known = sum([value.known for value in values if not value.functions], 0.0)
+        self.apart = [value for value in values if value.spots]
+        self.known = sum([float(value.known[0]) for value in values if not value.spots], 0.0)
         self.scalar = any(not shape for shape in problem.plan.nodes[name].stat_shapes())
 
     def __call__(self, lam: Any, mu: Any) -> Any:

@@ -18,11 +18,12 @@ from jax import lax
 
 from natgrad._jax import compiled, in_64_bits
 from natgrad.families import _spd  # noqa: F401  (what is traced is there before a program is named by it)
-from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
+from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
-from natgrad.network.execute.contraction import contract
-from natgrad.network.execute.evaluate import Column, evaluate, of_column
-from natgrad.network.polynomial import Label, Monomial
+from natgrad.network.execute.contraction import contract, diagonal
+from natgrad.network.execute.lower import Jobs, Reads
+from natgrad.network.execute.packing import packed_readers
+from natgrad.network.polynomial import Label
 
 __all__ = ["JaxBackend"]
 
@@ -31,6 +32,7 @@ Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
 Means = dict[str, Array]
+Labels = tuple[Label, ...]
 
 
 class JaxBackend:
@@ -38,23 +40,22 @@ class JaxBackend:
 
     name: BackendName = "jax"
     xp = jnp
+    keeps = False  # numbers are arguments of what is compiled
+
+    def __init__(self) -> None:
+        self._jobs = Jobs(packed_readers)
 
     # -- polynomials --
 
     def value(self, piece: Piece, moments: Moments, known: Known, view: View = FULL) -> Array:
         if piece.window is None:
-            return evaluate(piece.monomials, piece.sizes, piece.plates, moments, known, view, symmetric=piece.symmetric)
-        label = piece.window
-        starts, size, fresh = _windows(piece.sizes[label], piece.chunk)
+            return self._jobs(piece, None, view).at(self, moments, known, view)
 
         def chunk(total: Array, entry: tuple[Array, Array]) -> tuple[Array, None]:
-            here = View(weight=Labelled(entry[1], (label,)), window=(label, entry[0], size))
-            value = evaluate(
-                piece.monomials, piece.sizes, piece.plates, moments, known, here, symmetric=piece.symmetric
-            )
-            return total + value, None
+            here = _window(piece, entry)
+            return total + self._jobs(piece, None, here).at(self, moments, known, here), None
 
-        return lax.scan(chunk, jnp.zeros(()), (jnp.asarray(starts), jnp.asarray(fresh)))[0]
+        return lax.scan(chunk, jnp.zeros(()), _windows(piece))[0]
 
     def gradient(
         self,
@@ -66,29 +67,27 @@ class JaxBackend:
         column: tuple[int, Array] | None = None,
         occurrence: int | None = None,
     ) -> Stats:
-        stats = moments[name]
-        if column is not None:
-            stats = tuple(self.take_column(s, column[1], column[0]) for s in stats)
-
-        def value(own: Stats, view: View) -> Array:
-            here, part, reading = moments, None, None
-            if column is not None:
-                part = Column(name, column[0], column[1], own)
-                short = of_column(piece.monomials, piece.sizes, piece.plates, moments, known, view, part)
-                if short is not None:
-                    return short
-            elif occurrence is not None:
-                reading = (name, occurrence, own)
-            else:
-                here = {**moments, name: own}
-            return evaluate(
-                piece.monomials, piece.sizes, piece.plates, here, known, view, part, reading, piece.symmetric
-            )
-
+        axis, number = (None, None) if column is None else column
+        occurrence = occurrence if column is None else None
         if piece.window is None:
-            gradient: Stats = jax.grad(value)(stats, view)
+            gradient: Stats = self._jobs(piece, name, view, axis, occurrence).at(self, moments, known, view, number)
             return gradient
-        return _scanned(piece, name, stats, value, cut=column is None)
+        shapes = [part.shape for part in moments[name]]
+
+        def chunk(sums: Stats, entry: tuple[Array, Array]) -> tuple[Stats, None]:
+            here, total = _window(piece, entry), list(sums)
+            reads = Reads(known, here, moments=moments)
+            bound = self._jobs(piece, name, here, axis, occurrence).bind(self, reads, shapes)
+            for (stat, axes, whole), value in bound.in_window([number, *reads.first[1:]]).items():
+                if whole:
+                    value = _add_slice(jnp.zeros(shapes[stat]), value, here, axes)
+                    value, axes = self.take_column(value, number, axis or 0), ()
+                total[stat] = _add_slice(total[stat], value, here, axes)
+            return tuple(total), None
+
+        kept = [s if axis is None else (*s[:axis], *s[axis + 1 :]) for s in shapes]
+        scanned: Stats = lax.scan(chunk, tuple(map(jnp.zeros, kept)), _windows(piece))[0]
+        return scanned
 
     def quadratic(
         self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
@@ -108,6 +107,21 @@ class JaxBackend:
 
     def column_slopes(self, piece: Piece, name: str, axis: int) -> None:
         return None  # a compiled loop carries arrays alone
+
+    def product_of(
+        self, out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Array] | None:
+        if inputs == (out,):
+            return None
+        return lambda *arrays: contract(out, [Labelled(*pair) for pair in zip(arrays, inputs, strict=True)])
+
+    def adjoint(self, reader: Reader, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:
+        def read(array: Array) -> Array:
+            return diagonal(Labelled(reader.read(array, known, view), reader.labels), reader.distinct)
+
+        whole = jax.eval_shape(lambda: jnp.zeros(shape))
+        back, wide = jax.linear_transpose(read, whole), jax.eval_shape(read, whole).shape
+        return lambda gradient: back(jnp.broadcast_to(gradient, wide))[0]
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         return contract(out, factors)
@@ -147,49 +161,30 @@ class JaxBackend:
         return in_64_bits()
 
 
-def _scanned(piece: Piece, name: str, stats: Stats, value: Any, cut: bool) -> Stats:
-    """The same as one gradient, in chunks along the window; own arrays along it are cut, not padded with zeros."""
-    label = piece.window
-    assert label is not None
-    starts, size, fresh = _windows(piece.sizes[label], piece.chunk)
-    places = [_place(piece.monomials, name, s, label) for s in range(len(stats))]
-    cut = cut and -1 not in places
-    places = [place if cut else None for place in places]
-
-    def chunk(sums: Stats, entry: tuple[Array, Array]) -> tuple[Stats, None]:
-        start, weight = entry
-        own = tuple(
-            s if p is None else lax.dynamic_slice_in_dim(s, start, size, p) for s, p in zip(stats, places, strict=True)
-        )
-        view = View(weight=Labelled(weight, (label,)), window=(label, start, size), cut=(name, label) if cut else None)
-        gradient = jax.grad(value)(own, view)
-        added = tuple(
-            a + g if p is None else _add_slice(a, g, start, p) for a, g, p in zip(sums, gradient, places, strict=True)
-        )
-        return added, None
-
-    zero = tuple(jnp.zeros_like(s) for s in stats)
-    gradient: Stats = lax.scan(chunk, zero, (jnp.asarray(starts), jnp.asarray(fresh)))[0]
-    return gradient
-
-
-def _windows(size: int, chunk: int) -> tuple[npt.NDArray[np.int32], int, npt.NDArray[np.float64]]:
-    """Starts of equal windows that cover 0 … size − 1; the last one overlaps its neighbour with weight 0."""
-    count = math.ceil(size / chunk)
+def _windows(piece: Piece) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    """The starts of equal windows that cover a piece, and their weights: the last one overlaps its neighbour with weight 0."""
+    assert piece.window is not None
+    size = piece.sizes[piece.window]
+    count = math.ceil(size / piece.chunk)
     length = math.ceil(size / count)
     wanted = np.arange(count) * length
     starts = np.minimum(wanted, size - length)
     fresh = (starts[:, None] + np.arange(length)[None, :] >= wanted[:, None]).astype(np.float64)
-    return starts.astype(np.int32), length, fresh
+    return starts.astype(np.int32), fresh
 
 
-def _place(monomials: tuple[Monomial, ...], name: str, stat: int, label: str) -> int | None:
-    """The axis of a node's statistic that carries the window; None if none does, −1 if different readings disagree."""
-    axes = [f.axes for m in monomials for f in m.factors if f.source == name and f.stat == stat and not f.known]
-    places = {entry.index(label) if label in entry else None for entry in axes}
-    return places.pop() if len(places) == 1 else (None if not places else -1)
+def _window(piece: Piece, entry: tuple[Array, Array]) -> View:
+    """The view of a window, given its start and weights."""
+    assert piece.window is not None
+    return View(weight=Labelled(entry[1], (piece.window,)), window=(piece.window, entry[0], len(entry[1])))
 
 
-def _add_slice(array: Array, piece: Array, start: Array, axis: int) -> Array:
-    old = lax.dynamic_slice_in_dim(array, start, piece.shape[axis], axis)
-    return lax.dynamic_update_slice_in_dim(array, old + piece, start, axis)
+def _add_slice(array: Array, piece: Array, view: View, axes: tuple[int, ...]) -> Array:
+    """Add what is cut to a window along some axes where it belongs."""
+    if not axes:
+        return array + piece
+    assert view.window is not None
+    _, start, length = view.window
+    starts = [start if axis in axes else jnp.zeros_like(start) for axis in range(array.ndim)]
+    sizes = [length if axis in axes else size for axis, size in enumerate(array.shape)]
+    return lax.dynamic_update_slice(array, lax.dynamic_slice(array, starts, sizes) + piece, starts)

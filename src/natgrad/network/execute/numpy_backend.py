@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
+from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View, segment_sum
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.column_sums import ColumnSlopes
-from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
-from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.execute.lower import Jobs
+from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.polynomial import Label
 from natgrad.threads import one_blas_thread
 
@@ -22,29 +22,25 @@ Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
-Means = dict[str, Array]
+Labels = tuple[Label, ...]
 
 
 class NumpyBackend:
-    """Remembers for every piece how its factors are read and in which order they are multiplied."""
+    """Remembers for every piece its products, and their known parts."""
 
     name: BackendName = "numpy"
     xp = np
 
+    keeps = True
+
     def __init__(self) -> None:
-        self._values: dict[Any, Values] = {}
-        self._slopes: dict[Any, Slopes] = {}
-        self._columns: dict[Any, tuple[Piece, ColumnSlopes]] = {}
-        self._contractions: dict[Any, Contraction] = {}
+        self._jobs = Jobs()
+        self._columns: dict[Any, ColumnSlopes] = {}
 
     # -- polynomials --
 
     def value(self, piece: Piece, moments: Moments, known: Known, view: View = FULL) -> Array:
-        key = (id(piece), layout_of(view))
-        values = self._values.get(key)
-        if values is None:
-            values = self._values[key] = Values(piece, view)
-        return values(moments, known, view)
+        return np.float64(self._jobs(piece, None, view).at(self, moments, known, view))
 
     def gradient(
         self,
@@ -57,25 +53,28 @@ class NumpyBackend:
         occurrence: int | None = None,
     ) -> Stats:
         axis, number = (None, None) if column is None else column
-        occurrence = occurrence if column is None else None
-        key = (id(piece), name, layout_of(view), axis, occurrence)
-        slopes = self._slopes.get(key)
-        if slopes is None:
-            slopes = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
-        return slopes(moments, known, view, number)
+        job = self._jobs(piece, name, view, axis, occurrence if column is None else None)
+        gradient: Stats = job.at(self, moments, known, view, number)
+        return gradient
 
     def column_slopes(self, piece: Piece, name: str, axis: int) -> ColumnSlopes:
         key = (id(piece), name, axis)
         if key not in self._columns:
-            self._columns[key] = piece, ColumnSlopes(piece, name, axis)  # the piece is kept: it is known by its place
-        return self._columns[key][1]
+            self._columns[key] = ColumnSlopes(self, piece, name, axis)  # keeps the piece, which is known by its place
+        return self._columns[key]
+
+    def product_of(
+        self, out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]
+    ) -> Callable[..., Array] | None:
+        return product_of(out, inputs, shapes)
+
+    def adjoint(self, reader: Reader, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:
+        return reader.adjoint(shape, known, view)
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
-        labels = tuple(factor.labels for factor in factors)
-        key = (out, labels, tuple(factor.array.shape for factor in factors))
-        if key not in self._contractions:
-            self._contractions[key] = Contraction(out, labels, key[2])
-        return self._contractions[key]([factor.array for factor in factors])
+        arrays = [factor.array for factor in factors]
+        call = product_of(out, tuple(f.labels for f in factors), tuple(a.shape for a in arrays))
+        return arrays[0] if call is None else call(*arrays)
 
     def inner(self, first: Array, second: Array) -> Array:
         return np.vdot(first, second)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -127,12 +127,15 @@ class Contraction:
         return total if total is not None else np.concatenate(pieces, axis=self.out.index(label))
 
 
-def product_of(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array] | None:
+@lru_cache(maxsize=16_384)
+def product_of(
+    out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]
+) -> Callable[..., Array] | None:
     """The same as a function of the arrays, the usual cases of one and two arrays as one call of NumPy; None: the array as it is.
 
     Examples
     --------
-    >>> product_of(("j",), [("i",), ("i", "j")], [(2,), (2, 3)])(np.ones(2), np.ones((2, 3))).tolist()
+    >>> product_of(("j",), (("i",), ("i", "j")), ((2,), (2, 3)))(np.ones(2), np.ones((2, 3))).tolist()
     [2.0, 2.0, 2.0]
     """
     if any(len(set(labels)) < len(labels) for labels in inputs):
@@ -151,7 +154,7 @@ def _with_numbers(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[
     """Arrays and numbers: the arrays first, their product times the numbers."""
     numbers = [place for place, labels in enumerate(inputs) if not labels]
     arrays = [place for place, labels in enumerate(inputs) if labels]
-    inner = product_of(out, [inputs[p] for p in arrays], [shapes[p] for p in arrays]) if arrays else None
+    inner = product_of(out, tuple(inputs[p] for p in arrays), tuple(shapes[p] for p in arrays)) if arrays else None
 
     def call(*given: Array) -> Array:
         total = given[numbers[0]]

@@ -359,7 +359,7 @@ def _without(monomial: Monomial, gone: set[str]) -> Monomial:
 def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
     """The product of known arrays, gathers carried out, summed over every label that is not kept."""
     arrays = [np.asarray(array, dtype=np.float64) for array, _ in factors]
-    contract = product_of(kept, [labels for _, labels in factors], [array.shape for array in arrays])
+    contract = product_of(kept, tuple(labels for _, labels in factors), tuple(array.shape for array in arrays))
     return np.asarray(arrays[0] if contract is None else contract(*arrays))
 
 

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.execute.addressing import FULL, Labelled, Piece, read_factor
-from natgrad.network.execute.interpreter import Reader, scale_of
-from natgrad.network.execute.numpy_contraction import product_of
+from natgrad.network.execute.addressing import Labelled, Piece, read_factor
+from natgrad.network.execute.lower import Reads, lower_product, times_unread
 from natgrad.network.execute.program import Program
-from natgrad.network.execute.written_out import Reads
 from natgrad.network.polynomial import Factor, Label, Monomial
 
 if TYPE_CHECKING:
@@ -37,22 +35,22 @@ MOST, DENSE = 20_000_000, 1_000
 
 
 class _Entries(NamedTuple):
-    """Numbers of U, H = U + Uᵀ: where they are, and functions of the moments that are added up to them.
+    """Numbers of U, H = U + Uᵀ: where they are, and functions of the arrays that are read, added up to them.
 
     ``into`` says which number each one is added to, where there are many for one place.
     """
 
     rows: npt.NDArray[Any]
     columns: npt.NDArray[Any]
-    values: list[Callable[[Moments], Array]]
+    values: list[Callable[[list[Array]], Array]]
     shape: tuple[int, ...]
     into: npt.NDArray[Any] | None = None
 
-    def at(self, mu: Moments) -> Array:
+    def at(self, operands: list[Array]) -> Array:
         """The numbers."""
-        total = self.values[0](mu)
+        total = self.values[0](operands)
         for value in self.values[1:]:
-            total = total + value(mu)
+            total = total + value(operands)
         each = np.broadcast_to(total, self.shape).ravel()
         return each if self.into is None else np.bincount(self.into, each, len(self.rows))
 
@@ -90,7 +88,7 @@ class SecondDerivatives:
     def __init__(self, problem: NetworkProblem) -> None:
         self.problem = problem
         self.places, self.size = places_of(problem)
-        self._reads = Reads(problem.known_arrays, lambda name: problem.plan.nodes[name].stat_shapes())
+        self._reads = Reads(problem.known_arrays, shapes=lambda name: problem.plan.nodes[name].stat_shapes())
         self._entries: list[_Entries] = [
             entries
             for term in problem.plan.terms.values()
@@ -110,7 +108,8 @@ class SecondDerivatives:
 
     def __call__(self, mu: Moments) -> Any:
         """H at some moments: an array [P, P], or sparse."""
-        n, values = self.size, [entries.at(mu) for entries in self._entries]
+        operands = self._reads(mu)
+        n, values = self.size, [entries.at(operands) for entries in self._entries]
         if n <= DENSE:
             total = np.zeros(n * n)
             for entries, value in zip(self._entries, values, strict=True):
@@ -125,17 +124,20 @@ class SecondDerivatives:
         return Symmetric(sparse.coo_array((np.concatenate(values), (rows, columns)), shape=(n, n)).tocsr())
 
     def _of_piece(self, piece: Piece) -> Iterator[_Entries]:
-        by_place: dict[tuple[Factor, Factor], list[Callable[[Moments], Array]]] = {}
+        by_place: dict[tuple[Factor, Factor], list[Callable[[list[Array]], Array]]] = {}
         for monomial in piece.monomials:
+            scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
             for by, moved, others in _pairs(monomial):
-                scale = scale_of(monomial, [self._reads.reader(f) for f in (by, moved, *others)], piece, ())
-                by_place.setdefault((by, moved), []).append(self._value(_union(self._reads, by, moved), others, scale))
+                by_place.setdefault((by, moved), []).append(self._value(self._union(by, moved), others, scale))
         for (by, moved), values in by_place.items():
-            labels = _union(self._reads, by, moved)
+            labels = self._union(by, moved)
             rows, columns = (self._place(factor, labels) for factor in (by, moved))
             shape = np.broadcast_shapes(rows.shape, columns.shape)
             rows, columns = np.broadcast_to(rows, shape), np.broadcast_to(columns, shape)
             yield self._gathered(by, moved, _Entries(rows.ravel(), columns.ravel(), values, rows.shape))
+
+    def _union(self, by: Factor, moved: Factor) -> Labels:
+        return tuple(dict.fromkeys((*self._reads.reader(by).labels, *self._reads.reader(moved).labels)))
 
     def _gathered(self, by: Factor, moved: Factor, entries: _Entries) -> _Entries:
         """With one number for each place, where two statistics have fewer pairs of places than numbers."""
@@ -149,30 +151,17 @@ class SecondDerivatives:
     def _place(self, factor: Factor, labels: Labels) -> Array:
         """The place of each number that a factor reads, over labels of which it has some."""
         reader = self._reads.reader(factor)
-        read = np.asarray(reader.array(self.places, self.problem.known_arrays, FULL))
-        return _over(read, reader, labels)
+        return reader.over(reader.array(self.places, self.problem.known_arrays), labels)
 
-    def _value(self, labels: Labels, others: list[Factor], scale: float) -> Callable[[Moments], Array]:
+    def _value(self, labels: Labels, others: list[Factor], scale: float) -> Callable[[list[Array]], Array]:
         """The product of the other factors, over some labels."""
-        if not others:
-            return lambda mu: scale
-        known, readers = self.problem.known_arrays, [self._reads.reader(factor) for factor in others]
-        kept = tuple(label for label in labels if any(label in reader.labels for reader in readers))
-        shapes = [
-            np.shape(reader.array({}, known, FULL)) if factor.known else self._reads.shape(factor)
-            for factor, reader in zip(others, readers, strict=True)
-        ]
-        product = product_of(kept, [reader.labels for reader in readers], shapes)
-        wide = tuple(slice(None) if label in kept else None for label in labels)
-
-        def value(mu: Moments) -> Array:
-            arrays = [np.asarray(reader.array(mu, known, FULL), np.float64) for reader in readers]
-            return (scale * (arrays[0] if product is None else product(*arrays)))[wide]
-
-        if not all(factor.known for factor in others):
-            return value
-        constant = value({})
-        return lambda mu: constant
+        product = lower_product(self.problem.backend, self._reads, map(self._reads.reader, others), scale, labels)
+        wide = tuple(slice(None) if label in product.out else None for label in labels)
+        function = product.function
+        if function is not None:
+            return lambda x: np.asarray(function(x))[wide]
+        constant = np.asarray(product.constant)[wide]
+        return lambda x: constant
 
 
 def _pairs(monomial: Monomial) -> Iterator[tuple[Factor, Factor, list[Factor]]]:
@@ -181,20 +170,6 @@ def _pairs(monomial: Monomial) -> Iterator[tuple[Factor, Factor, list[Factor]]]:
     for one, other in combinations(random, 2):
         rest = [factor for place, factor in enumerate(monomial.factors) if place not in (one, other)]
         yield monomial.factors[one], monomial.factors[other], rest
-
-
-def _union(reads: Reads, by: Factor, moved: Factor) -> Labels:
-    return tuple(dict.fromkeys((*reads.reader(by).labels, *reads.reader(moved).labels)))
-
-
-def _over(array: Array, reader: Reader, labels: Labels) -> Array:
-    """An array over its reader's labels, diagonals taken, as one over all labels."""
-    if len(reader.distinct) < len(reader.labels):
-        number = {label: i for i, label in enumerate(reader.distinct)}
-        array = np.einsum(array, [number[label] for label in reader.labels], list(number.values()))
-    order = [reader.distinct.index(label) for label in labels if label in reader.distinct]
-    wide = tuple(slice(None) if label in reader.distinct else None for label in labels)
-    return array.transpose(order)[wide]
 
 
 # P is a polynomial, so its derivative along a direction v is one too: the sum, over the random factors of each monomial, of the
