@@ -378,7 +378,8 @@ def _read_along(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     there = column_names(path, encoding=options.get("encoding"))
     target = next((name for name in reversed(there) if name != dates), dates) if target is None else target
     table = read_numbers(path, [target], [dates], encoding=options.get("encoding"))
-    times = parsed_dates(table.apart[dates], dates).to_numpy()
+    parsed = parsed_dates(table.apart[dates], dates)
+    times = (parsed if parsed.tz is None else parsed.tz_convert(None)).to_numpy()
     words = f"{count(len(times))} rows, {target} from {dates}"
     pair = (times, table.rows[:, 0])
     return Input(pair, pair, None, words, {"dates": dates, "columns": [dates], "target": target})

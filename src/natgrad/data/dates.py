@@ -30,8 +30,9 @@ class Clock(NamedTuple):
 
 
 def is_dated(values: Any) -> bool:
-    """Whether an array, a series or an index holds dates."""
-    return getattr(getattr(values, "dtype", None), "kind", "") == "M"
+    """Whether an array, a series or an index holds dates, or periods."""
+    dtype = getattr(values, "dtype", None)
+    return getattr(dtype, "kind", "") == "M" or str(dtype).startswith("period[")
 
 
 def dates_of(X: Any) -> Any:
@@ -52,9 +53,9 @@ def dates_of(X: Any) -> Any:
 
 def _dates(X: Any) -> Any:
     index: Any = getattr(X, "index", None)
-    if hasattr(index, "to_timestamp"):  # periods
-        index = index.to_timestamp()
-    return index if is_dated(index) else None
+    if not is_dated(index):
+        return None
+    return index.to_timestamp() if hasattr(index, "to_timestamp") else index
 
 
 def clocks_of(dates: Any, ends: npt.NDArray[np.int64]) -> tuple[tuple[Clock | None, ...], str]:
@@ -106,7 +107,7 @@ def _first_irregular(dates: Any) -> int:
 
 
 def days_of(dates: Any) -> Floats:
-    """Dates as days since the beginning of 1970, in UTC if they have a time zone.
+    """Dates, or the begins of periods, as days since the beginning of 1970, in UTC if they have a time zone.
 
     Examples
     --------
@@ -114,11 +115,14 @@ def days_of(dates: Any) -> Floats:
     [1.5]
     """
     if not isinstance(dates, np.ndarray):  # of pandas, perhaps with a zone
-        from pandas import DatetimeIndex
+        from pandas import DatetimeIndex, Index
 
-        index = DatetimeIndex(dates)
+        index: Any = Index(dates)
+        index = DatetimeIndex(index.to_timestamp() if hasattr(index, "to_timestamp") else index)
         dates = index if index.tz is None else index.tz_convert(None)
     values = np.asarray(dates).astype("datetime64[us]")
+    if (missing := np.isnat(values)).any():
+        raise ValueError(f"row {int(np.argmax(missing))} of X has no date: drop rows without one")
     return np.asarray(values.astype(np.int64) / 86_400e6)
 
 

@@ -148,6 +148,22 @@ def test_a_process_takes_dates_of_any_kind(tmp_path):
             ng.SparseGPRegressor().fit(X, VALUES)
 
 
+@pytest.mark.parametrize("frequency", ["M", "Q", "h"])
+def test_a_process_takes_periods_as_their_begins(frequency):
+    periods = pd.period_range("1990-01", periods=60, freq=frequency)
+    expected = ng.StateSpaceGP(verbose=False).fit(periods.to_timestamp(), VALUES).predict(periods[-3:].to_timestamp())
+    for kind in (lambda t: t, pd.Series, lambda t: pd.DataFrame({"t": t})):
+        model = ng.StateSpaceGP(verbose=False).fit(kind(periods), VALUES)
+        np.testing.assert_allclose(model.predict(kind(periods[-3:])), expected, rtol=1e-12)
+
+
+def test_a_process_refuses_a_row_without_a_date():
+    dates = pd.date_range("2024-01-31", periods=60).where(np.arange(60) != 17)
+    for X in (dates, dates.to_numpy(), pd.DataFrame({"t": dates}), dates.tz_localize("Asia/Tokyo")):
+        with pytest.raises(ValueError, match="row 17 of X has no date"):
+            ng.StateSpaceGP(verbose=False).fit(X, VALUES)
+
+
 # -- files --
 
 
@@ -188,6 +204,16 @@ def test_files_of_a_process_with_dates(dated):
     assert rows("predict", "m", "dated.csv")[0]["day"] == str(dated[0].date())
     (ahead,) = rows("forecast", "m", "--steps", 1, "--every", 1)
     assert ahead["day"] == "2029-01-02"
+
+
+def test_files_of_a_process_with_dates_of_a_zone(dated):
+    table = pd.read_csv("dated.csv")
+    table.assign(day=table["day"] + "T02:00:00+02:00").to_csv("zoned.csv", index=False)
+    for name in ("zoned", "dated"):
+        right("fit", "gp-time", f"{name}.csv", "-o", name, "--target", "level", "--dates", "day", "--max-steps", 3)
+    for theirs, ours in zip(rows("predict", "zoned", "zoned.csv"), rows("predict", "dated", "dated.csv"), strict=True):
+        assert theirs["mean"] == ours["mean"]
+        assert theirs["day"] == ours["day"] + "T02:00:00+02:00"
 
 
 def test_a_column_that_holds_no_dates(dated):
