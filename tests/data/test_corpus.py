@@ -1,6 +1,5 @@
 """Documents in any common form become the same corpus; what cannot be one is refused in words."""
 
-import gzip
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import natgrad as ng
 from natgrad.data.corpus import Corpus, as_corpus
-from natgrad.data.io.bags import read_docword, read_ldac
 
 X = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 3, 0, 1]])
 PAIRS = [[(0, 2), (2, 1)], [], [(3, 1), (1, 3)]]
@@ -83,31 +81,6 @@ def test_some_documents():
     np.testing.assert_array_equal(part.to_sparse().toarray(), X[::-1])
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_files(tmp_path, zipped):
-    ldac, uci = "2 0:2 2:1\n0\n2 1:3 3:1\n", "3\n4\n4\n1 1 2\n1 3 1\n3 2 3\n3 4 1\n"
-    for text, read in ((ldac, read_ldac), (uci, read_docword)):
-        path = tmp_path / f"{read.__name__}.txt{'.gz' if zipped else ''}"
-        path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
-        np.testing.assert_array_equal(read(path).to_sparse().toarray(), X)
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "words"),
-    [
-        (read_ldac, "2 0:1\n", "line 1, column 1: expected the number of pairs that follow, 1"),
-        (read_ldac, "1 zero:one\n", "line 1, column 3: expected number:value"),
-        (read_docword, "3\nfour\n1\n", "line 2, column 1: expected V"),
-        (read_docword, "3\n4\n2\n1 1 1\n", "announces 2 entries"),
-        (read_docword, "3\n4\n1\n4 1 1\n", "line 4, column 1: expected a document from 1 to 3"),
-    ],
-)
-def test_broken_files_are_refused(tmp_path, read, text, words):
-    (tmp_path / "file").write_text(text)
-    with pytest.raises(ValueError, match=words):
-        read(tmp_path / "file")
-
-
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [
@@ -157,12 +130,6 @@ def test_cells_and_genes():
     data.var_names = pd.Index(["a", "b", "a", "c"])
     with pytest.raises(ValueError, match=r"'a' twice, at 0 and 2.*var_names_make_unique"):
         as_corpus(data)
-
-
-def test_real_anndata():
-    anndata = pytest.importorskip("anndata")
-    data = anndata.AnnData(sparse.csr_matrix(X.astype(np.float32)))
-    np.testing.assert_array_equal(as_corpus(data).to_sparse().toarray(), X)
 
 
 def test_columns_with_names_are_matched_by_name():

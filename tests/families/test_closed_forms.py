@@ -7,8 +7,6 @@ import pytest
 import scipy.stats as ss
 
 from natgrad import families as nf
-from natgrad.families._chain import close_pairs
-from natgrad.families.fisher import _pairs, _recursion
 
 RATE = np.array([[2.0, 0.5], [0.5, 1.0]])
 MEAN = np.array([1.0, -2.0])
@@ -98,34 +96,6 @@ def test_categories_are_drawn_as_often_as_they_are_likely(size: int) -> None:
     assert (np.abs(share - probs) <= 5 * np.sqrt(probs / n)).all()  # five standard errors
     many = nf.Categorical().natural(probs=np.stack([probs, probs[::-1]]))
     assert nf.Categorical().sample(many, np.random.default_rng(0), 5).shape == (5, 2)
-
-
-@pytest.mark.parametrize("states", [2, 9])
-@pytest.mark.parametrize("steps", [1, 2, 5, 8, 33])
-def test_recursions_along_a_chain_by_doubling(states: int, steps: int) -> None:
-    """y_t = x_t + M_t y_{t−1}, step by step."""
-    rng = np.random.default_rng(steps)
-    matrices, x = rng.random((steps - 1, 3, states, states)) / states, rng.normal(size=(steps, 3, states))
-    wanted = x.copy()
-    for t in range(1, steps):
-        wanted[t] += np.einsum("pij,pj->pi", matrices[t - 1], wanted[t - 1])
-    np.testing.assert_allclose(_recursion(matrices)(x.copy()), wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("starts", [[0], [0, 3, 4]])
-@pytest.mark.parametrize("scale", [1.0, 80.0])
-def test_pairs_of_states_in_probabilities_are_those_in_logarithms(starts: list[int], scale: float) -> None:
-    """Also with one step, a plate of chains, and a state that is impossible at some time."""
-    rng = np.random.default_rng(0)
-    for length in (1, 7):
-        begins = np.isin(np.arange(length), starts)
-        potentials = scale * rng.normal(size=(length, 2, 3))
-        potentials[0, 0, 1] = -np.inf
-        chain = potentials, rng.normal(size=3), rng.normal(size=(3, 3)), begins
-        with np.errstate(all="ignore"):
-            for found, wanted in zip(close_pairs(*chain), _pairs(*chain), strict=True):
-                np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-14)
-            assert close_pairs(*chain)[1].shape == (length - 1, 2, 3, 3)
 
 
 def test_kl_of_gaussians_and_gammas_in_closed_form() -> None:

@@ -279,7 +279,7 @@ def test_fisher_is_the_covariance_of_the_statistics(case: Case, rng: Rng) -> Non
 
 @every_family
 def test_linear_response_reads_the_value_itself(case: Case, rng: Rng) -> None:
-    """Cov(x, φ) = ∂E[x]/∂λ and the diagonal of Cov(x, x) is the variance, whether or not x is one of the statistics."""
+    """Cov(φ, φ) = ∂μ/∂λ, Cov(x, φ) = ∂E[x]/∂λ, and Var(x) on the diagonal of Cov(x, x), whether or not x is a statistic."""
     family = case.family
     lam = tuple(np.asarray(g, np.float64) for g in case.lam(rng))
     found, mean = covariances(family, lam), np.asarray(family.mean(lam))
@@ -290,9 +290,16 @@ def test_linear_response_reads_the_value_itself(case: Case, rng: Rng) -> None:
     step = 1e-4 * min(
         1.0, *(float((abs(g[c != 0] / c[c != 0]) + 1e-2).min(initial=1.0)) for g, c in zip(lam, change, strict=True))
     )
-    ends = [family.mean(tuple(g + k * step * c for g, c in zip(lam, change, strict=True))) for k in (-2, -1, 1, 2)]
-    slope = (8.0 * (ends[2] - ends[1]) - (ends[3] - ends[0])) / (12.0 * step)
-    np.testing.assert_allclose(found.value_by(change), slope, rtol=1e-6, atol=1e-6 * abs(slope).max())
+    moved = [tuple(g + k * step * c for g, c in zip(lam, change, strict=True)) for k in (-2, -1, 1, 2)]
+
+    def slope(ends: list[Any]) -> Any:
+        return (8.0 * (ends[2] - ends[1]) - (ends[3] - ends[0])) / (12.0 * step)
+
+    wanted = slope([np.asarray(family.mean(near)) for near in moved])
+    np.testing.assert_allclose(found.value_by(change), wanted, rtol=1e-6, atol=1e-6 * abs(wanted).max())
+    for stat, ends in zip(found.times(change), zip(*map(family.expected_stats, moved), strict=True), strict=True):
+        wanted = slope([np.asarray(end) for end in ends])
+        np.testing.assert_allclose(stat, wanted, rtol=1e-6, atol=1e-6 * abs(wanted).max() + 1e-12)
     # Cov(φ, x) is the transpose of Cov(x, φ); an element of a symmetric matrix stands for both.
     weights = rng.normal(size=mean.shape)
     if isinstance(family, nf.Wishart | nf.NormalWishart | nf.TiedNormalWishart | nf.MatrixNormalWishart):
@@ -399,6 +406,9 @@ def test_centred_has_its_mean_at_the_value(case: Case, rng: Rng) -> None:
     assert np.all(case.family.valid(start))
     # The floor on probabilities (1e-3 / K) moves a mean by at most 1e-3.
     np.testing.assert_allclose(case.family.mean(start), target, rtol=1e-8, atol=1.1e-3)
+    if isinstance(case.family, nf.Beta | nf.Dirichlet):  # as sure as before
+        totals = [sum(map(np.asarray, law.values())) for law in map(case.family.usual, (start, lam))]
+        np.testing.assert_allclose(*(np.sum(t, -1) if case.family.event_ndim else t for t in totals), rtol=1e-9)
 
 
 @every_family

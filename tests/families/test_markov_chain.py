@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from natgrad import families as nf
 from natgrad._jax import compiled
-from natgrad.families import _chain as close
 
 
 def enumerate_paths(chain: nf.MarkovChain, lam: nf.Stats) -> tuple[nf.Stats, float, np.ndarray]:
@@ -182,27 +181,3 @@ def test_reference_hmm(reference) -> None:
     for mu, a in _both_paths(nf.MarkovChain(), lam):
         np.testing.assert_allclose(a, hmm["log_likelihood"], rtol=1e-12)
         np.testing.assert_allclose(mu[0], hmm["smoothed"], rtol=1e-10)
-
-
-@pytest.mark.parametrize(("scale", "furthest"), [(1.0, 140.0), (30.0, 140.0), (900.0, 49.9), (900.0, 140.0)])
-@pytest.mark.parametrize("plates", [(), (3,)])
-@pytest.mark.parametrize("few", [0, close.FEW_STATES])
-def test_probabilities_are_logarithms(
-    scale: float, furthest: float, plates: tuple[int, ...], few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(close, "FEW_STATES", few)  # steps one by one, or in blocks
-    rng = np.random.default_rng(0)
-    for n_times, n_states in 3 * [(1, 2), (2, 1), (3, 3), (16, 2), (17, 5), (60, 4), (101, 8)]:
-        potentials = scale * rng.normal(size=(*plates, n_times, n_states))
-        if rng.random() < 0.5:
-            potentials[rng.random(potentials.shape) < 0.2] = -np.inf  # some times may have no possible state at all
-        transition = np.clip(0.2 * scale * rng.normal(size=(n_states, n_states)), -furthest, furthest)
-        splits = np.flatnonzero(rng.random(n_times - 1) < 0.2) + 1
-        chain = nf.MarkovChain(tuple(np.diff([0, *splits, n_times]).tolist()))
-        lam = (potentials, scale * rng.normal(size=n_states), transition)
-        assert close.is_close(transition)
-        with np.errstate(all="ignore"):
-            (stats, a), (others, b) = chain._close(lam), chain._forward_backward(lam)
-        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-11)
-        for found, wanted in zip(stats, others, strict=True):  # NaN where no path is possible
-            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-13)

@@ -1,9 +1,5 @@
 """Inverses and log-determinants against numpy.linalg, on every branch of the dispatch."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -75,21 +71,6 @@ def test_derivatives(n: int, rng: np.random.Generator) -> None:
         change = along(jax.numpy.asarray(p), jax.numpy.asarray(direction))
     inverse = np.linalg.inv(p)
     np.testing.assert_allclose(change, -inverse @ direction @ inverse, rtol=1e-6, atol=1e-8)
-
-
-def test_numpy_callers_never_import_jax() -> None:
-    code = (
-        "import sys, types, numpy as np\n"
-        # families alone: what the top-level package imports is not theirs to promise
-        "sys.modules['natgrad'] = types.ModuleType('natgrad')\n"
-        f"sys.modules['natgrad'].__path__ = [{str(Path(families.__file__).parents[1])!r}]\n"
-        "from natgrad import families as nf\n"
-        "lam = nf.MultivariateNormal().natural(mean=np.zeros(2), precision=np.eye(2))\n"
-        "f = nf.MultivariateNormal(); f.moments(lam); f.valid(lam); f.kl(lam, lam); f.interval(lam)\n"
-        "nf.MarkovChain().moments((np.zeros((4, 2)), np.zeros(2), np.zeros((2, 2))))\n"
-        "assert 'jax' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(("n", "condition"), [(1, 1e14), (40, 1e6), (40, 1e11), (40, 1e14)])

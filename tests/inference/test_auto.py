@@ -9,11 +9,9 @@ from marking import some_slow
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.inference import auto
 from natgrad.inference.auto import choose, free_memory, largest_coupling
-from natgrad.inference.problem import State
 from natgrad.inference.steppers.accelerated import AcceleratedStepper
-from natgrad.inference.steppers.checked import KEY, Damped, SafeguardedStepper
+from natgrad.inference.steppers.checked import KEY, SafeguardedStepper
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.sweep import ExactStepper
@@ -82,15 +80,6 @@ def test_settings_keep_what_was_asked(method):
         np.testing.assert_array_equal(on.trace["rho"], 0.5)
 
 
-def test_settings_say_that_nothing_was_fixed():
-    case = CASES["scalar_mixture"]()
-    fit = case.network.fit(max_steps=1, tol=0, init=case.init)
-    assert fit.settings.method is None
-    assert fit.settings.step == ng.Auto()
-    exact = case.network.fit(ng.VB(), max_steps=1, tol=0, init=case.init)
-    assert exact.settings.step == ng.Constant(1.0)
-
-
 # -- what is chosen --
 
 CHOICES = [
@@ -129,32 +118,6 @@ def test_each_problem_gets_its_stepper_and_the_words_for_it(name, method, auto, 
     assert re.search(words, said), said
     if hasattr(stepper, "use_rotation"):
         assert stepper.use_rotation == (auto.rotate and bool(problem_of(name).gauges))
-
-
-def crossed_effects(gated=False):
-    """Effects of two factors; or means of components, which rows choose, and effects of one factor."""
-    rng = np.random.default_rng(0)
-    one, other, y = rng.integers(0, 40, 400), rng.integers(0, 3, 400), rng.normal(size=400)
-    first = ng.Normal("first", 0.0, ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("a", 40))
-    second, row = ng.Normal("second", 0.0, 1.0, plate=ng.Plate("b", 3)), ng.Plate("row", 400)
-    chosen = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=3), plate=row) if gated else other
-    return ng.Network(ng.Normal("y", first[one] + second[chosen], 1.0, plate=row, observed=y))
-
-
-@pytest.mark.parametrize("gated", [False, True])
-def test_means_that_add_up_are_solved_together_rather_than_group_by_group(gated, monkeypatch):
-    monkeypatch.setitem(auto.OBSERVATIONS, "cheap", 20)
-    problem = crossed_effects(gated).problem
-    stepper, words = choose(problem, None, ng.Auto(), tuple(problem.blocks))
-    if gated:
-        assert (type(stepper), "of 'a'" in words) == (WholePasses, True), words
-    else:
-        assert (type(stepper), "first, second are solved jointly" in words) == (AcceleratedStepper, True), words
-        assert (
-            type(choose(problem, None, ng.Auto("expensive"), tuple(problem.blocks)).stepper) is not AcceleratedStepper
-        )
-        few = choose(problem, ng.SVI({"a": 2}), ng.Auto(), tuple(problem.blocks)).stepper
-        assert type(few) is GroupStepper  # as asked
 
 
 def test_half_of_the_free_memory_may_be_taken():
@@ -230,42 +193,6 @@ def test_steps_that_diverge_on_their_own_are_brought_back_damped_and_end_higher(
     assert np.diff(bounds).min() >= -1e-11 * np.abs(bounds).max()
     # What the user sees is the best of the last check and the last step.
     assert fit.elbo >= seen[-1].bound - 1e-11 * abs(seen[-1].bound)
-
-
-def test_a_step_out_of_the_space_goes_back_to_the_last_check_at_half_the_length():
-    case = CASES["scalar_mixture"]()
-    problem = case.network.problem
-    stepper, _ = choose(problem, ng.Children(3), ng.Auto(), tuple(case.order))
-    state = case.network.fit(ng.VB(), max_steps=2, tol=0, init=case.init, order=case.order).state
-    for _ in range(30):
-        state, _ = stepper.step(state, 0)
-    last = state.memory[KEY]
-    assert last.checks >= 1
-    inner = stepper.inner.step
-
-    def broken(state, seed):
-        new, info = inner(state, seed)
-        return new, info._replace(blocks={**info.blocks, "mu": info.blocks["mu"]._replace(valid=False)})
-
-    stepper.inner.step = broken
-    after, info = stepper.step(state, 0)
-    now = after.memory[KEY]
-    wanted = problem.sweep(State(last.lam, last.mu, 0), tuple(case.order))
-    assert info.bound == now.bound == wanted.bound
-    assert now.damping == last.damping / 2
-    assert now.checks == last.checks
-    assert after.t == state.t + 1
-    assert info.messages_read > stepper.sweep_messages
-    stepper.inner.step = inner
-    stepper.step(after, 0)
-    assert stepper.inner.schedule.factor == now.damping
-
-
-def test_a_damped_step_is_a_part_of_its_own_length():
-    for ratio in (1.0, np.array([1.0, 4.0, 50.0])):
-        whole, half = (Damped(ng.PerNode(), f).rate(3, ratio, coupled=2) for f in (1.0, 0.5))
-        np.testing.assert_array_equal(whole, ng.PerNode().rate(3, ratio, coupled=2))
-        np.testing.assert_allclose(half, 0.5 * np.asarray(whole))
 
 
 @pytest.mark.parametrize(

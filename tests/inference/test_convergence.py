@@ -7,10 +7,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.errors import NotConverged
-from natgrad.inference import probes
 from natgrad.inference.monitor import RunMonitor, left_to_gain, left_to_gain_noisy
-from natgrad.inference.probes import _WayBack
-from natgrad.inference.problem import State
 from natgrad.network.execute.problem import NetworkProblem
 
 
@@ -161,80 +158,6 @@ def test_a_run_that_creeps_along_a_saddle_is_probed_before_it_has_settled():
         fit = network.fit(ng.VB(), init="random", seed=seed, max_steps=300)
         assert fit.stop.converged, seed
         assert fit.elbo > best - 1e-3, seed
-
-
-def at(away):
-    """A state whose λ is so far from that of a settled one, relative to it."""
-    return State({"a": (np.full(4, 1.0 + away),)}, {}, 0)
-
-
-@pytest.mark.parametrize(
-    ("passes", "back"),
-    [
-        ([(0.3, 50.0), (0.04, 8.0), (0.02, 4.0)], True),  # close, and nearer than before
-        ([(0.03, 9.0), (0.03, 8.0), (0.029, 7.0)], False),  # close, but it stays there
-        ([(0.01, 9.0), (0.02, 8.0), (0.03, 7.0)], False),  # close, and it leaves
-        ([(0.3, 900.0), (0.06, 400.0), (0.02, 60.0)], True),  # halved twice, and soon close
-        ([(0.06, 900.0), (0.05, 90.0), (0.02, 60.0)], False),  # halved once
-        ([(0.3, 900.0), (0.06, 800.0), (0.02, 700.0)], False),  # the bound is far
-        ([(0.9, 90.0), (0.4, 50.0), (0.1, 20.0)], False),  # λ is far
-        ([(0.3, 90.0), (0.02, 5.0)], False),  # too early
-    ],
-)
-def test_a_trial_goes_back_where_its_distance_shrinks_and_its_bound_is_close(passes, back):
-    way = _WayBack(at(0.0))
-    said = [way.passed(at(d), behind, early=n < 2) for n, (d, behind) in enumerate(passes)]
-    assert said == [False] * (len(passes) - 1) + [back]
-
-
-def random_mixture(rng):
-    """Of Gaussians, Poissons or Bernoullis, with more or fewer components than the data have."""
-    size, true, n = rng.integers(2, 7), rng.integers(1, 7), int(rng.integers(30, 200))
-    z, apart = rng.integers(0, true, n), rng.choice([0.5, 1.0, 2.0])
-    point, component = ng.Plate("point", n), ng.Plate("component", int(size))
-    gate = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=int(size)), plate=point)
-    kind = rng.integers(3)
-    if kind == 0:
-        y, mu = 2 * apart * rng.normal(size=true)[z] + rng.normal(size=n), ng.Normal("mu", 0.0, 0.01, plate=component)
-        return ng.Network(ng.Normal("y", mu[gate], ng.Gamma("tau", 1.0, 1.0), plate=point, observed=y))
-    if kind == 1:
-        y, rate = rng.poisson(3 * np.exp(apart * rng.normal(size=true))[z]), ng.Gamma("r", 1.0, 0.1, plate=component)
-        return ng.Network(ng.Poisson("y", rate[gate], plate=point, observed=y))
-    item = ng.Plate("item", 6)
-    y = rng.random((n, 6)) < 1 / (1 + np.exp(-2 * apart * rng.normal(size=(true, 6))))[z]
-    p = ng.Beta("p", 0.5, 0.5, plate=(component, item))
-    return ng.Network(ng.Bernoulli("y", p[gate], plate=(point, item), observed=y.astype(int)))
-
-
-@pytest.mark.slow
-def test_no_trial_is_given_up_early_that_leads_higher(monkeypatch):
-    """Trials go on where the early rule would have given them up, and none of these ends higher."""
-    early, ends = [], []
-
-    class Watched(_WayBack):
-        def passed(self, state, behind, **options):
-            said = super().passed(state, behind, **options)
-            if behind <= probes.CLOSE:
-                return said
-            early.append(said)
-            return False
-
-    original = probes.followed
-
-    def followed(*arguments):
-        early.clear()
-        trial = original(*arguments)
-        ends.append((any(early), trial.higher))
-        return trial
-
-    monkeypatch.setattr(probes, "_WayBack", Watched)
-    monkeypatch.setattr(probes, "followed", followed)
-    rng = np.random.default_rng(0)
-    for seed in range(150):
-        random_mixture(rng).fit(init="random", seed=seed, verbose=False)
-    assert sum(given_up for given_up, _ in ends) > 10
-    assert sum(higher for _, higher in ends) > 20
-    assert not any(given_up and higher for given_up, higher in ends)
 
 
 def test_a_probe_that_leads_nowhere_leaves_the_state_and_is_counted():

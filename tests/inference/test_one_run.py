@@ -9,11 +9,6 @@ import natgrad as ng
 from natgrad.inference.monitor import Since
 from natgrad.inference.trace import Reason
 from natgrad.models import hmm
-from natgrad.models.gp import Solver
-
-
-def likes(rng, users=40, items=30):
-    return np.where(rng.random((users, items)) < 0.2, 1.0, np.nan)
 
 
 def table(rng, users=40, items=30):
@@ -34,23 +29,6 @@ class Chunks:
             users, items = np.nonzero(~np.isnan(self.ratings[begin : begin + self.size]))
             values = self.ratings[begin : begin + self.size][users, items]
             yield ng.Ratings(users + begin, items, values)
-
-
-def test_likes_have_one_clock_for_all_their_phases(rng):
-    """Each phase began its own clock: with a slow callback a second became eight."""
-    model = ng.MatrixFactorization(
-        2, likelihood="bernoulli", priors=ng.recommenders.FactorPriors(n_negatives=4), max_seconds=0.3, tol=0.0
-    )
-    seen = []
-
-    def slow(progress):
-        seen.append(progress.t)
-        time.sleep(0.06)
-
-    model.fit(likes(rng), callbacks=[slow])
-    assert model.stop_.reason is Reason.SECONDS
-    assert len(seen) <= 7
-    assert seen == list(range(1, len(seen) + 1))
 
 
 @pytest.mark.parametrize("kind", ["ratings", "documents", "sequences"])
@@ -140,12 +118,6 @@ def test_the_ranking_of_starts_is_counted(rng):
     X = rng.normal(size=(200, 1))
     one, many = (ng.GaussianHMM(2, n_init=n, max_passes=1, tol=0.0).fit(X) for n in (1, 8))
     assert many.trace_["messages_read"][0] > one.trace_["messages_read"][0] > 0
-
-
-def test_the_exact_pass_of_a_process_is_counted(rng):
-    X, y = rng.normal(size=(60, 1)), rng.normal(size=60)
-    model = ng.SparseGPRegressor(n_inducing=4, solver=Solver(batch_size=10), max_steps=5, tol=0.0).fit(X, y)
-    assert model.trace_["messages_read"].tolist() == [10, 20, 30, 40, 110]
 
 
 def test_passes_are_readings_of_the_data_whatever_the_method(rng):

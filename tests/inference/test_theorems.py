@@ -8,11 +8,6 @@ from networks import CASES, factorised, lda, ratings, scalar_mixture
 
 import natgrad as ng
 from natgrad.inference.problem import Sampled, State
-from natgrad.network.execute import program
-
-
-def flat(stats):
-    return np.concatenate([np.ravel(np.asarray(s)) for s in stats])
 
 
 def assert_same_state(one, other, rtol=1e-9):
@@ -268,19 +263,6 @@ def test_splitting_a_plate_changes_nothing():
     one, other = (network(parts).fit(max_steps=20, tol=0, order=["mu", "tau"]) for parts in ([y], [y[:8], y[8:]]))
     np.testing.assert_allclose(one.trace["elbo"], other.trace["elbo"], rtol=1e-12)
     np.testing.assert_allclose(one["tau"].mean(), other["tau"].mean(), rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["mixture", "pca_missing", "factorised", "lda", "blocks", "hmm"])
-def test_scanning_in_chunks_changes_nothing(name, monkeypatch):
-    case = CASES[name]()
-    whole = case.network.fit(max_steps=4, tol=0, init=case.init, order=case.order)
-    monkeypatch.setattr(program, "CHUNK_NUMBERS", 1)
-    monkeypatch.setattr(program, "SHORTEST_CHUNK", 7)  # divides none of the plates: the last window overlaps
-    again = CASES[name].__wrapped__()  # compiled anew
-    scanned = again.network.fit(max_steps=4, tol=0, init=case.init, order=case.order)
-    np.testing.assert_allclose(scanned.trace["elbo"], whole.trace["elbo"], rtol=1e-11)
-    assert_same_state(scanned, whole)
-    assert scanned.elbo == pytest.approx(whole.elbo, rel=1e-11)
 
 
 @pytest.mark.parametrize(

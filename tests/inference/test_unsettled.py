@@ -1,7 +1,5 @@
 """A fit that a limit has ended before it converged is a warning, at the user's own line; scikit-learn's, where that is used."""
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -88,21 +86,6 @@ def test_networks_warn_too():
         warnings.simplefilter("error")
         assert fit.continue_fit().stop.converged
         network().fit(max_steps=1, tol=0)
-
-
-def test_without_scikit_learn_it_is_our_own():
-    """Nobody who has not imported it can ask for its class; importing it for a warning would take a second."""
-    program = (
-        "import sys, warnings, numpy as np, natgrad as ng\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
-        "    warnings.simplefilter('always')\n"
-        "    mu, tau = ng.Normal('mu', 0.0, 0.1), ng.Gamma('tau', 1.0, 1.0)\n"
-        "    y = ng.Normal('y', mu, tau, plate=ng.Plate('n', 9), observed=np.arange(9.0))\n"
-        "    ng.Network(y).fit(max_steps=1, tol=1e-12)\n"
-        "print(seen[0].category.__name__, 'sklearn' in sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert said.stdout.split() == ["NotConverged", "False"]
 
 
 def test_a_fit_that_diverges_is_a_warning_with_advice(rng):

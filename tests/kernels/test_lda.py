@@ -10,7 +10,6 @@ from reference.lda import draw_documents, naive_documents, naive_sparse_document
 from natgrad.data.corpus import as_corpus
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.threads import at_most
 
 pytestmark = pytest.mark.usefixtures("loops")
 seeds = st.integers(0, 2**32 - 1)
@@ -152,21 +151,6 @@ def test_a_word_that_only_a_left_out_topic_knows_stays_finite():
     found = case.problem.infer(case.problem.at(concentration), tol=1e-6, limit=50)
     assert np.isfinite(found.gamma).all()
     assert np.isfinite(found.bound).all()
-
-
-def test_threads_change_nothing(monkeypatch):
-    rng = np.random.default_rng(3)
-    X = rng.poisson(0.3, (400, 60)).astype(float)
-    results = []
-    monkeypatch.setattr("natgrad.threads.LITTLE_WORK", 0)
-    for threads in (1, None):
-        with at_most(threads):
-            problem = LDAProblem(as_corpus(X), np.full(20, 0.1), 0.1, Local(dtype=np.float32, skip=1e-4))
-            found = problem.solve(problem.start(0), None, None, 1e-3, 100)
-        results.append((found.rows[0], found.messages["phi"][0], found.rest))
-    np.testing.assert_array_equal(results[0][0], results[1][0])
-    np.testing.assert_array_equal(results[0][1], results[1][1])
-    assert results[0][2] == results[1][2]
 
 
 @settings(max_examples=12)

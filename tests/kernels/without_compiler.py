@@ -85,7 +85,6 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: network.check_factor(5)
     yield lambda: network.check_assignment(20)
     yield network.test_rows_add_up
-    yield lambda: compiled_draws.check_put_back(6)
     yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng, False)
     yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
     for biases in (True, False):

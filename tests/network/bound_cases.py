@@ -168,9 +168,69 @@ def interacting() -> Twins:
     return Twins(later, table, declared(ng.Plate("row", 24), ng.Plate("groups", 2), codes, y, x))
 
 
+def smoothed() -> Twins:
+    """Random walks of different lengths, some of their values missing."""
+    rng = np.random.default_rng(0)
+    series, y = np.repeat(["s", "t", "r", "q"], [6, 9, 4, 5]), rng.normal(size=24).cumsum()
+    y[[3, 11]] = np.nan
+
+    def declared(time: ng.Plate, lengths: Any, observed: Any) -> ng.Network:
+        walk = ng.GaussianChain("x", 0.0, 0.1, 1.0, ng.Gamma("q", 1.0, 1.0), plate=time, lengths=lengths)
+        tau = ng.Gamma("tau", 1.0, 1.0)
+        return ng.Network(ng.Normal("y", walk[:, 0], tau, plate=time, observed=observed))
+
+    later = declared(ng.Plate("time"), ng.Column("series"), ng.Column("y"))
+    return Twins(later, {"series": series, "y": y}, declared(ng.Plate("time", 24), [6, 9, 4, 5], y))
+
+
+def gaps() -> Twins:
+    """A predictor with gaps that a response reads, and vectors of which single entries are missing."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=30)
+    y = 2.0 * x + 0.3 * rng.normal(size=30)
+    both = rng.normal(size=(30, 2))
+    x[[4, 5, 17]] = y[[2, 5]] = both[[1, 9], [0, 1]] = np.nan
+    table = {"x": x, "y": y, "a": both[:, 0], "b": both[:, 1]}
+
+    def declared(row: ng.Plate, x: Any, y: Any, both: Any) -> ng.Network:
+        level, slope, tau = ng.Normal("level", 0.0, 0.1), ng.Normal("slope", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+        seen = ng.Normal("seen", level, 1.0, plate=row, observed=x)
+        centre = ng.MultivariateNormal("centre", 0.0, 1.0, size=2)
+        return ng.Network(
+            ng.Normal("y", slope * seen, tau, plate=row, observed=y),
+            ng.MultivariateNormal("v", centre, ng.Wishart("K", 4.0, np.eye(2)), plate=row, observed=both),
+        )
+
+    later = declared(ng.Plate("row"), ng.Column("x"), ng.Column("y"), ng.Columns("a", "b"))
+    return Twins(later, table, declared(ng.Plate("row", 30), x, y, both), {"slope": 0.5})
+
+
+def robust() -> Twins:
+    """A scale and a category hidden in every row, and two indices: locals are solved in each pass of a sweep."""
+    table = factorisation().table
+
+    def declared(row: ng.Plate, user: ng.Plate, movie: ng.Plate, i: Any, j: Any, y: Any) -> ng.Network:
+        u = ng.MultivariateNormal("u", 0.0, 1.0, size=2, plate=user)
+        v = ng.MultivariateNormal("v", 0.0, 1.0, size=2, plate=movie)
+        z = ng.Categorical("z", [0.3, 0.7], plate=row)
+        mean = ng.dot(u[i], v[j]) + ng.Normal("shift", 0.0, 1.0, plate=ng.Plate("part", 2))[z]
+        return ng.Network(ng.language.StudentT("r", mean, ng.Gamma("tau", 1.0, 1.0), df=4.0, plate=row, observed=y))
+
+    later = declared(ng.Plate("row"), ng.Plate("user"), ng.Plate("movie"), *map(ng.Column, table))
+    codes = [np.unique(table[name], return_inverse=True)[1] for name in ("userId", "movieId")]
+    now = declared(ng.Plate("row", 40), ng.Plate("user", 3), ng.Plate("movie", 4), *codes, table["stars"])
+    start = {"u": np.ones((3, 2)), "v": np.arange(8.0).reshape(4, 2) / 8, "shift": [-1.0, 1.0]}
+    return Twins(later, table, now, start)
+
+
 CASES: dict[str, Callable[[], Twins]] = {
-    case.__name__: case for case in (factorisation, regression, mixture, topics, pca, sequences, contests, interacting)
-}
+    case.__name__: case
+    for case in (
+        factorisation, regression, mixture, topics, pca, sequences, contests, interacting, smoothed, gaps, robust,
+    )
+}  # fmt: skip
+# Hidden nodes of a row are solved to the end in chunks; in memory they take turns with the globals.
+SOLVED_IN_ROWS = ("interacting", "robust")
 
 
 def _leaf(kind: str, mean: Any, tau: Any, **options: Any) -> Any:

@@ -226,20 +226,6 @@ def test_one_part_is_the_plain_poisson():
     assert split["a"].mean() == pytest.approx(plain["a"].mean(), rel=1e-9)
 
 
-def test_factors_of_a_sum_of_poissons_are_told_apart():
-    rng = np.random.default_rng(0)
-    rates = np.zeros((20, 12))
-    rates[:10, :6] = rates[10:, 6:] = 6.0
-    user, item, k = ng.Plate("user", 20), ng.Plate("item", 12), ng.Plate("k", 2)
-    theta = ng.Gamma("theta", 0.5, 0.5, plate=(user, k))
-    beta = ng.Gamma("beta", 0.5, 0.5, plate=(item, k))
-    y = ng.Poisson("y", ng.dot(theta, beta), plate=(user, item), observed=rng.poisson(rates))
-    fit = ng.Network(y).fit(backend="numpy", max_steps=400)
-    found = fit["theta"].mean() @ fit["beta"].mean().T
-    assert found[:10, :6].mean() == pytest.approx(6.0, abs=0.5)
-    assert found[:10, 6:].max() < 0.5
-
-
 def test_censored_exponentials_have_their_closed_form():
     rate = ng.Gamma("rate", 2.0, 3.0)
     t = ng.Exponential(
@@ -297,35 +283,6 @@ def test_data_far_from_zero_keep_their_digits():
         near = ng.Network(make(ng.Normal("m", 0.0, 1e-30), x)).fit(backend="numpy")["m"].mean()
         far = ng.Network(make(ng.Normal("m", 0.0, 1e-30), x + 2.0**30)).fit(backend="numpy")["m"].mean()
         assert far - 2.0**30 == pytest.approx(near, abs=1e-5)
-
-
-def test_a_fit_is_saved_with_its_auxiliaries(tmp_path):
-    network = leaf("logit")
-    fit = network.fit(backend="numpy", max_steps=2)
-    fit.save(tmp_path / "a.natgrad")
-    saved = ng.load(tmp_path / "a.natgrad")
-    assert list(saved) == ["b"]
-    np.testing.assert_array_equal(saved["y.omega"].mean(), fit["y.omega"].mean())
-    again = saved.attach(network)
-    for name, lam in fit.state.lam.items():
-        for kept, was in zip(again.state.lam[name], lam, strict=True):
-            np.testing.assert_array_equal(kept, was)
-    # A fit has the bound of its last sweep; attached, it is added up anew, in the order of the terms.
-    assert again.elbo == fit.problem.bound(fit.state)
-    assert again.elbo == pytest.approx(fit.elbo, rel=1e-14)
-    assert again.continue_fit(max_steps=5).elbo > fit.elbo
-
-
-@pytest.mark.parametrize("method", [ng.SVI({"n": 10}), ng.Children(3), ng.inference.GlobalBatch(10)])
-def test_mini_batches_reach_the_same_optimum(method):
-    rng = np.random.default_rng(1)
-    rows = np.c_[np.ones(60), rng.normal(size=(60, 2))]
-    y = rng.random(60) < expit(rows @ [0.2, 1.0, -1.0])
-    w = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
-    network = ng.Network(ng.Bernoulli("y", logit=ng.dot(rows, w), plate=ng.Plate("n", 60), observed=y * 1.0))
-    exact = network.fit(backend="numpy")
-    fit = network.fit(method, backend="numpy", max_steps=400)
-    assert fit.elbo == pytest.approx(exact.elbo, abs=0.2)
 
 
 def test_logits_of_categories_by_quadrature():
@@ -424,19 +381,6 @@ def test_sticks_have_their_closed_form():
         assert fit.elbo == pytest.approx(exact, abs=1e-12)
         v = (a + taken) / (a + taken + b + passed)
         np.testing.assert_allclose(fit["p"].mean(), [v[0], (1 - v[0]) * v[1], (1 - v[0]) * (1 - v[1])])
-
-
-def test_a_dirichlet_process_mixture_uses_what_it_needs():
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(m, 0.4, 30) for m in (-4, 0, 4)])
-    point, part = ng.Plate("point", 90), ng.Plate("part", 8)
-    alpha = ng.Gamma("alpha", 1.0, 1.0)
-    z = ng.Categorical("z", ng.StickBreaking("p", alpha, size=8), plate=point)
-    mu, tau = ng.Normal("mu", 0.0, 0.01, plate=part), ng.Gamma("tau", 1.0, 1.0, plate=part)
-    fit = ng.Network(ng.Normal("x", mu[z], tau[z], plate=point, observed=x)).fit(init="kmeans", backend="numpy")
-    weights = np.sort(fit["p"].mean())[::-1]
-    np.testing.assert_allclose(weights[:3], 1 / 3, atol=0.02)
-    assert weights[3:].sum() < 0.03
 
 
 def test_a_learned_concentration_by_quadrature():
@@ -588,14 +532,6 @@ def test_draws_and_linear_response_correct_what_q_gets_wrong(name):
     assert abs(response - sd) <= abs(fit["b"].std() - sd) + 0.02 * sd
 
 
-def test_a_bound_of_a_concentration_has_no_draws():
-    alpha = ng.Gamma("alpha", 1.0, 1.0)
-    theta = ng.Dirichlet("theta", alpha, size=3, plate=N)
-    fit = ng.Network(ng.Multinomial("y", None, theta, plate=N, observed=np.ones((4, 3)))).fit(backend="numpy")
-    with pytest.raises(NotConjugate, match="the concentration of 'theta' is learned by a bound"):
-        fit.draws(10)
-
-
 def test_a_hidden_gate_with_a_logit_by_enumeration():
     """A mixture of two experts: z ~ Bernoulli(σ(b x)) is hidden and chooses a mean; all z enumerated, b integrated."""
     x, y, means = np.array([0.5, -1.0, 2.0]), np.array([1.2, -0.8, 0.9]), np.array([-1.0, 1.0])
@@ -613,60 +549,6 @@ def test_a_hidden_gate_with_a_logit_by_enumeration():
     assert log_z - 0.4 < fit.elbo < log_z
     mean = integrate.quad(lambda v: v * joint(v), -15, 15)[0] / np.exp(log_z)
     assert fit["b"].mean() == pytest.approx(mean, abs=0.35)
-
-
-def test_leaves_take_their_data_from_a_table():
-    """Columns in the declaration give the fit of arrays, and predictions for new rows without the observed column."""
-    rng = np.random.default_rng(0)
-    table = {"a": rng.normal(size=60), "b": rng.normal(size=60)}
-    table["y"] = (rng.random(60) < expit(table["a"] - table["b"])).astype(float)
-    table["t"] = np.minimum(rng.exponential(size=60), 1.0)
-    rows, new = np.c_[table["a"], table["b"]], {"a": [1.0], "b": [0.0]}
-    for link in ("logit", "probit"):
-        w = ng.MultivariateNormal("w", np.zeros(2), 1.0)
-        bound = ng.Bernoulli(
-            "y", **{link: ng.dot(ng.Columns("a", "b"), w)}, plate=ng.Plate("row"), observed=ng.Column("y")
-        )
-        fit = ng.Network(bound).fit(table)
-        arrays = ng.Bernoulli("y", **{link: ng.dot(rows, w)}, plate=ng.Plate("row", 60), observed=table["y"])
-        whole = ng.Network(arrays).fit()
-        assert fit.elbo == pytest.approx(whole.elbo, abs=1e-6)
-        np.testing.assert_allclose(fit["w"].mean(), whole["w"].mean(), atol=1e-6)
-        exact = whole.predictive("y", **{link: ng.dot([[1.0, 0.0]], w)}).mean()
-        np.testing.assert_allclose(fit.predict(new)["y"].mean(), exact, atol=0.05)
-    rate = ng.Gamma("rate", 1.0, 1.0)
-    seen = ng.censored(ng.Column("t"), right=ng.Column("end"))
-    t = ng.Exponential("t", rate, plate=ng.Plate("row"), observed=seen)
-    fit = ng.Network(t).fit({"t": table["t"], "end": table["t"] == 1.0})
-    assert fit["rate"].mean() == pytest.approx((1 + (table["t"] < 1.0).sum()) / (1 + table["t"].sum()))
-
-
-CHUNKED = {
-    "logit": lambda m, row: ng.Bernoulli("y", logit=m, plate=row, observed=ng.Column("yes")),
-    "probit": lambda m, row: ng.Bernoulli("y", probit=m, plate=row, observed=ng.Column("yes")),
-    "laplace": lambda m, row: ng.Laplace("y", m, 1.5, plate=row, observed=ng.Column("real")),
-    "student": lambda m, row: ng.StudentT("y", m, 1.5, df=3.0, plate=row, observed=ng.Column("real")),
-    "censored": lambda m, row: ng.Normal(
-        "y", m, 1.5, plate=row, observed=ng.censored(ng.Column("full"), right=ng.Column("late"))
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHUNKED)
-def test_chunks_of_a_table_are_the_whole(name):
-    """Auxiliaries live and die in their chunk. Missing and censored values are in one chunk and not in another."""
-    rng = np.random.default_rng(0)
-    table = {"a": rng.normal(size=20), "b": rng.normal(size=20), "late": np.arange(20) < 3}
-    table["full"] = table["a"] + rng.normal(size=20)
-    table["real"] = np.where(np.arange(20) == 11, np.nan, table["full"])
-    table["yes"] = np.where(np.arange(20) == 11, np.nan, table["full"] > 0)
-    found = []
-    for rows in (None, 7):
-        w = ng.MultivariateNormal("w", np.zeros(2), 1.0)
-        leaf = CHUNKED[name](ng.dot(ng.Columns("a", "b"), w), ng.Plate("row"))
-        found.append(ng.Network(leaf).fit(table, chunk_rows=rows, tol=1e-9, backend="numpy"))
-    assert found[1].elbo == pytest.approx(found[0].elbo, abs=1e-6)
-    np.testing.assert_allclose(found[1]["w"].mean(), found[0]["w"].mean(), atol=1e-4)
 
 
 @pytest.mark.parametrize(

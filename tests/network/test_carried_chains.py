@@ -1,7 +1,6 @@
 """One chain along all rows of a table in chunks: its ends are carried from chunk to chunk, and nothing else changes."""
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 import natgrad as ng
 from natgrad import families
-from natgrad.families import _chain as ends
 
 TIMES = 90
 
@@ -65,38 +63,6 @@ def test_stretches_with_their_messages_are_the_whole(
     np.testing.assert_allclose(total, entropy, rtol=1e-12)
     if not gaussian:
         np.testing.assert_allclose(pairs, whole[2], rtol=1e-12)
-
-
-@pytest.mark.parametrize(("times", "size"), [(2, 1), (3, 2), (40, 5)])
-def test_the_kernel_condenses_like_its_slow_twin(times: int, size: int, rng: np.random.Generator) -> None:
-    path = families.GaussianChain()._time_first(gaussian_path(times, size, (2,), rng))
-    for slow, quick in zip(ends._condensed_in_steps(*path), ends._condensed_by_kernel(*path), strict=True):
-        for a, b in zip(slow, quick, strict=True):
-            np.testing.assert_allclose(b, a, rtol=0, atol=1e-13)
-
-
-@pytest.mark.slow
-def test_the_compiled_one_condenses_like_the_others(rng: np.random.Generator) -> None:
-    jax = pytest.importorskip("jax")
-    with jax.enable_x64(True):
-        for family, make in ((families.GaussianChain(), gaussian_path), (families.MarkovChain(), state_path)):
-            lam = make(30, 2, (), rng)
-            compiled = jax.jit(family.condensed)(tuple(map(jax.numpy.asarray, lam)))
-            for a, b in zip(family.condensed(lam), compiled, strict=True):
-                np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-12)
-
-
-def test_states_that_are_far_apart_or_forbidden(rng: np.random.Generator) -> None:
-    """Potentials of ±900 in probabilities, and impossible transitions in logarithms."""
-    potentials, initial, transition = state_path(50, 3, (), rng)
-    for far, forbidden in ((900.0, False), (1.0, True)):
-        own = np.where(np.eye(3, k=1) * forbidden, -np.inf, transition)
-        steps = own + far * potentials[1:, None, :]
-        slow = steps[0]
-        for step in steps[1:]:
-            slow = np.logaddexp.reduce(slow[:, :, None] + step[None], axis=1)
-        found = ends.condensed_states(far * potentials, initial, own) - (far * potentials[0] + initial)[:, None]
-        np.testing.assert_allclose(found, slow, rtol=1e-12)
 
 
 # -- networks --
@@ -178,29 +144,6 @@ def test_one_chunk_is_the_network_in_memory(which: str) -> None:
     np.testing.assert_allclose(chunks.trace["elbo"], whole.trace["elbo"], rtol=1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("which", MAKERS)
-def test_compiled_chunks_are_the_whole(which: str) -> None:
-    net, table, init = MAKERS[which]()
-    wanted = fitted(net, table, init, chunk_rows=31, backend="numpy").trace["elbo"]
-    np.testing.assert_allclose(fitted(net, table, init, chunk_rows=31, backend="jax").trace["elbo"], wanted, rtol=1e-11)
-
-
-@pytest.mark.filterwarnings("ignore:the fit has not converged")
-def test_chunks_from_a_file_that_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is held: chunks are read, made and forgotten at every visit, from the middle of a file or from its front."""
-    net, table, init = hidden_markov()
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(table)
-    frame.to_parquet(tmp_path / "rows.parquet")
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    wanted = fitted(net, table, init, chunk_rows=25).trace["elbo"].tolist()
-    monkeypatch.setattr("natgrad.network.bind.chunks.HELD", 0)
-    for file in ("rows.parquet", "rows.csv"):
-        found = fitted(net, tmp_path / file, init, chunk_rows=25).trace["elbo"]
-        np.testing.assert_allclose(found, wanted, rtol=1e-13)
-
-
 def test_what_a_chain_along_all_rows_forbids() -> None:
     net, table, init = hidden_markov()
     for method in (ng.SVI({"time": 20}), ng.Children(4), ng.GlobalBatch(10)):
@@ -241,31 +184,3 @@ def test_states_come_chunk_by_chunk(which: str, chunk_rows: int) -> None:
         next(fit.rows("tau"))
     with pytest.raises(TypeError, match="this table was not read in chunks"):
         next(fitted(net, table, init, max_steps=1).rows(chain))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the fit has not converged")
-@pytest.mark.parametrize("which", MAKERS)
-def test_workers_give_the_same_bits(which: str) -> None:
-    distributed = pytest.importorskip("distributed")
-    net, table, init = MAKERS[which]()
-    here = fitted(net, table, init, chunk_rows=20).trace["elbo"].tolist()
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
-        assert fitted(net, table, init, chunk_rows=20, executor=cluster).trace["elbo"].tolist() == here
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("which", ["hidden Markov", "levels"])
-def test_linear_response_of_chunks_is_that_of_the_whole(which: str) -> None:
-    net, table, init = MAKERS[which]()
-    whole, chunks = (
-        fitted(net, table, init, chunk_rows=size, max_steps=400, tol=1e-7).linear_response() for size in (1000, 20)
-    )
-    np.testing.assert_allclose(chunks["tau"].std(), whole["tau"].std(), rtol=1e-6)
-
-
-def test_a_loaded_fit_has_no_rows(tmp_path: Path) -> None:
-    net, table, init = hidden_markov()
-    fitted(net, table, init, chunk_rows=31, max_steps=1).save(tmp_path / "fit.natgrad")
-    with pytest.raises(TypeError, match="a fit that was loaded has no data"):
-        next(ng.load(tmp_path / "fit.natgrad").rows("z"))

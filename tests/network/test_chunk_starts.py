@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.network.bind.sorted_rows import share_of_chunks
 
 RNG = np.random.default_rng(0)
 # Sorted, so that the first chunk is of one component.
@@ -88,17 +87,3 @@ def test_steps_that_forget_a_sorted_table_are_warned_of(step: Any) -> None:
 def test_short_steps_and_whole_batches_are_not_warned_of() -> None:
     of_three(SORTED, ng.SVI({"row": 10}), step=ng.Constant(0.1), max_steps=2, tol=0)
     of_three(SORTED, ng.SVI({"row": 10}), step=ng.PerNode(), max_steps=2, tol=0)
-
-
-def test_how_much_chunks_tell_of_memberships() -> None:
-    rng = np.random.default_rng(2)
-    numbers = np.repeat(np.arange(20), 50)
-    for n_components in (2, 5):
-        sure = np.eye(n_components)[np.sort(rng.integers(0, n_components, 1000))]
-        assert 0.85 < share_of_chunks(sure, numbers) <= 1.0
-        assert share_of_chunks(rng.permutation(sure), numbers) == 0.0
-        assert share_of_chunks(np.full((1000, n_components), 1.0 / n_components), numbers) == 0.0
-        half = np.where(rng.random(1000)[:, None] < 0.5, sure, rng.permutation(sure))
-        assert 0.1 < share_of_chunks(half, numbers) < 0.5
-    alone = np.eye(3)[np.zeros(1000, int)]  # a component that no row is of
-    assert share_of_chunks(alone, numbers) == 0.0

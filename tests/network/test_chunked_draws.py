@@ -1,7 +1,6 @@
 """Draws of networks whose rows are read in chunks: those of the posterior, and of the same fit with its rows in memory."""
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,67 +83,6 @@ def test_memberships_are_drawn_right(size, backend):
     assert (np.abs(drawn["mu"].mean() - mean) < error).all()
     np.testing.assert_allclose(drawn["mu"].std(), sd, rtol=0.12)
     assert list(drawn) == ["mu"]
-
-
-@pytest.mark.slow
-def test_labels_are_those_of_the_fit():
-    rng = np.random.default_rng(1)
-    y = np.concatenate([rng.normal(-2.0, 1.0, 60), rng.normal(1.0, 1.0, 90)])
-    rng.shuffle(y)
-
-    def network() -> ng.Network:
-        return mixture(ng.Dirichlet("w", [2.0, 2.0]), ng.Gamma("tau", 2.0, 2.0), 0.1)
-
-    one = network().fit({"y": y}, chunk_rows=80, init={"mu": [-2.0, 1.0]})
-    two = network().fit({"y": y}, chunk_rows=80, init={"mu": [1.0, -2.0]})
-    whole = network().fit({"y": y}, init={"mu": [-2.0, 1.0]}).draws(n=1000, chains=8, verbose=False)
-    for fit, order in ((one, [0, 1]), (two, [1, 0])):
-        drawn = fit.draws(n=250, chains=3, warmup=50, verbose=False)
-        same_posterior(drawn, whole, ("mu", "w"), order)
-        same_posterior(drawn, whole, ("tau",))
-
-
-@pytest.mark.slow
-def test_rows_that_read_through_several_indices():
-    rng = np.random.default_rng(2)
-    who, what = rng.integers(0, 6, 200), rng.integers(0, 5, 200)
-    table = {"who": who, "what": what, "y": 0.5 * who - 0.4 * what + rng.normal(size=200)}
-
-    def network() -> ng.Network:
-        user, item, row = ng.Plate("user"), ng.Plate("item"), ng.Plate("row")
-        u = ng.Normal("u", 0.0, 0.5, plate=user)
-        v = ng.Normal("v", 0.0, 0.5, plate=item)
-        mean = u[ng.Column("who")] + v[ng.Column("what")]
-        return ng.Network(ng.Normal("y", mean, ng.Gamma("tau", 2.0, 2.0), plate=row, observed=ng.Column("y")))
-
-    drawn = network().fit(table, chunk_rows=100).draws(n=300, chains=2, warmup=50, verbose=False)
-    whole = network().fit(table).draws(n=1000, verbose=False)
-    differences = drawn["u"].values - drawn["u"].values[..., :1], whole["u"].values - whole["u"].values[..., :1]
-    np.testing.assert_allclose(*(d.mean((0, 1)) for d in differences), atol=0.25 * float(whole["u"].std().max()))
-    np.testing.assert_allclose(*(d.std((0, 1))[1:] for d in differences), rtol=0.2)
-    same_posterior(drawn, whole, ("tau",))
-
-
-def test_interrupted_draws_go_on_with_the_same_bits(tmp_path: Path):
-    y = np.random.default_rng(3).normal(size=50)
-
-    def fit() -> Any:
-        return mixture([0.4, 0.6]).fit({"y": y}, chunk_rows=20, init={"mu": [-0.5, 0.5]})
-
-    options = {"n": 40, "chains": 2, "warmup": 10, "verbose": False, "seed": 4}
-    wanted = fit().draws(**options)
-    seen = 0
-
-    def fails(progress: Any) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 33:
-            raise RuntimeError("the power is gone")
-
-    with pytest.raises(RuntimeError, match="the power is gone"):
-        fit().draws(**options, checkpoint=tmp_path, every=5, callbacks=[fails])
-    again = fit().draws(**options, checkpoint=tmp_path, every=5, resume=True)
-    np.testing.assert_array_equal(again["mu"].values, wanted["mu"].values)
 
 
 def test_what_cannot_be_drawn_says_why():

@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.network.bind.chunks import Chunks
-from natgrad.threads import at_most
 from tests.network.bound_cases import (
     AUGMENTED,
     CASES,
+    SOLVED_IN_ROWS,
     Twins,
     augmented,
     contests,
     factorisation,
+    gaps,
     interacting,
     mixture,
-    pca,
     regression,
-    topics,
+    sequences,
 )
 
 FIT: dict[str, Any] = {"max_steps": 4, "tol": 0.0, "verbose": False, "backend": "numpy", "seed": 3}
@@ -44,13 +43,13 @@ def test_chunks_of_any_size_are_the_whole(name: str) -> None:
     whole = chunked(case, 1000, ng.VB())
     assert_same(chunked(case, 7, ng.VB()), whole)
     assert_same(chunked(case, 11, ng.VB(), max_steps=2), chunked(case, 1000, ng.VB(), max_steps=2))
-    if name == "interacting":  # hidden nodes of a row are solved to the end; in memory they take turns with the globals
+    if name in SOLVED_IN_ROWS:
+        assert np.diff(whole.trace["elbo"]).min() > -1e-9
         return
     local = [node for node in case.arrays.hidden if node not in whole.settings.order]
     order = [*local, *whole.settings.order]
     now = case.arrays.fit(ng.VB(), init=case.init, order=order, **FIT)
     assert_same(whole, now, 1e-11)
-    assert whole.trace["elbo"][-1] == pytest.approx(now.trace["elbo"][-1], rel=1e-12)
 
 
 @pytest.mark.parametrize("make", [factorisation, mixture])
@@ -64,37 +63,24 @@ def test_the_bound_never_falls_and_ends_where_exact_sweeps_do(make: Any) -> None
     assert after.elbo == pytest.approx(fit.elbo, abs=1e-6)  # the tolerance; 8e-9 and 1e-9 are gained
 
 
-@pytest.mark.parametrize("make", [factorisation, mixture])
-def test_one_thread_and_two_give_the_same_bits(make: Any) -> None:
-    case = make()
-    with at_most(1):
-        one = chunked(case, 6)
-    with at_most(2):
-        two = chunked(case, 6)
-    assert one.trace["elbo"].tolist() == two.trace["elbo"].tolist()
-    assert all(np.array_equal(a, b) for name in one for a, b in zip(one[name].lam, two[name].lam, strict=True))
-
-
-def test_chunks_that_are_not_held_give_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pandas, case = pytest.importorskip("pandas"), factorisation()
-    held = chunked(case, 7)
+@pytest.fixture
+def read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are read, made and forgotten at every visit, as those of large files are."""
     monkeypatch.setattr("natgrad.network.bind.chunks.HELD", 0)
-    anew = chunked(case, 7)
+
+
+@pytest.mark.usefixtures("read_again")
+@pytest.mark.parametrize("make", [factorisation, gaps, sequences])
+def test_files_that_are_read_at_every_visit_are_the_whole(make: Any, tmp_path: Path) -> None:
+    pandas, case = pytest.importorskip("pandas"), make()
+    whole = chunked(case, 1000, ng.VB())
     frame = pandas.DataFrame(case.table)
     frame.iloc[:13].to_parquet(tmp_path / "a.parquet")
     frame.iloc[13:].to_parquet(tmp_path / "b.parquet")
-    files = case.columns.fit(str(tmp_path / "*.parquet"), chunk_rows=7, init=case.init, **FIT)
-    assert held.trace["elbo"].tolist() == anew.trace["elbo"].tolist() == files.trace["elbo"].tolist()
-
-
-def test_sampled_steps_read_some_chunks() -> None:
-    # From near the centres: from elsewhere exact sweeps are probed, and leave a place in which sampled steps stay.
-    case = mixture()._replace(init={"mu": [[-2.0, 0.0], [2.0, 1.0], [0.0, -2.0]]})
-    method = ng.SVI({"row": 10})
-    fit = chunked(case, 10, method, step=ng.RobbinsMonro(delay=1.0), max_steps=40)
-    exact = chunked(case, 10, ng.VB(), max_steps=200, tol=1e-8)
-    assert fit.trace["messages_read"][0] < 0.5 * exact.trace["messages_read"][0]
-    assert fit.elbo == pytest.approx(exact.elbo, abs=3.0)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    # Ids of a text file are text, and in another order: a random start would be another one.
+    for table in (case.table, str(tmp_path / "*.parquet"), tmp_path / "rows.csv")[: 2 if case.init == "random" else 3]:
+        assert_same(case.columns.fit(table, ng.VB(), chunk_rows=9, init=case.init, **FIT), whole, 1e-11)
 
 
 @pytest.mark.parametrize("method", [ng.Children(2), ng.GlobalBatch(9), ng.Children(1, option="b")], ids=str)
@@ -107,18 +93,6 @@ def test_single_rows_are_drawn_as_in_memory(make: Any, method: Any) -> None:
     for fit in fits:
         assert_same(fit, now, 1e-11)
         assert fit.trace["messages_read"].tolist() == now.trace["messages_read"].tolist()
-
-
-@pytest.mark.parametrize("make", [mixture, topics, pca, pytest.param(interacting, marks=pytest.mark.slow)])
-def test_single_rows_with_hidden_nodes(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is hidden in a row is solved where it is drawn: whatever the size of chunks, and wherever their arrays are."""
-    case = make()
-    for method in (ng.Children(5), ng.GlobalBatch(11)):
-        fits = [chunked(case, size, method, max_steps=2) for size in (9, 1000)]
-        assert_same(*fits)
-    monkeypatch.setattr("natgrad.network.bind.sampled.IN_MEMORY", 0)
-    again = chunked(case, 9, method, max_steps=2)
-    assert again.trace["elbo"].tolist() == fits[0].trace["elbo"].tolist()
 
 
 def test_targets_of_all_rows_are_the_full_ones() -> None:
@@ -180,30 +154,6 @@ def test_data_far_from_zero_keep_their_digits() -> None:
     assert fit["level"].mean() - 1e9 == pytest.approx(now["level"].mean() - 1e9, abs=1e-6)
 
 
-def test_going_on_is_never_having_stopped(tmp_path: Path) -> None:
-    case = mixture()
-    whole = chunked(case, 7, max_steps=8)
-    assert chunked(case, 7, max_steps=3).continue_fit(max_steps=5, tol=0.0).trace["elbo"][-1] == pytest.approx(
-        whole.trace["elbo"][-1], rel=1e-12
-    )
-    keep = {"checkpoint": tmp_path / "run", "every": 1}
-    chunked(case, 7, max_steps=3, **keep)
-    again = chunked(case, 7, max_steps=8, **keep, resume=True)
-    assert again.trace["elbo"].tolist() == whole.trace["elbo"].tolist()
-
-
-def test_predictions_need_no_rows() -> None:
-    case = factorisation()
-    fit = chunked(case, 7)
-    np.testing.assert_allclose(
-        fit.predict({"userId": ["bob"], "movieId": [12]})["r"].mean(),
-        fit["u"].mean()[1] @ fit["v"].mean()[2] + fit["bias"].mean()[1],
-    )
-    assert fit["bias"].frame()["user"].tolist() == ["ann", "bob", "cid"]
-    with pytest.raises(ng.errors.PlateMismatch, match="read in chunks"):
-        fit.predictive("r")
-
-
 def test_what_cannot_be_cut_is_refused() -> None:
     case = mixture()
     rows = ng.Dirichlet("A", 1.0, size=2, plate=ng.Plate("state", 2))
@@ -223,46 +173,30 @@ def test_what_cannot_be_cut_is_refused() -> None:
         case.arrays.fit(chunk_rows=10)
     with pytest.raises(ValueError, match="chunk_rows must be a whole number"):
         chunked(case, 0)
+    twice = {**sequences().table, "series": np.repeat(["s", "t", "r", "s"], [8, 8, 8, 6])}
+    with pytest.raises(ValueError, match="the rows of 's' are not together"):
+        sequences().columns.fit(twice, chunk_rows=9, **FIT)
 
 
-def test_a_long_file_that_cannot_be_cut_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There would be no other way to fit it; whoever asks for chunks is told."""
-    rows = ng.Dirichlet("A", 1.0, size=2, plate=ng.Plate("state", 2))
-    chain = ng.MarkovChain("z", [0.5, 0.5], rows, plate=(time := ng.Plate("time")))
-    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("s", 2))
-    # Weights of times, which are hidden too, meet the chain.
-    y = ng.StudentT("y", mu[chain], 1.0, df=4.0, plate=time, observed=ng.Column("y"))
-    whole = ng.Network(y)
-    table = {"y": np.repeat([-2.0, 2.0], 15)}
-    path = tmp_path / "rows.parquet"
-    pytest.importorskip("pandas").DataFrame(table).to_parquet(path)
-    options = {"init": {"mu": np.array([-1.0, 1.0])}, **FIT}
-    wanted = whole.fit(table, **options)
-    monkeypatch.setattr("natgrad.network.bind.bound.LARGE", 10)
-    found = whole.fit(path, **options)
-    assert found.trace["elbo"].tolist() == wanted.trace["elbo"].tolist()
-    assert found.binding.chunk_rows is None
-    with pytest.raises(ng.errors.NotConjugate, match=r"'z' is one chain along all rows, and 'y.weight'"):
-        whole.fit(path, chunk_rows=10, **options)
-
-
-def test_a_table_that_changes_during_the_fit_is_an_error() -> None:
+@pytest.mark.usefixtures("read_again")
+def test_a_table_that_changes_during_the_fit_is_an_error(tmp_path: Path) -> None:
     case, reads = mixture(), [0]
 
     def parts() -> Any:
         reads[0] += 1
         yield {name: values[: 50 - 5 * (reads[0] > 4)] for name, values in case.table.items()}
 
-    from natgrad.network.bind import chunks
+    with pytest.raises(ValueError, match="had 50 rows when it was first read, and has 45 now"):
+        case.columns.fit(parts, chunk_rows=10, init=case.init, **FIT)
+    case, path = sequences(), tmp_path / "rows.csv"
+    lines = ["series,y", *(f"{s},{y}" for s, y in zip(case.table["series"], case.table["y"], strict=True))]
+    path.write_text("\n".join(lines) + "\n")
 
-    before = chunks.HELD
-    chunks.HELD = 0
-    try:
-        with pytest.raises(ValueError, match="had 50 rows when it was first read, and has 45 now"):
-            case.columns.fit(parts, chunk_rows=10, init=case.init, **FIT)
-    finally:
-        chunks.HELD = before
-    assert Chunks is chunks.Chunks
+    def rewrite(progress: Any) -> None:
+        path.write_text("\n".join([*lines[:-1], "r,1000.0"]) + "\n")
+
+    with pytest.raises(ValueError, match="was written while it was read"):
+        case.columns.fit(str(path), ng.VB(), chunk_rows=12, init=case.init, callbacks=[rewrite], **FIT)
 
 
 @pytest.mark.slow
@@ -292,27 +226,12 @@ def test_workers_give_the_same_bits(make: Any, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", AUGMENTED)
-def test_leaves_that_are_conjugate_by_augmentation(kind: str, tmp_path: Path) -> None:
+def test_leaves_that_are_conjugate_by_augmentation(kind: str) -> None:
     """What makes them so is hidden in every row: local, though nobody declared it."""
     case = augmented(kind)
-    whole = chunked(case, 1000, ng.VB())
-    assert_same(chunked(case, 9, ng.VB()), whole)
+    assert_same(chunked(case, 9, ng.VB()), chunked(case, 1000, ng.VB()))
     later, now = case.columns.fit(case.table, ng.VB(), **FIT), case.arrays.fit(ng.VB(), **FIT)
     assert later.trace["elbo"].tolist() == now.trace["elbo"].tolist()
-    new = {name: values[:3] for name, values in case.table.items() if name != "y"}
-    found = later.predict(new)["y"]
-    later.save(tmp_path / "m.natgrad")
-    again = ng.load(tmp_path / "m.natgrad")
-    assert np.array_equal(again.predict(new)["y"].sample(0, 20), found.sample(0, 20))
-    assert np.isfinite(found.log_density(case.table["y"][:3])).all()
-    assert (again.update(case.table, verbose=False)["w"].std() < later["w"].std()).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", AUGMENTED)
-def test_augmented_leaves_end_where_those_of_arrays_do(kind: str) -> None:
-    case, many = augmented(kind), {**FIT, "max_steps": 300}
-    assert chunked(case, 9, ng.VB(), **many).elbo == pytest.approx(case.arrays.fit(ng.VB(), **many).elbo, rel=1e-6)
 
 
 def test_chunks_with_and_without_censored_rows_are_the_whole() -> None:
@@ -329,70 +248,41 @@ def test_chunks_with_and_without_censored_rows_are_the_whole() -> None:
         assert_same(network.fit(table, ng.VB(), chunk_rows=rows, **FIT), network.fit(table, ng.VB(), **FIT))
 
 
-def robust_ratings(row: ng.Plate, user: ng.Plate, movie: ng.Plate, i: Any, j: Any, y: Any) -> ng.Network:
-    """A scale and a category hidden in every row, and two indices: locals are solved in each pass of a sweep."""
-    u = ng.MultivariateNormal("u", 0.0, 1.0, size=2, plate=user)
-    v = ng.MultivariateNormal("v", 0.0, 1.0, size=2, plate=movie)
-    z = ng.Categorical("z", [0.3, 0.7], plate=row)
-    shift = ng.Normal("shift", 0.0, 1.0, plate=ng.Plate("part", 2))
-    mean = ng.dot(u[i], v[j]) + shift[z]
-    return ng.Network(ng.language.StudentT("r", mean, ng.Gamma("tau", 1.0, 1.0), df=4.0, plate=row, observed=y))
+def test_sequences_are_never_cut_and_memoised_batches_rise() -> None:
+    case = sequences()
+    fit = chunked(case, 11, max_steps=30, tol=1e-6)
+    assert [chunk.program.plan.terms["y"].sizes["time"] for chunk in fit.problem.chunks.held] == [10, 12, 8]
+    bounds = fit.trace["elbo"]
+    assert np.diff(bounds[np.isfinite(bounds)]).min() >= -1e-9
+    again = chunked(case, 11, max_steps=30, tol=1e-6)
+    assert bounds.tolist() == again.trace["elbo"].tolist()
 
 
-ROBUST = {"u": np.ones((3, 2)), "v": np.arange(8.0).reshape(4, 2) / 8, "shift": [-1.0, 1.0]}
+def test_a_chunk_without_any_value_counts_nothing() -> None:
+    network = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
+    y = np.where(np.arange(20) // 5 == 2, np.nan, np.arange(20.0))
+    fits = [network.fit({"y": values}, chunk_rows=5, **FIT) for values in (y, y[np.isfinite(y)])]
+    assert fits[0]["mu"].mean() == pytest.approx(fits[1]["mu"].mean(), rel=1e-13)
+    assert fits[0].elbo == pytest.approx(fits[1].elbo, rel=1e-13)
+    assert fits[0].problem.n_observed["y"] == 15
 
 
-def test_rows_with_hidden_nodes_that_read_several_globals() -> None:
-    table = factorisation().table
-    later = robust_ratings(ng.Plate("row"), ng.Plate("user"), ng.Plate("movie"), *map(ng.Column, table))
-    fits = [later.fit(table, ng.VB(), chunk_rows=size, init=ROBUST, **{**FIT, "max_steps": 2}) for size in (1000, 13)]
-    assert_same(*fits)
-    assert type(fits[0].problem).__name__ == "ChunkedEdges"
-    assert np.diff(fits[0].trace["elbo"]).min() > -1e-9
-    np.testing.assert_allclose(fits[1].problem.bound(fits[1].state), fits[0].problem.bound(fits[0].state), rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_they_end_where_those_of_arrays_do() -> None:
-    table, many = factorisation().table, {**FIT, "max_steps": 150}
-    later = robust_ratings(ng.Plate("row"), ng.Plate("user"), ng.Plate("movie"), *map(ng.Column, table))
-    codes = [np.unique(table[name], return_inverse=True)[1] for name in ("userId", "movieId")]
-    now = robust_ratings(ng.Plate("row", 40), ng.Plate("user", 3), ng.Plate("movie", 4), *codes, table["stars"])
-    end = later.fit(table, ng.VB(), chunk_rows=9, init=ROBUST, **many).elbo
-    assert end == pytest.approx(now.fit(ng.VB(), init=ROBUST, **many).elbo, abs=0.02)
-
-
-@pytest.mark.parametrize("n_parts", [2, 4])
-def test_a_chunk_is_as_long_as_the_cache_has_room_for(n_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default; rows with much that is hidden make short ones."""
-    monkeypatch.setattr("natgrad.network.bind.streaming.IN_CACHE", 60)
-    monkeypatch.setattr("natgrad.network.bind.streaming.LEAST", 1)
-    rows = ng.Plate("row")
-    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("part", n_parts))
-    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=n_parts), plate=rows)
-    network = ng.Network(ng.Normal("x", mu[z], 1.0, plate=rows, observed=ng.Column("x")))
-    start = {"mu": np.arange(float(n_parts))}
-    fit = network.fit({"x": np.arange(70.0)}, ng.VB(), init=start, executor=_Here(), **FIT)
-    assert fit.binding.chunk_rows == 60 // n_parts
-
-
-class _Here:
-    """Somebody else who computes, in this process."""
-
-    n_threads = 1
-
-    def place(self, shards: Any) -> Any:
-        from natgrad.inference.executors.threads import Threads
-
-        return Threads().place(shards)
-
-    def close(self) -> None:
-        pass
-
-
-def test_moments_of_very_many_elements_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = topics()
-    whole = chunked(case, 30, ng.VB(), backend="jax")
-    monkeypatch.setattr("natgrad.network.groups.summary.MANY_NUMBERS", 0)
-    monkeypatch.setattr("natgrad.network.groups.summary.ELEMENTS", 2)
-    assert_same(chunked(case, 30, ng.VB(), backend="jax"), whole)
+def test_chunks_that_read_few_of_many_levels_are_the_whole() -> None:
+    """Such a chunk is asked about its own levels alone."""
+    rng = np.random.default_rng(3)
+    case = factorisation()
+    table = {
+        "userId": rng.permutation(3000) % 2500,
+        "movieId": rng.integers(0, 15, 3000),
+        "stars": rng.normal(size=3000),
+    }
+    fits = [
+        case.columns.fit(table, method, chunk_rows=size, init="random", **{**FIT, "max_steps": 2})
+        for method in (ng.VB(), ng.Children(4))
+        for size in (300, 10_000)
+    ]
+    assert_same(*fits[:2])
+    assert_same(*fits[2:])
+    new = {"userId": np.array([7, 9_999]), "movieId": np.array([3, 3]), "stars": np.array([1.0, -1.0])}
+    more = [fit.update(new, max_steps=2, tol=0.0, verbose=False) for fit in fits[:2]]
+    assert_same(*(fit.forget({"userId": [11]}, max_steps=2, tol=0.0, verbose=False) for fit in more))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from tests.network.bound_cases import CASES, Twins, factorisation, mixture, pca, regression
+from tests.network.bound_cases import CASES, Twins, factorisation, pca, regression
 
 FIT: dict[str, Any] = {"seed": 3, "max_steps": 5, "verbose": False}
 
@@ -179,14 +179,6 @@ def test_mistakes_in_declarations_are_named() -> None:
         ng.Normal("y", 0.0, 1.0, plate=row, men=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="declared with arrays"):
         regression().arrays.fit(pytest.importorskip("pandas").DataFrame())
-
-
-def test_methods_and_limits_are_those_of_any_network() -> None:
-    case = mixture()
-    for method in (ng.VB(), ng.SVI({"row": 10}), ng.Children(3), None):
-        later = case.columns.fit(case.table, method, init=case.init, **FIT)
-        now = case.arrays.fit(method, init=case.init, **FIT)
-        assert np.array_equal(later.trace["elbo"], now.trace["elbo"], equal_nan=True)
 
 
 def test_two_tables_in_chunks_are_the_whole() -> None:

@@ -51,13 +51,6 @@ def test_a_copy_of_a_network_is_fitted_alike():
         assert same(other.fit(max_steps=3, tol=0), fit)
 
 
-def test_a_compiled_fit_comes_back_compiled():
-    fit = networks.scalar_mixture().network.fit(max_steps=2, tol=0, backend="jax")
-    other = pickle.loads(pickle.dumps(fit))
-    assert other.problem.backend.name == "jax"
-    assert same(other.continue_fit(max_steps=1, tol=0), fit.continue_fit(max_steps=1, tol=0))
-
-
 def test_fits_of_tables_are_copied_with_their_declaration():
     rng = np.random.default_rng(0)
     table = {"who": rng.choice(["ann", "bob", "cho"], 20), "y": rng.normal(size=20)}

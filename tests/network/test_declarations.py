@@ -241,16 +241,6 @@ def test_a_known_matrix_times_a_vector_has_the_evidence_of_its_closed_form():
     np.testing.assert_allclose(fit.elbo, -0.5 * (errors + np.linalg.slogdet(2 * np.pi * spread)[1]), rtol=1e-12)
 
 
-def test_weights_are_repeated_rows():
-    times = np.arange(20) % 3
-    z = ng.Categorical("z", dirichlet(), plate=(plate := n(weight=times)))
-    one = fit(ng.Normal("y", normal(plate=k())[z], gamma(), plate=plate, observed=Y), init={"mu": [-1, 1]})
-    rows = ng.Plate("n", int(times.sum()))
-    z = ng.Categorical("z", dirichlet(), plate=rows)
-    y = ng.Normal("y", normal(plate=k())[z], gamma(), plate=rows, observed=np.repeat(Y, times))
-    np.testing.assert_allclose(one.trace["elbo"], fit(y, init={"mu": [-1, 1]}).trace["elbo"], rtol=1e-10)
-
-
 def test_missing_values_are_absent_rows():
     holes = np.arange(20) % 4 == 0
     kept = ng.Plate("n", int((~holes).sum()))
@@ -338,34 +328,3 @@ def zoo():
 def test_zoo(name):
     leaves = zoo()[name]
     fit(*(leaves if isinstance(leaves, tuple) else (leaves,)), init="random")
-
-
-def random_network(rng):
-    """A random sum of effects, each with or without hyper-parameters, under a random precision; some data missing."""
-    plate = n(weight=rng.random(20) + 0.1) if rng.random() < 0.5 else n()
-    z = ng.Categorical("z", dirichlet(), plate=plate)
-
-    def effect(name, **options):
-        mean = normal(f"{name} mean") if rng.random() < 0.5 else 0.0
-        precision = gamma(f"{name} precision") if rng.random() < 0.5 else 0.1
-        return ng.Normal(name, mean, precision, **options)
-
-    slopes = ng.MultivariateNormal("w", 0, ng.diag(gamma("ard", plate=k("d", 3))), size=3)
-    effects = [
-        lambda: effect("level"),
-        lambda: effect("group", plate=k("g", 3))[rng.integers(0, 3, 20)],
-        lambda: effect("component", plate=k())[z],
-        lambda: ng.dot(rng.normal(size=(20, 3)), slopes),
-        lambda: effect("left") * effect("right"),
-        lambda: effect("own", plate=plate),
-    ]
-    chosen = rng.choice(len(effects), size=rng.integers(1, 5), replace=False)
-    mean = sum(effects[i]() for i in chosen) + rng.normal(size=20)
-    precisions = [lambda: 2.0, gamma, lambda: gamma(plate=k("j"))[z], lambda: 3.0 * gamma(plate=k("h"))[INDEX % 2]]
-    observed = np.where(rng.random(20) < 0.2, np.nan, Y)
-    return ng.Normal("y", mean, precisions[rng.integers(4)](), plate=plate, observed=observed)
-
-
-@pytest.mark.parametrize("number", [*range(2), *(pytest.param(i, marks=pytest.mark.slow) for i in range(2, 20))])
-def test_bound_of_random_networks_never_falls(number, seed):
-    fit(random_network(np.random.default_rng([seed, number])), init="random", max_steps=30)

@@ -5,13 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from random_draws import CHAINS, accepted, log_joint
-from random_generator import draw
 from scipy.special import gammaln, logsumexp
 
 import natgrad as ng
-from natgrad.inference.sampler import alike
-from natgrad.network.draws.labels import Exchange, exchanges_of, label_sets, may_move, renumber
 
 # Sixty draws are few for R̂; what they say is compared with what is exact instead.
 pytestmark = pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
@@ -24,56 +20,6 @@ def same(values, wanted):
     means = values.mean(1)
     error = means.std(0, ddof=1) / np.sqrt(len(means))
     assert (np.abs(means.mean(0) - wanted) <= 4.5 * error).all(), (means.mean(0), wanted, error)
-
-
-def check_moves(drawn, rng):
-    """Renumbering any labels changes the log joint by what the telling monomials say; by nothing where labels are alike."""
-    checked = []
-    plan, everyone = drawn.plan, np.arange(CHAINS)
-    for entry in label_sets(plan):
-        if not may_move(plan, entry):
-            assert len(set(entry.classes)) == entry.size or not entry.telling
-            continue
-        stats, values = dict(drawn.state.mu), dict(drawn.state.memory["values"])
-        orders = np.array([rng.permutation(entry.size) for _ in everyone])
-        renumber(plan, entry, everyone, orders, stats, values)
-        move = Exchange(plan, entry, CHAINS)
-        got = move.log_density(stats) - move.log_density(drawn.state.mu)
-        for chain in everyone:
-            before = log_joint(drawn.declaration, drawn.chain(chain))
-            after = log_joint(drawn.declaration, drawn.chain(chain, values))
-            assert abs(got[chain] - (after - before)) <= 1e-9 * (1.0 + abs(before) + abs(after)), (entry.axes, got)
-            if (entry.classes[orders[chain]] == entry.classes).all():
-                assert got[chain] == pytest.approx(0.0, abs=1e-9 * (1.0 + abs(before)))
-        checked.append(bool(entry.telling))
-    return checked
-
-
-def test_moves_change_the_log_joint_by_what_they_say():
-    told = []
-    for seed in range(40):
-        if (case := accepted(seed, draw(seed))) is not None:
-            told += check_moves(case, np.random.default_rng(seed))
-    assert sum(told) > 5
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_labels_are_alike_if_exchanging_them_changes_nothing(seed):
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(2, 6))
-    array = rng.integers(0, 2, (size, size)).astype(float)
-    classes = alike(array, [0, 1])
-    for i, j in itertools.combinations(range(size), 2):
-        order = np.arange(size)
-        order[[i, j]] = j, i
-        assert np.array_equal(array[order][:, order], array) == (classes[i] == classes[j])
-
-
-@pytest.mark.slow
-def test_moves_of_many_networks():
-    for seed in range(40, 2000):
-        if (case := accepted(seed, draw(seed))) is not None:
-            check_moves(case, np.random.default_rng(seed))
 
 
 # -- mixtures --
@@ -196,21 +142,6 @@ def test_a_chain_whose_rows_have_different_priors():
     same(draws["move"].values, np.tensordot(chance, np.array(rows), 1))
 
 
-def test_labels_of_rows_that_are_read_in_chunks():
-    alpha, mean, precision = CASES["weights"]
-    *_, mus, weights = enumerated(Y, alpha, mean, precision)
-    w, mu = ng.Dirichlet("w", alpha), ng.Normal("mu", mean, precision, plate=ng.Plate("part", 2))
-    row = ng.Plate("row")
-    z = ng.Categorical("z", w, plate=row)
-    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=row, observed=ng.Column("y")))
-    draws = network.fit({"y": Y}, chunk_rows=3, init={"mu": [-2.0, 2.0]}, verbose=False).draws(
-        60, chains=8, warmup=20, verbose=False
-    )
-    assert draws.exchanged.min() > 0
-    same(draws["mu"].values, mus)
-    same(draws["w"].values, weights)
-
-
 def test_labels_that_data_tell_stay():
     """Rows whose component is known: an exchange is accepted as seldom as these rows say."""
     alpha, mean, precision = np.array([3.0, 3.0]), np.zeros(2), np.full(2, 0.2)
@@ -224,39 +155,6 @@ def test_labels_that_data_tell_stay():
     chance = np.where(known, chance, 0.0) / chance[known].sum()
     same(draws["z"].values[..., 3] == 1, chance @ (memberships[:, 3] == 1))
     same(draws["mu"].values, [chance @ [evidence(Y[m == k], 0.0, 0.2)[1] for m in memberships] for k in range(2)])
-
-
-def test_an_index_tells_components_apart():
-    """Components whose means have different parents were taken for exchangeable, and put back at another density."""
-    row, part = ng.Plate("row", 4), ng.Plate("part", 3)
-    parent = ng.Normal("parent", 0.0, 1.0, plate=ng.Plate("group", 2))
-    mu = ng.Normal("mu", parent[[0, 1, 0]], 1.0, plate=part)
-    z = ng.Categorical("z", np.full(3, 1 / 3), plate=row)
-    plan = ng.Network(ng.Normal("y", mu[z], 1.0, plate=row, observed=np.arange(4.0))).problem.plan
-    (entry,) = label_sets(plan)
-    assert entry.classes.tolist() == [0, 1, 0]
-    assert len(exchanges_of(plan, 2)) == 1
-
-
-def test_times_of_a_chain_are_in_an_order():
-    """A category that chooses among the times of a chain: these were taken for exchangeable."""
-    time, row = ng.Plate("time", 3), ng.Plate("row", 4)
-    chain = ng.MarkovChain("chain", [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], plate=time)
-    when = ng.Categorical("when", np.full(3, 1 / 3), plate=row)
-    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("state", 2))
-    plan = ng.Network(ng.Normal("y", mu[chain[when]], 1.0, plate=row, observed=np.arange(4.0))).problem.plan
-    times = next(entry for entry in label_sets(plan) if "when" in entry.categories)
-    assert times.classes.tolist() == [0, 1, 2]
-    assert [move.entry.categories for move in exchanges_of(plan, 2)] == []
-
-
-def test_nodes_whose_elements_have_ranges_of_their_own_do_not_move():
-    row, part = ng.Plate("row", 4), ng.Plate("part", 2)
-    mu = ng.Normal("mu", [0.0, 1.0], 1.0, plate=part, observed=np.array([0.5, np.nan]))
-    z = ng.Categorical("z", [0.3, 0.7], plate=row)
-    plan = ng.Network(ng.Normal("y", mu[z], 1.0, plate=row, observed=np.arange(4.0))).problem.plan
-    assert [entry.classes.tolist() for entry in label_sets(plan)] == [[0, 1]]
-    assert exchanges_of(plan, 2) == []
 
 
 def test_a_run_with_exchanges_goes_on_with_the_same_bits(tmp_path):

@@ -11,7 +11,6 @@ import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch
 
 nan = np.nan
-SEED = np.random.default_rng(5)
 A = np.array([[0.9, 0.2, 0.0], [-0.2, 0.9, 0.1], [0.0, 0.1, 0.5]])
 Q = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 3.0]])  # precision of the noise
 P0 = np.array([[1.0, 0.2, 0.0], [0.2, 2.0, 0.0], [0.0, 0.0, 0.5]])
@@ -57,17 +56,6 @@ def test_known_parameters_are_an_exact_smoother(inputs, moving):
     np.testing.assert_allclose(fit["x"].parameters["covariance"], covariance, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(fit["x"].parameters["lagged"], lagged, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(fit["x"].var(), np.diagonal(covariance, axis1=1, axis2=2), rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_the_compiler_agrees():
-    y = data(6)
-    time = ng.Plate("time", len(y))
-    x = ng.GaussianChain("x", M0, P0, A, Q, plate=time)
-    fit = ng.Network(observed(x, y, time)).fit(backend="jax")
-    assert evidence(fit) == pytest.approx(
-        smoother(M0, np.linalg.inv(P0), A, np.linalg.inv(Q), C, np.eye(2) / 4.0, y)[3]
-    )
 
 
 def test_known_dynamics_that_a_known_index_chooses():
@@ -232,67 +220,6 @@ def test_switching_dynamics():
     assert fit.elbo_by_node()["x"] == pytest.approx(float(expected), rel=1e-10)
 
 
-@pytest.mark.slow
-def test_the_compiler_agrees_on_all_of_them():
-    y = data(9)
-    time, row = ng.Plate("time", len(y)), ng.Plate("row", 3)
-    rows = ng.MultivariateNormal(
-        "A", 0.0, ng.diag(ng.Gamma("alpha", 2.0, 1.0, plate=ng.Plate("column", 3))), plate=row, size=3
-    )
-    for noise in (ng.Gamma("q", 3.0, 1.0), ng.Wishart("q", 5.0, np.eye(3))):
-        x = ng.GaussianChain("x", M0, P0, rows, noise, plate=time)
-        net = ng.Network(observed(x, y, time, ng.Gamma("tau", 1.0, 1.0)))
-        one, two = (net.fit(backend=b, max_steps=15, tol=0.0, init={"A": 0.5 * np.eye(3)}) for b in ("numpy", "jax"))
-        np.testing.assert_allclose(one.trace["elbo"], two.trace["elbo"], rtol=1e-9)
-    one, two = (switching(y).fit(backend=b, max_steps=15, tol=0.0) for b in ("numpy", "jax"))
-    np.testing.assert_allclose(one.trace["elbo"], two.trace["elbo"], rtol=1e-9)
-
-
-def test_a_state_space_model_learned_from_data():
-    """All of it random: dynamics, emissions, noise. A rotation of the plane, seen through four sensors, is found."""
-    rng = np.random.default_rng(1)
-    turn = np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
-    states = [np.array([3.0, 0.0])]
-    for _ in range(119):
-        states.append(turn @ states[-1] + 0.05 * rng.normal(size=2))
-    emission = rng.normal(size=(4, 2))
-    clean = np.array(states) @ emission.T
-    y = clean + 0.3 * rng.normal(size=clean.shape)
-    y[40:50] = nan
-    time, sensor, row = ng.Plate("time", 120), ng.Plate("sensor", 4), ng.Plate("row", 3)
-    alpha = ng.Gamma("alpha", 1e-2, 1e-2, plate=ng.Plate("column", 3))
-    dynamics = ng.MultivariateNormal("A", 0.0, ng.diag(alpha), plate=row, size=3)
-    gamma = ng.Gamma("gamma", 1e-2, 1e-2, plate=ng.Plate("factor", 3))
-    c = ng.MultivariateNormal("C", 0.0, ng.diag(gamma), plate=sensor, size=3)
-    x = ng.GaussianChain("x", 0.0, 1e-2, dynamics, 1.0, plate=time, size=3)
-    tau = ng.Gamma("tau", 1e-2, 1e-2)
-    node = ng.Normal("y", ng.dot(c, x), tau, plate=(time, sensor), observed=y)
-    fit = ng.Network(node).fit(backend="numpy", max_steps=60, init={"A": 0.9 * np.eye(3)})
-    assert (np.diff(fit.trace["elbo"]) > -1e-6).all()
-    found = fit.predictive("y").mean()
-    inside = np.abs(found - clean)[np.r_[0:40, 50:120]].mean()
-    assert inside < 0.2
-    assert np.abs(found - clean)[40:50].mean() < 1.0  # in the gap: a flat guess is 2.3 away
-
-
-def test_mixtures_of_chains():
-    """One category for each sequence chooses its dynamics."""
-    rng = np.random.default_rng(3)
-    sequence, time, kind, row = ng.Plate("sequence", 6), ng.Plate("time", 30), ng.Plate("kind", 2), ng.Plate("row", 1)
-    truth, y = np.array([0, 1, 0, 1, 1, 0]), np.zeros((6, 30))
-    for s, k in enumerate(truth):
-        state = 0.0
-        for t in range(30):
-            state = (0.95, -0.95)[k] * state + rng.normal()
-            y[s, t] = state
-    z = ng.Categorical("z", [0.5, 0.5], plate=sequence)
-    a = ng.MultivariateNormal("a", [[[0.5]], [[-0.5]]], 1.0, plate=(kind, row))
-    x = ng.GaussianChain("x", 0.0, 1.0, a[z], 1.0, plate=(sequence, time), size=1)
-    fit = ng.Network(ng.Normal("y", x[:, :, 0], 100.0, plate=(sequence, time), observed=y)).fit(backend="numpy")
-    assert (fit["z"].mean().argmax(-1) == truth).all()
-    np.testing.assert_allclose(fit["a"].mean().ravel(), [0.95, -0.95], atol=0.2)
-
-
 # -- around it --
 
 
@@ -318,13 +245,6 @@ def test_forecasts_draws_and_files(tmp_path):
     np.testing.assert_array_equal(loaded["level"].mean(), fit["level"].mean())
     assert loaded.attach(ng.Network(walk())).elbo == pytest.approx(fit.elbo)
     assert "level" in str(ng.Network(walk()).draw())
-
-
-def test_a_start_for_the_path():
-    fit = ng.Network(walk()).fit(init={"level": np.ones((12, 1))}, max_steps=50)
-    assert np.isfinite(fit.elbo)
-    random = ng.Network(walk()).fit(init="random", max_steps=200)
-    assert random.elbo == pytest.approx(ng.Network(walk()).fit(max_steps=200).elbo, abs=0.05)
 
 
 def test_the_smallest_chain_is_a_normal():

@@ -5,13 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_moves import random_move
 
 import natgrad as ng
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.results.fit import Fit
-from natgrad.network.start.components import NetworkComponents, moves_of
-from natgrad.network.start.order import default_order
 
 
 def mixture(n: int = 90, size: int = 6, sticks: bool = False, grow: bool = True) -> ng.Network:
@@ -65,16 +62,6 @@ def regressions() -> ng.Network:
     return ng.Network(ng.Normal("y", ng.dot(X, w[z]), tau[z], plate=row, observed=y))
 
 
-def begun(network: ng.Network, **options: Any) -> tuple[Fit, NetworkComponents]:
-    """A fit, of a few steps unless it is told otherwise, and its components."""
-    fit = network.fit(**(options or {"max_steps": 3}))
-    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
-    assert moves is not None
-    (parts,) = moves.parts
-    assert isinstance(parts, NetworkComponents)
-    return fit, parts
-
-
 def check(fit: Fit, plate: str) -> None:
     assert fit.n_components == {plate: 3}
     bounds, moves = fit.trace["elbo"], fit.trace.moves
@@ -103,130 +90,6 @@ def test_k_is_found(make: Any, plate: str) -> None:
 
 def test_sticks_grow_too() -> None:
     check(mixture(sticks=True).fit(), "component")
-
-
-@pytest.mark.slow
-def test_both_backends_find_the_same() -> None:
-    numpy, jax = (mixture(60, 4).fit(backend=name) for name in ("numpy", "jax"))
-    assert numpy.n_components == jax.n_components
-    assert [m[:4] for m in numpy.trace.moves] == [m[:4] for m in jax.trace.moves]
-    assert numpy.elbo == pytest.approx(jax.elbo, rel=1e-9)
-
-
-@pytest.mark.parametrize("make", [mixture, chain, block_model, counts, regressions])
-@pytest.mark.parametrize("n_parts", [2, 3])
-def test_a_merge_after_a_birth_restores_the_state(make: Any, n_parts: int) -> None:
-    """Shared out among two or three places and added up again: the same memberships, and after a sweep the same statistics."""
-    fit, part = begun(make())
-    (gate,), rng = part.gates, np.random.default_rng(0)
-    k, *empty = np.argsort(-part.held(fit.state)).tolist()
-    places = [k, *empty[1 - n_parts :]]
-    lam = tuple(np.array(stat) for stat in fit.state.lam[gate])
-    for stat, axes in zip(lam, part._axes(gate), strict=True):
-        for axis in axes:
-            np.moveaxis(stat, axis, 0)[places[1:]] -= 1e3  # sweeps leave a little in places that are empty
-    start = part._chosen(fit.state, {gate: lam})
-    members = np.asarray(start.mu[gate][0])
-    assert (members[..., places[1:]] == 0.0).all()
-    birth = part.shared(start, k, places, {gate: rng.normal(0.0, 3.0, (*members.shape[:-1], n_parts))})
-    assert part.active(birth)[places].all()
-    assert np.abs(np.asarray(birth.mu[gate][0]) - members).max() > 0.5
-    assert part.held(birth).sum() == pytest.approx(part.held(start).sum(), rel=1e-12)
-    back = birth
-    for place in places[1:]:
-        back = part.added(back, k, place)
-    for one, other in zip(back.mu[gate], start.mu[gate], strict=True):
-        assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-10, abs=1e-10)
-    whole, again = (fit.problem.sweep(state, part.order) for state in (start, back))
-    assert again.bound == pytest.approx(whole.bound, rel=1e-10)
-    for name, stats in whole.state.lam.items():
-        for one, other in zip(again.state.lam[name], stats, strict=True):
-            assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-10, abs=1e-10)
-
-
-def test_what_little_an_empty_place_has_is_shared_out_with_the_rest() -> None:
-    """Sweeps give a little to places that are empty; a birth into one and its merge are the merge of the two."""
-    fit, part = begun(mixture())
-    k, empty = (int(np.flatnonzero(chosen)[0]) for chosen in (part.active(fit.state), ~part.active(fit.state)))
-    rng = np.random.default_rng(0)
-    scores, lam = rng.normal(0.0, 3.0, (90, 2)), rng.normal(size=(90, 6))  # rows that are not sure
-    lam[:, empty] -= 4.0
-    state = part._chosen(fit.state, {"z": (lam,)})
-    back = part.added(part.shared(state, k, [k, empty], {"z": scores}), k, empty)
-    merged = part.added(state, k, empty)
-    assert 0.1 < part.held(state)[empty] < 1.0
-    assert np.asarray(back.mu["z"][0]) == pytest.approx(np.asarray(merged.mu["z"][0]), rel=1e-10, abs=1e-10)
-
-
-def test_components_go_to_the_places_that_expect_as_much() -> None:
-    """Four on sticks, none of them in its place, and no two that change places with one another."""
-    sizes = [10, 40, 5, 25]
-    x = np.repeat([-30.0, -10.0, 10.0, 30.0], sizes)
-    row, component = ng.Plate("row", 80), ng.Plate("component", 4)
-    z = ng.Categorical("z", ng.language.StickBreaking("pi", 1.0, size=4), plate=row)
-    mu = ng.Normal("mu", 0.0, 0.001, plate=component)
-    fit = ng.Network(ng.Normal("x", mu[z], 1.0, plate=row, observed=x)).fit(
-        init={"mu": [-30.0, -10.0, 10.0, 30.0]}, moves=False, max_steps=3, tol=0
-    )
-    (part,) = moves_of(fit.problem, "keep", tuple(fit.problem.blocks)).parts  # type: ignore[union-attr]
-    assert part.held(fit.state) == pytest.approx(sizes, abs=0.1)
-    found = part.ordered(fit.state)
-    assert found is not None
-    assert found[1] == (1, 3, 0, 2)
-    assert part.held(found[0]) == pytest.approx(sorted(sizes, reverse=True), abs=0.1)
-    assert part.ordered(found[0]) is None
-
-
-def test_a_birth_fills_a_place_and_a_delete_empties_it() -> None:
-    fit, part = begun(mixture(), tol=1e-10)
-    k, empty = (np.flatnonzero(chosen).tolist() for chosen in (part.active(fit.state), ~part.active(fit.state)))
-    birth = part.split(fit.state, k[0], empty[:1], 0, 0)
-    assert birth is not None
-    assert part.active(birth.state).sum() == len(k) + 1
-    # After sweeps, in which elements chose anew, a merge leads back as far as a sweep does.
-    back = part.merge(birth.state, k[0], empty[0])
-    assert np.asarray(back.mu["z"][0]) == pytest.approx(np.asarray(fit.state.mu["z"][0]), abs=1e-2)
-    gone = part.delete(fit.state, k[0])
-    assert part.held(gone)[k[0]] < 1e-9
-    assert part.held(gone).sum() == pytest.approx(90.0)
-
-
-@pytest.mark.parametrize("n_moves", [15, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> None:
-    """Whatever the blocks are, together they hold every node once, every edge once, and every pair without one."""
-    fit, parts = begun(block_model())
-    y = np.asarray(fit.problem.plan.nodes["y"].value, np.float64)
-    state, rng, kinds = fit.state, np.random.default_rng(0), set()
-    for number in range(n_moves):
-        state, kind = random_move(parts, state, number, rng, 5)
-        kinds.add(kind)
-        before = np.asarray(state.mu["z"][0])
-        state = fit.problem.sweep(state, parts.order).state  # the memberships last: the others are told what they were
-        assert before.sum(-1) == pytest.approx(1.0, rel=1e-10)
-        chances, weights = fit.problem.plan.nodes["p"].family, fit.problem.plan.nodes["pi"].family
-        beta = chances.usual(tuple(np.asarray(part) for part in state.lam["p"]))
-        edges, gaps = np.asarray(beta["a"]) - 1.0, np.asarray(beta["b"]) - 1.0
-        assert edges.sum() == pytest.approx(y.sum(), rel=1e-10)
-        assert gaps.sum() == pytest.approx((1.0 - y).sum(), rel=1e-10)
-        held = np.asarray(weights.usual(tuple(np.asarray(p) for p in state.lam["pi"]))["concentration"]) - 0.2
-        assert held == pytest.approx(before.sum(0), rel=1e-10, abs=1e-10)
-    assert kinds == {0, 1, 2}
-
-
-@pytest.mark.parametrize("n_moves", [10, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_statistics_after_random_moves_are_those_of_the_rows(n_moves: int) -> None:
-    """Regressions: what the precisions were told are all rows, and what the coefficients were told is XᵀX, weighted by them."""
-    fit, parts = begun(regressions())
-    state, rng, kinds = fit.state, np.random.default_rng(0), set()
-    for number in range(n_moves):
-        state, kind = random_move(parts, state, number, rng, 5)
-        kinds.add(kind)
-        before = np.asarray(state.mu["z"][0])
-        state = fit.problem.sweep(state, parts.order).state
-        shape = fit.problem.plan.nodes["tau"].family.usual(tuple(np.asarray(p) for p in state.lam["tau"]))["shape"]
-        assert np.asarray(shape) - 1.0 == pytest.approx(0.5 * before.sum(0), rel=1e-10, abs=1e-10)
-        assert (np.asarray(shape) - 1.0).sum() == pytest.approx(60.0, rel=1e-10)
-    assert kinds == {0, 1, 2}
 
 
 def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path) -> None:
@@ -310,21 +173,6 @@ def test_sticks_that_nobody_asked_to_grow_do_where_they_can() -> None:
     del data["made"][0]["options"]["grow"]
     assert ng.Network(*from_data(data).roots).fit(THREE).trace.moves == []
     assert declared_sticks(True).fit(THREE, chunk_rows=20).n_components == {"component": 3}
-
-
-def test_memberships_are_alike_in_whatever_order() -> None:
-    fit, part = begun(mixture(), tol=1e-10)
-    members = np.asarray(fit.state.mu["z"][0])
-    order = np.random.default_rng(0).permutation(members.shape[1])
-
-    def state(q: Any) -> Any:
-        return fit.state._replace(mu={**fit.state.mu, "z": (q,)})
-
-    assert part.alike(fit.state, state(members[:, order]))
-    elsewhere = members.copy()
-    elsewhere[0] = np.roll(elsewhere[0], 1)
-    assert not part.alike(fit.state, state(elsewhere))
-    assert not part.alike(fit.state, part.added(fit.state, *np.flatnonzero(part.active(fit.state))[:2].tolist()))
 
 
 def test_an_exchange_that_leads_back_is_refused_before_any_pass_and_one_that_leads_to_a_better_order_is_not() -> None:

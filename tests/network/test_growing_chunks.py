@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad import families
-from natgrad.network.bind import chunk_components
-from natgrad.network.bind.chunk_components import ChunkComponents, moves_for
-from natgrad.network.bind.chunk_program import change_of, changed_held, changed_natural
-from natgrad.network.compile.growing import axes_of
 from natgrad.network.results.fit import Fit
-from natgrad.threads import at_most
 
 Case = tuple[ng.Network, dict[str, Any], int]
 COMPONENT = ng.Plate("component", 5, grow=True)
@@ -117,14 +111,6 @@ def bits(fit: Fit) -> Any:
     return {name: [np.asarray(part).tobytes() for part in parts] for name, parts in fit.state.lam.items()}
 
 
-def components(fit: Fit) -> ChunkComponents:
-    moves = moves_for(fit.problem, None, fit.settings.order, fit.settings.seed)
-    assert moves is not None
-    (part,) = moves.parts
-    assert isinstance(part, ChunkComponents)
-    return part
-
-
 def in_chunks(case: Case, **options: Any) -> Fit:
     network, table, size = case
     return network.fit(table, chunk_rows=size, backend="numpy", **options)
@@ -147,25 +133,6 @@ def test_chunks_find_what_the_whole_table_does(name: str) -> None:
     assert fit.trace.n_active(fit.trace.moves[0].plate)[0] == 1
 
 
-def test_accepted_moves_raise_the_bound_as_it_is_computed_anew() -> None:
-    case = mixture()
-    network, table, size = case
-    problem = in_chunks(case, max_steps=1, tol=0.0, moves=False, init={"mu": np.arange(5.0)}).problem
-    seen: list[tuple[float, float]] = []
-
-    def look(progress: Any) -> None:
-        seen.append((progress.trace.last.elbo, problem.bound(progress.state)))
-
-    fit = network.fit(table, ng.VB(), chunk_rows=size, backend="numpy", callbacks=[look])
-    told, anew = np.array(seen).T
-    assert (anew >= told - 1e-9 * np.abs(told)).all()  # rows that choose anew, given the globals, only gain
-    assert (np.diff(anew) >= -1e-9 * np.abs(anew[1:])).all()
-    at = {record.t: bound for record, (_, bound) in zip(fit.trace.records, seen, strict=True)}
-    accepted = [move for move in fit.trace.moves if move.accepted and move.kind != "start"]
-    assert accepted
-    assert all(at[move.t + 1] > at[move.t] for move in accepted)
-
-
 @pytest.mark.parametrize("stop", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4, 5))])
 def test_a_run_goes_on_bit_by_bit(tmp_path: Path, stop: int) -> None:
     case = mixture(sticks=True)
@@ -175,43 +142,6 @@ def test_a_run_goes_on_bit_by_bit(tmp_path: Path, stop: int) -> None:
     again = in_chunks(case, checkpoint=tmp_path, every=1, resume=True)
     assert bits(again) == bits(fit)
     assert again.trace.moves == fit.trace.moves
-
-
-@pytest.mark.slow
-def test_threads_and_order_of_rows_and_files(tmp_path: Path) -> None:
-    network, table, size = case = mixture()
-    with at_most(1):
-        fit = in_chunks(case)
-    with at_most(2):
-        assert bits(in_chunks(case)) == bits(fit)
-    order = np.random.default_rng(1).permutation(60)
-    other = in_chunks((network, {"x": table["x"][order]}, size))
-    assert other.n_components == fit.n_components
-    assert other.elbo == pytest.approx(fit.elbo, abs=2e-3)
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.table(table), tmp_path / "rows.parquet", row_group_size=13)
-    parts = (part for part in np.array_split(table["x"], 4))
-    for data in (str(tmp_path / "rows.parquet"), ({"x": part} for part in parts)):
-        assert bits(in_chunks((network, data, size))) == bits(fit)
-
-
-@pytest.mark.slow
-def test_a_cluster_finds_the_same_bits() -> None:
-    distributed = pytest.importorskip("distributed")
-    cases = [mixture(), chain(True)]
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
-        there = [in_chunks(case, executor=cluster) for case in cases]
-    assert [bits(fit) for fit in there] == [bits(in_chunks(case)) for case in cases]
-
-
-def test_rows_that_are_split_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_components, "MOST_ROWS", 25)
-    fit = in_chunks(mixture(n=300))
-    part = components(fit)
-    assert fit.n_components == {"component": 3}
-    rows = part._members(fit.state).rows
-    assert sorted(own.count for own in rows.values()) == [100, 100, 100]
-    assert all(own.table.n_rows == 25 and own.is_sample for own in rows.values())
 
 
 @pytest.mark.parametrize("chunk_rows", [None, pytest.param(20, marks=pytest.mark.slow)])
@@ -230,42 +160,11 @@ def test_rows_that_come_bring_components_and_rows_that_go_take_them(chunk_rows: 
     assert fit.continue_fit().trace.moves[: len(fit.trace.moves)] == fit.trace.moves
 
 
-@pytest.mark.parametrize("sticks", [False, True])
-def test_rows_that_are_gone_keep_their_components_and_new_ones_are_found(tmp_path: Path, sticks: bool) -> None:
-    network, table, _ = mixture(sticks)
-    network.fit({"x": table["x"][:40]}).save(tmp_path / "early.natgrad")
-    early = ng.load(tmp_path / "early.natgrad")
-    same, more = early.update({"x": table["x"][:5]}), early.update({"x": table["x"][40:]})
-    assert same.n_components == {"component": 2}  # one of which has no row among the five
-    assert more.n_components == {"component": 3}
-    assert not any(move.accepted and move.kind in ("merge", "delete") for move in more.trace.moves)
-    bounds = more.trace["elbo"]
-    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
-
-
 def test_a_fit_without_moves_goes_on_without() -> None:
     network, table, size = mixture()
     fit = network.fit(table, chunk_rows=size, moves=False, init={"mu": np.arange(5.0)})
     assert fit.continue_fit().trace.moves == []
     assert fit.update({"x": table["x"][:5]}).trace.moves == []
-
-
-def test_known_labels_stay() -> None:
-    network, table, size = mixture()
-    row = ng.Plate("row")
-    z = choice(row, observed=ng.Column("label"))
-    mu, tau = ng.Normal("mu", 0.0, 0.01, plate=COMPONENT), ng.Gamma("tau", 1.0, 1.0, plate=COMPONENT)
-    network = ng.Network(ng.Normal("x", mu[z], tau[z], plate=row, observed=ng.Column("x")))
-    label = np.full(60, np.nan)
-    label[:3] = 4.0
-    fit = in_chunks((network, {**table, "label": label}, size))
-    part = components(fit)
-    assert part._members(fit.state).known == pytest.approx([0.0, 0.0, 0.0, 0.0, 3.0])
-    assert part.active(fit.state)[4]
-    assert part.active(part.delete(fit.state, 4))[4]
-    assert not any(
-        move.accepted and move.kind in ("merge", "delete") and 4 in move.components[-1:] for move in fit.trace.moves
-    )
 
 
 def test_sampled_steps_say_that_components_cannot_move() -> None:
@@ -278,66 +177,6 @@ def test_sampled_steps_say_that_components_cannot_move() -> None:
 
 
 # -- changes of what rows choose, by what they are --
-
-LOGITS = np.random.default_rng(2).normal(size=(7, 4))
-
-
-def shares(logits: Any) -> Any:
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
-
-
-def changed(change: Any, scores: Any = None) -> Any:
-    return shares(changed_natural(np, axes_of(families.Categorical()), (LOGITS,), change, scores)[0])
-
-
-def test_changes_are_what_they_are_called() -> None:
-    before = shares(LOGITS)
-    merged = changed(change_of(4, also={1: 3}, off=[3]))
-    np.testing.assert_allclose(
-        merged, np.column_stack([before[:, 0], before[:, 1] + before[:, 3], before[:, 2], 0.0 * before[:, 0]])
-    )
-    deleted = changed(change_of(4, off=[2]))
-    rest = before[:, [0, 1, 3]] / before[:, [0, 1, 3]].sum(1, keepdims=True)
-    np.testing.assert_allclose(deleted[:, [0, 1, 3]], rest)
-    moved = changed(change_of(4, parents=dict(enumerate([2, 0, 3, 1]))))
-    np.testing.assert_allclose(moved, before[:, [2, 0, 3, 1]])
-    scores = np.random.default_rng(3).normal(scale=400.0, size=(7, 4))  # beyond what exponentials can hold
-    halves = changed(change_of(4, parents={3: 1}, shares={1: np.log(0.7), 3: np.log(0.3)}), scores)
-    odds = shares(scores[:, [1, 3]] + np.log([0.7, 0.3]))
-    whole = before[:, :3] / before[:, :3].sum(1, keepdims=True)  # what was in the place of the part is overwritten
-    np.testing.assert_allclose(halves[:, [1, 3]], whole[:, 1:2] * odds, atol=1e-12)
-    np.testing.assert_allclose(halves[:, [0, 2]], whole[:, [0, 2]], atol=1e-12)
-
-
-def test_a_change_of_a_chain_is_a_chain() -> None:
-    family = families.MarkovChain((7,))
-    rng = np.random.default_rng(4)
-    lam = (LOGITS, rng.normal(size=4), rng.normal(size=(4, 4)))
-    before = family.expected_stats(lam)
-    order = [2, 0, 3, 1]
-    moved = family.expected_stats(
-        changed_natural(np, axes_of(family), lam, change_of(4, parents=dict(enumerate(order))), None)
-    )
-    np.testing.assert_allclose(moved[0], before[0][:, order])
-    np.testing.assert_allclose(moved[2], before[2][np.ix_(order, order)])
-    for change in (change_of(4, off=[2]), change_of(4, also={0: 2}, off=[2])):
-        first, _, pairs = family.expected_stats(changed_natural(np, axes_of(family), lam, change, None))
-        assert first[:, 2].max() < 1e-100
-        np.testing.assert_allclose(first.sum(1), 1.0)
-        assert pairs.sum() == pytest.approx(6.0)
-
-
-def test_known_elements_keep_what_they_are_and_what_is_held_follows() -> None:
-    known = np.array([[-1e100, -1e100, -1.0, -1e100]])
-    for change in (change_of(4, off=[2]), change_of(4, also={1: 2}, off=[2]), change_of(4, parents={3: 2, 2: 2})):
-        np.testing.assert_array_equal(changed_natural(np, ((-1,),), (known,), change, None)[0], known)
-    held, labels = np.array([5.0, 3.0, 2.0, 0.0]), np.array([0.0, 0.0, 1.0, 0.0])
-    np.testing.assert_allclose(changed_held(held, labels, change_of(4, also={1: 2}, off=[2])), [5.0, 4.0, 1.0, 0.0])
-    half = {1: np.log(0.5), 3: np.log(0.5)}
-    np.testing.assert_allclose(
-        changed_held(held, labels, change_of(4, parents={3: 1}, shares=half)), [5.0, 1.5, 2.0, 1.5]
-    )
 
 
 def test_sticks_that_do_not_grow_say_so():

@@ -1,6 +1,5 @@
 """Plates that grow in odd networks: two of equal size, one read twice, known labels, weights of zero, missing numbers."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,18 +121,3 @@ def test_rows_that_count_for_nothing_change_nothing() -> None:
     alone, beside = network(x, None).fit(), network(far, np.repeat([1.0, 0.0], [60, 20])).fit()
     assert alone.n_components == beside.n_components == {"component": 3}
     assert beside.elbo == pytest.approx(alone.elbo, abs=1e-3)
-
-
-@pytest.mark.parametrize(("make", "seed"), [(nested, 0)])
-def test_a_run_that_was_stopped_right_after_a_move_goes_on_with_the_same_bits(
-    make: Any, seed: int, tmp_path: Path
-) -> None:
-    """The next moves come after another step, although the last pass gained little."""
-    whole = make(np.random.default_rng(seed)).fit()
-    small = [m for m in whole.trace.moves if m.accepted and m.kind != "start" and m.gain < 1.0]
-    for move in small:
-        where = tmp_path / str(move.t)
-        make(np.random.default_rng(seed)).fit(max_steps=move.t + 1, checkpoint=where, every=1)
-        again = make(np.random.default_rng(seed)).fit(checkpoint=where, every=1, resume=True)
-        assert again.elbo == whole.elbo
-        assert again.trace.moves == whole.trace.moves

@@ -1,68 +1,14 @@
 """What the interpreter writes out is what the program says: sweeps, priors, targets and joint solves, nothing compiled."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from networks import CASES
-from random_checks import REFUSALS, Case
-from random_generator import draw
 from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_normal
 from trees import same
 
 import natgrad as ng
-from natgrad.network.execute.exact_updates import one_sweep
-from natgrad.network.execute.interpreted_joint import InterpretedMeans
-from natgrad.network.execute.joint import _conjugate_gradients
-from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.start.initial import make_start
-
-
-def check_written(problem, state, order):
-    """A sweep against the function that JAX compiles, here run as it is; priors and targets against the program."""
-    found = problem.sweep(state, order)
-    function = problem.compiled(("sweep", order, True), lambda: one_sweep(problem, order, True))
-    lam, mu, numbers = function(problem.repeated.once(state.lam, order), state.mu, 1.0)
-    same(found.state.lam, problem.repeated.for_all(lam, order), "λ")
-    same(found.state.mu, mu, "μ")
-    same(found.bound, numbers[0], "the bound")
-    for place, name in enumerate(order):
-        assert found.info[name].valid == bool(numbers[1 + 2 * place])
-        np.testing.assert_allclose(found.info[name].relative_change, numbers[2 + 2 * place], rtol=1e-6, atol=1e-9)
-    known = problem.known_arrays
-    for name, block in problem.blocks.items():
-        same(problem.target(block, state), problem.program.target(block, state.mu, known), f"target of {name!r}")
-        own = problem.program.target(block, state.mu, known, (name,))
-        same(problem.target(block, state, (name,)), own, f"prior of {name!r}")
-    return found.state
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_sweep_is_what_the_program_says(name):
-    case = CASES[name]()
-    problem = case.network.problem_on("numpy")
-    order = tuple(case.order or problem.blocks)
-    state = make_start(problem, case.init, 0)
-    for turn in (order, order, order[::-1]):
-        state = check_written(problem, state, turn)
-
-
-@pytest.mark.parametrize(
-    "seeds",
-    [range(40), *(pytest.param(range(s, s + 200), marks=pytest.mark.slow) for s in range(100, 1100, 200))],
-    ids=str,
-)
-def test_sweeps_of_random_networks_are_what_the_program_says(seeds):
-    checked = 0
-    for seed in seeds:
-        try:
-            case = Case(seed, draw(seed))
-        except REFUSALS:
-            continue
-        check_written(case.network.problem_on("numpy"), case.state, case.order)
-        checked += 1
-    assert checked > len(seeds) // 2
 
 
 def test_the_prior_of_weighted_elements_is_that_of_one():
@@ -72,31 +18,6 @@ def test_the_prior_of_weighted_elements_is_that_of_one():
     first, second = (network.problem_on(backend).prior({}).lam["x"] for backend in ("numpy", "jax"))
     same(first, second, "λ")
     np.testing.assert_allclose(first[0], 8.0)
-
-
-def test_products_of_two_arrays_are_those_of_einsum():
-    """Every way to share, sum and order up to three labels."""
-    rng, sizes = np.random.default_rng(0), {"i": 2, "j": 3, "k": 4}
-    names = ["", "i", "j", "ij", "ji", "jk", "ik", "ijk", "kij"]
-    for a, b in product(names, names):
-        first, second = (np.asarray(rng.normal(size=[sizes[x] for x in labels])) for labels in (a, b))
-        together = sorted(set(a + b))
-        for out in {"", *together, "".join(together), "".join(together[::-1]), "".join(x for x in together if x in b)}:
-            function = product_of(tuple(out), (tuple(a), tuple(b)), (first.shape, second.shape))
-            wanted = np.einsum(f"{a},{b}->{out}", first, second)
-            np.testing.assert_allclose(
-                function(first, second), wanted, rtol=1e-12, atol=1e-12, err_msg=f"{a},{b}->{out}"
-            )
-
-
-def test_one_array_is_summed_and_turned():
-    array = np.arange(24.0).reshape(2, 3, 4)
-    for out in ("", "i", "k", "ki", "jki", "ij"):
-        function = product_of(tuple(out), (("i", "j", "k"),), (array.shape,))
-        np.testing.assert_allclose(function(array), np.einsum(f"ijk->{out}", array))
-    assert product_of(("i",), (("i",),), ((3,),)) is None
-    diagonal = product_of(("i",), (("i", "i"),), ((3, 3),))
-    np.testing.assert_allclose(diagonal(np.arange(9.0).reshape(3, 3)), [0.0, 4.0, 8.0])
 
 
 def test_the_joint_optimum_is_that_of_many_sweeps():
@@ -114,37 +35,6 @@ def test_the_joint_optimum_is_that_of_many_sweeps():
         state = problem.sweep(state, order).state
     assert solved.bound == pytest.approx(problem.bound(state), abs=1e-9)
     same({n: s[0] for n, s in solved.state.mu.items()}, {n: s[0] for n, s in state.mu.items()}, "means", 1e-6)
-
-
-@pytest.mark.parametrize("at_optimum", [False, True])
-@pytest.mark.parametrize("scale", [1.0, 1e9])
-def test_a_joint_solve_is_that_of_its_twin_and_takes_as_many_gradients(scale, at_optimum, monkeypatch):
-    """The twin compares with the rounding at once; the solve asks for that only where a bound on it does not decide.
-
-    A billion standard deviations from zero the optimum is reached to rounding, and no more gradients may be spent on it.
-    """
-    rng = np.random.default_rng(3)
-    row, column = ng.Plate("row", 6), ng.Plate("column", 5)
-    a, b = ng.Normal("a", 0.0, 0.5, plate=row), ng.Normal("b", 0.0, 0.5, plate=column)
-    leaf = ng.Normal("y", a + b, 3.0, plate=(row, column), observed=scale * rng.normal(size=(6, 5)))
-    problem = ng.Network(leaf, joint=None).problem_on("numpy")
-    state = problem.sweep(make_start(problem, None, 0), tuple(problem.blocks)).state
-    if at_optimum:
-        state, _ = problem.joint.solved(state)
-    (group,) = problem.joint.groups
-    solve, seen = InterpretedMeans(problem.interpreter.written, group, problem.joint._pieces(group)), {}
-
-    def both(function, start):
-        means, count = InterpretedMeans._solved(solve, function, start)
-        seen["twin"] = _conjugate_gradients(problem.backend, function, start)
-        seen["own"] = means, count
-        return means, count
-
-    monkeypatch.setattr(solve, "_solved", both)
-    solve({name: state.lam[name] for name in group}, state.mu)
-    (means, count), (twin, gradients) = seen["own"], seen["twin"]
-    assert count == int(gradients) == (1 if at_optimum else 3)
-    np.testing.assert_allclose(means, solve._joined(twin), rtol=1e-12)
 
 
 # -- one sweep where no block reads another --
@@ -199,11 +89,6 @@ def test_one_block_is_read_once_and_its_bound_is_the_evidence(declared):
     assert fit.trace.last.messages_read == fit.problem.n_messages
     assert fit.problem.probes == ()
     assert fit.elbo == pytest.approx(evidence, abs=1e-12)
-
-
-def test_a_network_has_the_probes_of_what_it_is_made_of():
-    assert [probe.__name__ for probe in CASES["pca"]().network.problem.probes] == ["revived_factors"]
-    assert "shifted_components" in [probe.__name__ for probe in CASES["scalar_mixture"]().network.problem.probes]
 
 
 @pytest.mark.parametrize("name", ["scalar_mixture", "pca"])

@@ -148,28 +148,6 @@ def test_hierarchies_keep_their_parents():
     assert abs(float(whole.correlation("slope", "start") - lr.correlation("slope", "start"))) < 0.02
 
 
-def test_start_order_and_files(tmp_path):
-    network = scalars([("slope", "start")])
-    fit = network.fit(init={"slope": 1.0, "start": 0.0}, order=["start", "tau", "slope"], max_steps=2)
-    assert fit.settings.order == ("slope+start", "tau")
-    some, all_ = (network.fit(init=init, max_steps=1) for init in ({"slope": 1.0}, {"slope": 1.0, "start": 0.3}))
-    assert some.elbo == all_.elbo  # the others begin at the means of their priors
-    fit.save(tmp_path / "fit.natgrad")
-    loaded = ng.load(tmp_path / "fit.natgrad")
-    assert list(loaded) == list(fit)
-    for name in fit:
-        np.testing.assert_array_equal(loaded[name].std(), fit[name].std())
-    again = loaded.attach(network)
-    np.testing.assert_array_equal(again["slope"].mean(), fit["slope"].mean())
-    apart = scalars(None).fit()
-    apart.save(tmp_path / "apart.natgrad")  # as files were before this was the default
-    again = ng.load(tmp_path / "apart.natgrad").attach(scalars("auto"))
-    assert again.continue_fit(max_steps=1).elbo == pytest.approx(apart.elbo, rel=1e-9)
-    drawn = fit.draws(n=200, chains=2, warmup=2, verbose=False)
-    drawn.save(tmp_path / "draws.natgrad")
-    assert ng.load(tmp_path / "draws.natgrad").attach(network)["slope"].values.shape == (2, 200)
-
-
 def test_what_cannot_be_joined_says_why():
     _, y = data()
     n, k = ng.Plate("n", 40), ng.Plate("k", 2)

@@ -239,38 +239,6 @@ def test_a_mixture_reaches_the_bound_of_the_ready_model(covariance, init):
     assert fit.elbo == pytest.approx(model.elbo_, rel=1e-7)
 
 
-def test_files_copies_predictions_and_exports(tmp_path):
-    net = one_mean("full", shift=1e6)
-    fit = net.fit()
-    fit.save(tmp_path / "fit.natgrad")
-    back = ng.load(tmp_path / "fit.natgrad").attach(one_mean("full", shift=1e6))
-    np.testing.assert_array_equal(back["mu"].interval(), fit["mu"].interval())
-    np.testing.assert_allclose(back.elbo, fit.elbo, rtol=1e-12)
-    predicted = fit.predictive("y")
-    spread = math.sqrt(float(fit["mu"].var()) + float(np.mean(1 / fit["tau"].sample(0, 40_000))))
-    np.testing.assert_allclose(np.ravel(predicted.std())[0], spread, rtol=0.1)
-    assert {"mu", "tau"} == set(fit.summary().rows)
-    both = fit.simulate(0, 20_000)
-    np.testing.assert_allclose(np.corrcoef(both["mu"], both["tau"])[0, 1], fit.correlation("mu", "tau"), atol=0.03)
-    started = net.fit(init={"mu": 1e6 + 3.0})
-    np.testing.assert_allclose(started.elbo, fit.elbo, rtol=1e-9)
-    with pytest.raises(TypeError, match="shares its factor"):
-        fit["mu"].entropy()
-
-
-@pytest.mark.parametrize("kind", ["one mean", "matrix"])
-def test_a_loaded_fit_reads_its_members(kind, tmp_path):
-    """Without the declaration: a number or a vector, and the precision beside it."""
-    y = np.random.default_rng(3).normal(size=(7, 2))
-    fit = (one_mean("full") if kind == "one mean" else matrix("full", y, 2.0)).fit()
-    fit.save(tmp_path / "fit.natgrad")
-    loaded = ng.load(tmp_path / "fit.natgrad")
-    assert list(loaded) == list(fit)
-    for name in fit:
-        np.testing.assert_array_equal(loaded[name].mean(), fit[name].mean())
-        np.testing.assert_array_equal(loaded[name].interval(), fit[name].interval())
-
-
 def test_what_cannot_be_joined_says_why():
     y = np.zeros((4, 2))
     with pytest.raises(NotConjugate, match=r"known multiple of 'precision' in its prior, such as 0.1 \* precision"):

@@ -1,6 +1,5 @@
 """Joint factors of networks declared with columns: those of the same network with arrays, whole and in chunks."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,69 +72,3 @@ def test_a_table_whole_and_in_chunks_has_the_factors_of_arrays(name: str) -> Non
         pair = ("u", "v") if "slopes" in name else ("b", "c")
         assert chunks.correlation(*pair) == pytest.approx(expected.correlation(*pair), abs=1e-9)
         assert np.abs(expected.correlation(*pair)).max() > 0.01
-
-
-def some(table: Any, which: Any) -> dict[str, Any]:
-    return {name: column[which] for name, column in table.items()}
-
-
-@pytest.mark.parametrize("name", ["known noise", pytest.param("random slopes, joint", marks=pytest.mark.slow)])
-def test_fits_with_joint_factors_predict_grow_shrink_and_are_saved(name: str, tmp_path: Path) -> None:
-    table, network = rows(), declared(name)
-    limits = {key: FIT[key] for key in ("verbose", "tol", "max_steps")}
-    first, second, gone = some(table, slice(0, 15)), some(table, slice(15, None)), np.arange(15, N)
-    new = {"x": [0.5, 3.0], "z": [1.0, 2.0], "group": ["a", "new"]}
-    for chunked in ({}, {"chunk_rows": 5, "backend": "numpy"}):
-        whole, part = network.fit(table, **FIT, **chunked), network.fit(first, **FIT, **chunked)
-        same = {"update": (part.update(second, **limits), whole), "forget": (whole.forget(gone, **limits), part)}
-        path = tmp_path / f"{len(chunked)}.natgrad"
-        part.save(path)
-        loaded = ng.load(path)
-        same["saved"] = loaded, part
-        if name == "known noise":  # one block of globals: streaming is exact
-            same["loaded, more rows"] = loaded.update(second, **limits), whole
-            same["none forgotten"] = part.update(second, forgetting=0.0, **limits), whole
-        else:
-            assert abs(loaded.update(second, **limits)["a"].mean() - whole["a"].mean()) < whole["a"].std()
-        for what, (found, expected) in same.items():
-            for node, numbers in moments(expected).items():
-                assert moments(found)[node] == pytest.approx(numbers, rel=1e-6, abs=1e-7), (what, node)
-            assert found["u"].frame()["group"].tolist() == ["a", "b", "c"] if "u" in found else True
-        for fit in (part, loaded):
-            predicted = fit.predict(new)["y"]
-            mean, variance = by_hand(name, fit, new)
-            assert predicted.mean() == pytest.approx(mean, rel=1e-9)
-            assert predicted.std() == pytest.approx(np.sqrt(variance), rel=0.06)  # of 2,000 draws
-
-
-def by_hand(name: str, fit: Any, new: Any) -> tuple[Any, Any]:
-    """Mean and variance of new rows, from means, sds and correlations."""
-    means, sd = {n: fit[n].mean() for n in fit}, {n: fit[n].std() for n in fit}
-    if name == "known noise":
-        slots = np.stack([np.ones(2), new["x"], new["z"]], -1)
-        factor = fit["a+b+c"]
-        covariance = np.linalg.inv(factor.parameters["precision"])
-        return slots @ factor.mean(), np.einsum("ni,ij,nj->n", slots, covariance, slots) + 0.25
-    x, factor = np.asarray(new["x"]), fit["u+v"]
-    known = np.linalg.inv(factor.parameters["precision"][0])
-    line = np.array([1.0, x[0]])
-    # A group that is not known has its prior, given the means of its parents.
-    mean = [line @ factor.mean()[0], means["a"] + means["b"] * x[1]]
-    tau = fit["tau"].parameters
-    noise = tau["rate"] / (tau["shape"] - 1.0)
-    assert sd["u"].shape == (3,)
-    return np.array(mean), np.array([line @ known @ line, 1.0 + x[1] ** 2 / 2.0]) + noise
-
-
-@pytest.mark.slow
-def test_chunks_are_drawn_and_linearised_by_the_names_of_nodes() -> None:
-    table = rows()
-    whole = declared("known noise").fit(table, **FIT)
-    chunks = declared("known noise").fit(table, chunk_rows=7, backend="numpy", **FIT)
-    draws = chunks.draws(1000, chains=2, verbose=False)
-    response = chunks.linear_response()
-    for name in "abc":  # q is exact
-        assert response[name].std() == pytest.approx(whole[name].std(), rel=1e-5)
-        assert draws[name].mean() == pytest.approx(whole[name].mean(), abs=0.2 * whole[name].std())
-        assert draws[name].std() == pytest.approx(whole[name].std(), rel=0.1)
-    assert response.correlation("a", "b") == pytest.approx(whole.correlation("a", "b"), abs=1e-5)

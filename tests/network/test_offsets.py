@@ -7,9 +7,6 @@ import pytest
 
 import natgrad as ng
 from natgrad.errors import CoupledCategories, LostDigits
-from natgrad.families import MultivariateNormal
-from natgrad.network.compile.origins import offsets_of
-from natgrad.network.results.joint import _covariance
 
 SIZE = 60
 X = np.random.default_rng(0).normal(size=SIZE)
@@ -59,18 +56,6 @@ def test_the_warning_names_the_node_the_column_and_its_ends_at_the_users_line():
     assert seen[0].filename == __file__
 
 
-def test_what_cannot_cancel_is_not_warned_of():
-    n = ng.Plate("n", SIZE)
-    far = 1e8 + X
-    slope = ng.Normal("slope", 0.0, 1.0)
-    alone = ng.Network(ng.Normal("y", slope * far, 1.0, plate=n, observed=Y))
-    data = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=n, observed=far))
-    rates = ng.Network(ng.Poisson("y", far * ng.Gamma("r", 1.0, 1.0), plate=n, observed=np.ones(SIZE, int)))
-    constant = vectors(np.full(SIZE, 1e9))
-    for network in (alone, data, rates, constant, vectors(2000.0 + X), scalars(1e9 * X)):
-        assert not offsets_of(network._plan)
-
-
 def test_a_prediction_of_rows_that_are_close_together_is_silent():
     w, tau = ng.MultivariateNormal("w", np.zeros(2), 1e-6 * np.eye(2)), ng.Gamma("tau", 1.0, 1.0)
     mean = ng.dot(ng.Columns("one", "year"), w)
@@ -79,11 +64,6 @@ def test_a_prediction_of_rows_that_are_close_together_is_silent():
     fit = network.fit({"one": np.ones(SIZE), "year": year, "y": Y})
     close = {"one": np.ones(4), "year": 2020.0 + 1e-3 * np.arange(4)}
     assert fit.predict(close)["y"].mean().shape == (4,)
-
-
-def test_a_precision_without_an_inverse_says_what_to_do():
-    with pytest.raises(FloatingPointError, match=r"singular in double precision\. Centre the columns"):
-        _covariance(MultivariateNormal(), (np.ones(2), -0.5 * np.ones((2, 2))))
 
 
 def _in_chunks(x, size):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats as st
-from scipy.optimize import brentq
 
 import natgrad as ng
 from natgrad.network.language.cdfs import Cdf
@@ -21,22 +20,6 @@ TABLE = {
     "e": RNG.exponential(2.0, 40),
     "m": np.where(np.arange(40) % 2, 5.0, -5.0) + RNG.normal(size=40),
 }
-
-
-@pytest.mark.parametrize("p", [0.001, 0.05, 0.5, 0.999])
-def test_a_quantile_of_a_mixture_is_where_its_distribution_function_is_p(p: float) -> None:
-    mean, sd, weights = RNG.normal(size=(5, 3)) * 10, RNG.gamma(1.0, size=(5, 3)), RNG.dirichlet(np.ones(5), 3).T
-    mixed = weights[None]
-    found = mixture_quantiles([cdf_of(ng.Normal, mean=mean, precision=sd**-2.0)], mixed, [p])[0]
-    for j in range(3):
-        wanted = brentq(lambda x: weights[:, j] @ st.norm.cdf(x, mean[:, j], sd[:, j]) - p, -200, 200, xtol=1e-12)  # noqa: B023
-        np.testing.assert_allclose(weights[:, j] @ st.norm.cdf(found[j], mean[:, j], sd[:, j]), p, atol=2e-9)
-        np.testing.assert_allclose(found[j], wanted, atol=1e-4)
-    rate = np.abs(mean)
-    whole = mixture_quantiles([cdf_of(ng.Poisson, rate=rate)], mixed, [p])[0]
-    for j in range(3):
-        total = weights[:, j] @ st.poisson.cdf(np.arange(100)[None], rate[:, j, None])
-        assert whole[j] == np.flatnonzero(total >= p - 1e-12)[0]
 
 
 A, B = np.full((1, 2), 1.7), np.array([[0.4, 2.5]])
@@ -100,35 +83,6 @@ def test_quantiles_need_no_scale(scale: float, place: float) -> None:
         (1e-6, 0.5, 0.99), mixture_quantiles([cdf], np.full((1, 300, 3), 1 / 300), (1e-6, 0.5, 0.99)), strict=True
     ):
         np.testing.assert_allclose(cdf.function(found, mean, sd).mean(0), p, atol=2e-9)
-
-
-def test_a_quantile_takes_few_evaluations_of_all_parts() -> None:
-    """10,000 rows took ten times as long as draws of them."""
-    calls: list[int] = []
-    rng = np.random.default_rng(4)
-    mean, sd = rng.normal(size=(1000, 20)), 2.0 + rng.gamma(4.0, 0.2, (1000, 20))
-    normal = cdf_of(ng.Normal, mean=mean, precision=sd**-2.0)
-    counted = normal._replace(function=lambda x, *args: (calls.append(args[0].shape[0]), normal.function(x, *args))[1])
-    mixture_quantiles([counted], np.full((1, 1000, 20), 1e-3), [0.05, 0.95])
-    assert calls.count(1000) <= 2 * 5
-    assert calls.count(125) <= 2 * 6
-
-
-def test_equal_elements_are_solved_once_and_none_at_all_not() -> None:
-    calls: list[int] = []
-    mean = np.random.default_rng(5).normal(size=(100, 3))[:, np.arange(30) % 3]
-    normal = cdf_of(ng.Normal, mean=mean, precision=np.ones((100, 30)))
-    counted = normal._replace(function=lambda x, *args: (calls.append(np.size(x)), normal.function(x, *args))[1])
-    weights = np.full((1, 100, 30), 0.01)
-    (found,) = mixture_quantiles([counted], weights, [0.3])
-    assert set(calls) == {3}
-    (alone,) = mixture_quantiles(
-        [cdf_of(ng.Normal, mean=mean[:, :3], precision=np.ones((100, 3)))], weights[:, :, :3], [0.3]
-    )
-    np.testing.assert_array_equal(found, alone[np.arange(30) % 3])
-    empty = cdf_of(ng.Normal, mean=np.ones((100, 0)), precision=np.ones((100, 0)))
-    (nothing,) = mixture_quantiles([empty], np.ones((1, 100, 0)), [0.3])
-    assert nothing.shape == (0,)
 
 
 @pytest.mark.parametrize(

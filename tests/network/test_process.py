@@ -98,20 +98,6 @@ def test_a_mixture_of_curves_finds_who_follows_which():
     assert str(f(hours)[z]) == "f(X)[z]"
 
 
-def test_functions_on_a_plate_in_tables_and_files(tmp_path):
-    x, y = data()
-    f = ng.GaussianProcess("f", RBF(1.0, 1.0), inducing=GRID, plate=ng.Plate("kind", 2))
-    row = ng.Plate("row")
-    z = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=2), plate=row)
-    node = ng.Normal("y", f(ng.Columns("x"))[z], 4.0, plate=row, observed=ng.Column("y"))
-    fit = ng.Network(node).fit({"x": x[:, 0], "y": np.where(np.arange(60) % 2, y, y + 3.0)})
-    fit.save(tmp_path / "fit.natgrad")
-    new = {"x": [0.5, 2.5]}
-    np.testing.assert_array_equal(
-        ng.load(tmp_path / "fit.natgrad").predict(new)["y"].mean(), fit.predict(new)["y"].mean()
-    )
-
-
 def test_mistakes_are_explained():
     with pytest.raises(TypeError, match=r"'f': kernel must be a natgrad\.covariance"):
         ng.GaussianProcess("f", "rbf", inducing=[[0.0]])

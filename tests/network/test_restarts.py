@@ -5,13 +5,6 @@ import pytest
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.groups.groups import Groups
-from natgrad.network.start import clusters as features
-from natgrad.network.start import restarts
-from natgrad.network.start import restarts as sample
-from natgrad.network.start.initial import make_start
-from natgrad.network.start.order import default_order
 
 
 def data_of(kind, seed=0, n=90):
@@ -142,23 +135,6 @@ def test_values_stay_and_the_rest_is_drawn():
     assert np.isfinite(one.fit(n_init=3).elbo)
 
 
-def test_a_run_that_was_stopped_goes_on_as_if_it_never_had(tmp_path):
-    def network():
-        return scalar_mixture(n=60).network
-
-    whole = network().fit(n_init=4, tol=0, max_steps=8)
-    network().fit(n_init=4, tol=0, max_steps=4, checkpoint=tmp_path, every=1)
-    rest = network().fit(n_init=4, tol=0, max_steps=8, checkpoint=tmp_path, every=1, resume=True)
-    np.testing.assert_array_equal(rest.trace["elbo"], whole.trace["elbo"])
-    assert rest.trace.starts == whole.trace.starts
-
-
-def test_saved_fits_keep_the_starts(tmp_path):
-    fit = scalar_mixture(n=40).network.fit(n_init=3)
-    fit.save(tmp_path / "fit.natgrad")
-    assert ng.load(tmp_path / "fit.natgrad").trace.starts == fit.trace.starts
-
-
 # -- the other starts, to their ends --
 
 
@@ -201,12 +177,6 @@ def test_who_says_where_to_begin_gets_that_run():
     assert not set(ENDS) & {start.name for start in network.fit(max_steps=1).trace.starts}
 
 
-def test_a_network_whose_fit_is_long_is_fitted_once(monkeypatch):
-    network = scalar_mixture(n=60).network
-    monkeypatch.setattr("natgrad.network.start.restarts.SMALL", 0.5 * network._chosen(None).seconds)
-    assert not set(ENDS) & {start.name for start in network.fit().trace.starts}
-
-
 def test_other_starts_keep_to_the_limits_of_the_fit():
     network = scalar_mixture(n=60).network
     whole = network.fit()
@@ -227,133 +197,9 @@ def test_a_run_stopped_before_the_other_starts_goes_on_with_the_same_bits(tmp_pa
 
 
 @pytest.mark.slow
-def test_the_other_starts_are_the_same_for_both_backends():
-    network = scalar_mixture(n=60).network
-    ends = [network.fit(backend=backend).trace.starts[-2:] for backend in ("numpy", "jax")]
-    assert [end.name for end in ends[0]] == ENDS
-    assert ends[0] == ends[1]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scalar_mixture", "mixture", "hmm"])
 def test_the_default_is_no_worse_than_clusters_and_draws(name):
     network = CASES[name]().network
     for seed in range(10):
         best = max(network.fit(init=init, seed=seed).elbo for init in ("kmeans", "random"))
         assert network.fit(seed=seed).elbo > best - 1e-2, seed
-
-
-def words_in_documents(n_words: int) -> ng.Network:
-    """Twelve documents, of which each has its own end of the vocabulary."""
-    rng = np.random.default_rng(3)
-    document = np.repeat(np.arange(12), 20)
-    word = (rng.integers(n_words // 2, size=240) + (document % 2) * (n_words // 2)).astype(int)
-    topic, cell = ng.Plate("topic", 2), ng.Plate("cell", 240)
-    shares = ng.Dirichlet("shares", 0.5, size=2, plate=ng.Plate("document", 12))
-    z = ng.Categorical("z", shares[document], plate=cell)
-    words = ng.Dirichlet("words", 0.5, size=n_words, plate=topic)
-    return ng.Network(ng.Categorical("word", words[z], plate=cell, observed=word))
-
-
-def test_rows_of_many_categories_stay_small(monkeypatch):
-    """Words of documents are clustered by random codes, not by a column for each word; the memory does not depend on these."""
-    problem = words_in_documents(1000).problem
-    assert features.rows_of(problem, "z", {}).rows.shape == (240, 1000)
-    monkeypatch.setattr(features, "MAX_NUMBERS", 240 * 60)
-    rows = features.rows_of(problem, "z", {}).rows
-    assert rows.shape == (240, 60)
-    distance = ((rows[:, None] - rows[None]) ** 2).sum(-1)[np.triu_indices(240, 1)]
-    apart = distance > 0
-    np.testing.assert_allclose(distance[apart].mean(), 2.0, rtol=0.1)  # as that of indicators
-    assert distance[apart].min() > 0.8
-
-
-def test_starts_have_a_budget_and_the_trace_says_what_they_took(monkeypatch):
-    network = words_in_documents(20)
-    n, free = network.problem.n_messages, network.fit(seed=1)
-    compared = [start for start in free.trace.starts if "to its end" not in start.name]
-    assert free.trace.spent["starts"] == n * sum(start.steps for start in compared)
-    assert sum(free.trace.spent.values()) < free.trace.last.messages_read
-    assert "messages: starts" in str(free.trace)
-    monkeypatch.setattr(restarts, "BUDGET", 0)
-    short = network.fit(seed=1)
-    first = restarts.SWEEPS[0] * len(compared)
-    assert short.trace.spent["starts"] < free.trace.spent["starts"]
-    assert short.trace.spent["starts"] <= n * max(first, 2 * restarts.BUDGET_SWEEPS)
-    assert short.elbo == pytest.approx(free.elbo, abs=1.0)
-
-
-def bounds_of(problem, init):
-    """The bounds of four sweeps from a start."""
-    state, bounds = make_start(problem, init, 0), []
-    for _ in range(4):
-        result = problem.sweep(state, default_order(problem.plan, init))
-        state, bounds = result.state, [*bounds, result.bound]
-    return bounds
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "binomials"])
-def test_a_part_of_a_plan_is_the_plan_of_that_part(kind):
-    _, y = data_of(kind)
-    chosen = np.sort(np.random.default_rng(1).choice(90, 40, replace=False))
-    labels = np.random.default_rng(2).integers(3, size=40)
-    part = sample.part_of_plan(network_of(kind, y)._plan, {"point": chosen})
-    found = bounds_of(NetworkProblem(part, "numpy"), {"z": labels})
-    wanted = bounds_of(network_of(kind, y[chosen]).problem_on("numpy"), {"z": labels})
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
-
-
-def documents(words, document, weight, present, n):
-    """Cells of documents with counts, some of them masked; a number for each document, and one that tells of its shares."""
-    cell, doc, topic = ng.Plate("cell", len(words), weight=weight), ng.Plate("doc", n), ng.Plate("topic", 2)
-    shares = ng.Dirichlet("shares", 0.5, size=2, plate=doc)
-    z = ng.Categorical("z", shares[document], plate=cell)
-    phi = ng.Dirichlet("phi", 0.5, size=6, plate=topic)
-    level = ng.Normal("level", ng.Normal("top", 0.0, 1.0), 2.0, plate=doc)
-    length = ng.Normal("length", level, 3.0, plate=doc, observed=np.sin(np.arange(n)) if n == 12 else np.sin(ODD))
-    return ng.Network(ng.Categorical("word", phi[z], plate=cell, observed=words, mask=present), length)
-
-
-ODD = np.arange(1, 12, 2)
-
-
-def test_a_part_of_documents_has_their_cells_with_weights_and_gaps():
-    rng = np.random.default_rng(3)
-    document = rng.integers(12, size=80)
-    words, weight, present = rng.integers(6, size=80), rng.integers(1, 4, size=80).astype(float), rng.random(80) < 0.8
-    whole = documents(words, document, weight, present, 12)
-    groups = Groups(whole.problem, "doc", default_order(whole._plan))
-    elements = {plate: np.sort(groups.grouping.elements(plate, ODD)) for plate in ("doc", "cell")}
-    part = NetworkProblem(sample.part_of_plan(whole._plan, elements), "numpy")
-    there = np.isin(document, ODD)
-    small = documents(words[there], np.searchsorted(ODD, document[there]), weight[there], present[there], 6)
-    labels = rng.integers(2, size=there.sum())
-    np.testing.assert_allclose(
-        bounds_of(part, {"z": labels}), bounds_of(small.problem_on("numpy"), {"z": labels}), rtol=1e-9
-    )
-
-
-@pytest.mark.parametrize("kind", ["columns", "counts", "categories"])
-def test_starts_of_a_large_network_are_compared_on_a_sample_that_costs_less_than_the_run(kind, monkeypatch):
-    _, y = data_of(kind, n=4000)
-    network = network_of(kind, y)
-    whole = network.fit(tol=1e-6, verbose=False)
-    monkeypatch.setattr(restarts, "LARGE", 10_000)
-    monkeypatch.setattr(sample, "MAX_MESSAGES", network.problem.n_messages // 40)
-    monkeypatch.setattr(restarts, "BUDGET", 0)
-    monkeypatch.setattr(sample, "MIN_OBSERVATIONS", 100)
-    fit = network.fit(tol=1e-6, moves=False, verbose=False)
-    assert fit.trace.starts
-    assert fit.trace.starts[0].bound > whole.elbo / 20  # of a fortieth of the data
-    assert fit.elbo == pytest.approx(whole.elbo, abs=0.5)
-    assert 0 < fit.trace.spent["starts"] < 2 * network.problem.n_messages
-
-
-def test_probes_are_not_followed_beyond_their_budget(monkeypatch):
-    from natgrad.inference import engine
-
-    _, y = data_of("columns", n=2000)
-    monkeypatch.setattr(engine, "PROBE_BUDGET", 0)
-    fit = network_of("columns", y).fit(init="kmeans", verbose=False)
-    own = fit.trace.last.messages_read - sum(fit.trace.spent.values())
-    assert fit.trace.spent["probes"] <= own + network_of("columns", y).problem.n_messages

@@ -16,30 +16,6 @@ from tests.network.bound_cases import CASES, factorisation, topics
 FIT: dict[str, Any] = {"seed": 3, "max_steps": 3, "verbose": False}
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "sequences"])
-def test_a_loaded_fit_predicts_as_the_fit_did(name: str, tmp_path: Path) -> None:
-    case = CASES[name]()
-    fit = case.columns.fit(case.table, init=case.init, **FIT)
-    fit.save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    nodes = fit.binding.template.observed()
-    one, other = fit.predict(case.table, nodes=nodes), again.predict(case.table, nodes=nodes)
-    for node in nodes:
-        assert np.array_equal(one[node].sample(0, 3), other[node].sample(0, 3))
-    for node in fit:
-        assert again[node].frame().equals(fit[node].frame())
-
-
-def test_a_fit_of_sequences_is_loaded(tmp_path: Path) -> None:
-    """The factor of a path has no plate of times, which its node has."""
-    case = CASES["sequences"]()
-    fit = case.columns.fit(case.table, init=case.init, **FIT)
-    fit.save(tmp_path / "model.natgrad")
-    again = ng.load(tmp_path / "model.natgrad")
-    for node in fit:
-        np.testing.assert_array_equal(again[node].mean(), fit[node].mean())
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_declaration_is_data_and_back(name: str) -> None:
     case = CASES[name]()
@@ -65,18 +41,6 @@ def test_declared_numbers_tables_and_readings_come_back() -> None:
     again = ng.Network(*from_data(to_data(network.template)).roots)
     bounds = [net.fit(table, **FIT).trace["elbo"].tolist() for net in (network, again)]
     assert bounds[0] == bounds[1]
-
-
-def test_a_process_comes_back_with_its_kernel(tmp_path: Path) -> None:
-    f = ng.GaussianProcess("f", 2.0 * ng.covariance.RBF(), inducing=[[0.0], [1.0], [2.0]])
-    row = ng.Plate("row")
-    y = ng.Normal("y", f(ng.Column("x")) + ng.Normal("level", 0.0, 1.0), 4.0, plate=row, observed=ng.Column("y"))
-    fit = ng.Network(y).fit({"x": [0.0, 0.7, 1.5, 2.0], "y": [1.0, 2.0, 1.5, 0.0]}, **FIT)
-    fit.save(tmp_path / "m.natgrad")
-    one, other = (model.predict({"x": [0.4, 3.0]})["y"] for model in (fit, ng.load(tmp_path / "m.natgrad")))
-    assert np.array_equal(one.mean(), other.mean())
-    mean = f.at(fit["f"], [[0.4]]).mean + fit["level"].mean()
-    np.testing.assert_allclose(one.mean()[:1], mean, rtol=1e-9)
 
 
 def test_what_a_file_cannot_hold_is_left_out_with_a_warning(tmp_path: Path) -> None:

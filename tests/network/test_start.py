@@ -4,15 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from networks import CASES, lda, mixture, scalar_mixture
-from threadpoolctl import threadpool_limits
+from networks import CASES, scalar_mixture
 
 import natgrad as ng
 from natgrad.network.compile.plan import make_plan
-from natgrad.network.start.clusters import k_means, nearest
-from natgrad.network.start.initial import started_nodes
-from natgrad.network.start.order import checked_order, default_order, factors_of_products
-from natgrad.network.start.probes import shares_anew
+from natgrad.network.start.order import default_order, factors_of_products
 
 
 def table(seed, shape=(60, 6), n_factors=2, scale=1.0):
@@ -81,20 +77,6 @@ def test_categories_that_choose_a_prior_wait_for_what_it_is_a_prior_of():
     assert order_of(ng.Network(y)) == ("w", "s", "width")
 
 
-def test_a_sum_is_not_a_product():
-    plan = make_plan(list(pca(table(0), offset=True).nodes.values()))
-    assert factors_of_products(plan) == {"w": {"x"}, "x": {"w"}}
-    assert factors_of_products(make_plan(list(CASES["several"]().network.nodes.values()))) == {}
-
-
-@pytest.mark.parametrize("order", [["x", "w", "ard", "tau"], ["tau", "ard", "w", "x"]], ids=str)
-def test_the_user_s_order_is_taken_as_it_is(order):
-    case = CASES["pca"]()
-    assert checked_order(case.network.problem.plan, order, started_nodes(case.network.problem, case.init)) == tuple(
-        order
-    )
-
-
 # -- products --
 
 
@@ -114,15 +96,6 @@ def test_the_relevant_factors_are_found_in_every_run(seed):
     fits = [network.fit(seed=run) for network in networks for run in range(3)]
     assert [in_use(fit) for fit in fits] == [2] * 6
     np.testing.assert_allclose([fit.elbo for fit in fits], fits[0].elbo, rtol=0, atol=0.5)
-
-
-@pytest.mark.slow
-def test_factors_that_were_switched_off_are_revived():
-    network = pca(table(0))
-    # Here the loadings meet random scores, and their relevance switches them off before they have seen data.
-    fit = network.fit(order=["noise", "w", "relevance", "x"], init="random")
-    assert in_use(fit) == 2
-    assert fit.elbo == pytest.approx(network.fit().elbo, abs=0.1)
 
 
 @pytest.mark.slow
@@ -197,48 +170,6 @@ def test_components_that_the_first_sweep_made_equal_are_refused():
     assert np.isfinite(network.fit(init={"z": np.zeros(24, dtype=int)}).elbo)
 
 
-@pytest.mark.slow
-def test_starts_at_the_truth_end_at_the_optimum():
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, 3, 400)
-    point, kind = ng.Plate("point", 400), ng.Plate("kind", 3)
-
-    def category():
-        return ng.Categorical("z", ng.Dirichlet("pi", 1.0, size=3), plate=point)
-
-    z, rate = category(), ng.Gamma("rate", 1.0, 0.1, plate=kind)
-    seen = rng.poisson(np.array([2.0, 10.0, 30.0])[truth])
-    counts = ng.Network(ng.Poisson("y", rate[z], plate=point, observed=seen))
-    z, tables = category(), ng.Dirichlet("tables", 1.0, size=12, plate=kind)
-    shares = rng.dirichlet(np.full(12, 0.1), 3)
-    votes = ng.Multinomial(
-        "y", None, tables[z], plate=point, observed=np.stack([rng.multinomial(20, shares[t]) for t in truth])
-    )
-    for network in (counts, ng.Network(votes)):
-        fit = network.fit(init={"z": truth})
-        assert fit.elbo > max(network.fit(init="random", seed=seed).elbo for seed in range(5)) - 0.1
-        assert (fit["z"].mean().argmax(-1) == truth).mean() > 0.9
-
-
-def block_model(truth, size, seed):
-    rng = np.random.default_rng(seed)
-    first, second = np.triu_indices(len(truth), 1)
-    edge = rng.random(len(first)) < np.where(truth[first] == truth[second], 0.5, 0.05)
-    z = ng.Categorical("z", ng.Dirichlet("pi", 1.0, size=size), plate=ng.Plate("node", len(truth)))
-    table = ng.Beta("B", 1.0, 1.0, plate=(ng.Plate("from", size), ng.Plate("to", size)))
-    pair = ng.Plate("pair", len(first))
-    return ng.Network(ng.Bernoulli("e", table[z[first], z[second]], plate=pair, observed=edge.astype(int)))
-
-
-@pytest.mark.slow
-def test_a_block_model_keeps_its_true_blocks():
-    truth = np.arange(60) % 3
-    network = block_model(truth, 3, 0)
-    fit = network.fit(init={"z": truth})
-    assert (fit["z"].mean().argmax(-1) == truth).all()
-    assert fit.elbo >= max(network.fit(init="random", seed=seed).elbo for seed in range(4)) - 0.1
-
-
 # -- clusters --
 
 
@@ -269,71 +200,11 @@ def test_clusters_go_to_the_components_that_expect_them():
 
 
 @pytest.mark.slow
-def test_more_components_than_clusters_are_left_empty():
-    network = many_components(two_humps(), 6)
-    fit = network.fit(init="kmeans")
-    assert fit.elbo > max(network.fit(init="random", seed=seed).elbo for seed in range(3)) - 0.1
-    assert (fit["z"].mean().sum(0) > 1).sum() == 2
-
-
-@pytest.mark.slow
 def test_clusters_are_no_worse_than_draws():
     for network in (many_components(two_humps(272), 10), CASES["mixture"]().network, scalar_mixture(n=200).network):
         best = max(network.fit(init="random", seed=seed, max_steps=300).elbo for seed in range(5))
         for seed in range(5):
             assert network.fit(init="kmeans", seed=seed, max_steps=300).elbo > best - 0.5
-
-
-@pytest.mark.slow
-def test_sums_of_components_are_clustered_one_after_the_other():
-    rng = np.random.default_rng(0)
-    paths = [np.cumsum(rng.random(200) < 0.1) % 2 for _ in range(2)]
-    y = 3.0 * paths[0] + 1.5 * paths[1] + 0.3 * rng.normal(size=200)
-    time, mean = ng.Plate("time", 200), []
-    for name in "ab":
-        state = ng.Plate(f"state {name}", 2)
-        rows = ng.Dirichlet(f"A {name}", 1.0, size=2, plate=state)
-        z = ng.MarkovChain(f"z {name}", ng.Dirichlet(f"pi {name}", 1.0, size=2), rows, plate=time)
-        mean.append(ng.Normal(f"mu {name}", 0.0, 0.1, plate=state)[z])
-    y = ng.Normal("y", mean[0] + mean[1], ng.Gamma("tau", 1.0, 1.0), plate=time, observed=y)
-    network = ng.Network(y)
-    best = network.fit(init={"z a": paths[0], "z b": paths[1]}).elbo
-    for seed in range(3):
-        assert network.fit(init="kmeans", seed=seed).elbo > best - 2.0
-
-
-@pytest.mark.parametrize(("size", "clusters"), [(1, 3), (2, 5), (8, 4)])
-def test_our_k_means_is_as_good_as_that_of_scikit_learn(size, clusters):
-    from sklearn.cluster import KMeans
-
-    rng = np.random.default_rng(size)
-    points = (
-        1e6 + 4.0 * rng.normal(size=(clusters, size))[rng.integers(0, clusters, 400)] + rng.normal(size=(400, size))
-    )
-    centres = k_means(points, clusters, np.random.default_rng(0))
-    found = ((points - centres[nearest(points, centres)]) ** 2).sum()
-    with threadpool_limits(1):
-        wanted = KMeans(clusters, n_init=5, random_state=0).fit(points).inertia_
-    assert found <= 1.02 * wanted
-
-
-def test_k_means_of_equal_points_and_of_fewer_kinds_than_clusters():
-    same = np.full((5, 2), 3.0)
-    np.testing.assert_array_equal(k_means(same, 2, np.random.default_rng(0)), np.full((2, 2), 3.0))
-    two = np.repeat([[0.0], [1.0]], 4, axis=0)
-    assert set(k_means(two, 3, np.random.default_rng(0)).ravel()) == {0.0, 1.0}
-
-
-def test_shares_begin_anew_at_their_prior_and_categories_given_these():
-    case = lda(counts=False)
-    fit = case.network.fit(max_steps=3, tol=0, seed=1, backend="numpy", verbose=False)
-    problem, state, order = fit.problem, fit.state, fit.settings.order
-    anew = shares_anew(problem, state, order, 0)
-    np.testing.assert_allclose(anew.mu["theta"][0], problem.prior({}).mu["theta"][0], rtol=1e-12)
-    assert anew.lam["phi"] is state.lam["phi"]
-    target = problem.target(problem.blocks["z"], anew)
-    np.testing.assert_allclose(anew.lam["z"][0], target[0], rtol=1e-12)
-    assert shares_anew(mixture(n=10).network.problem_on("numpy"), state, order, 0) is None  # weights are no groups'
 
 
 def test_a_category_chooses_a_time_of_a_chain():

@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.rotation import rotate_pair
-from natgrad.network.execute import state_rotation
 
 SIZE, TIMES, SENSORS = 3, 25, 4
-LENGTHS = (10, 14, 1)
 
 
 def make_network(learned=True, lengths=None, noise=1.0, entry=False, lead=(), inputs=None):
@@ -43,46 +40,6 @@ def start():
     return {"A": 0.5 * np.eye(SIZE), "C": rng.normal(size=(SENSORS, SIZE))}
 
 
-NETWORKS = {
-    "relevances": lambda: make_network(),
-    "known precisions": lambda: make_network(learned=False, noise=np.diag([1.0, 2.0, 0.5])),
-    "sequences end to end": lambda: make_network(lengths=LENGTHS),
-    "a plate of sequences": lambda: make_network(lead=(ng.Plate("sequence", 2),)),
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_the_cost_of_a_basis_is_the_bound(name, monkeypatch):
-    """For any R, the bound at the turned state; its slope is its derivative, and the best R does not lower it."""
-    network = NETWORKS[name]()
-    problem = network.problem_on("numpy")
-    (space,) = problem.state_spaces
-    state = network.fit(ng.VB(), init=start(), max_steps=3, tol=0, backend="numpy").state
-    sums = state_rotation._sums(space, state)
-    priors = [state_rotation._prior(problem, part, space, state) for part in (space.loadings, space.dynamics)]
-    best = state_rotation.best_basis(space, sums, *priors)
-
-    def turned(basis):
-        monkeypatch.setattr(state_rotation, "best_basis", lambda *_: basis)
-        found = rotate_pair(problem, ("x", "C"), state)
-        for block, lam in found.state.lam.items():  # λ and μ belong together
-            for mine, theirs in zip(problem.moments(problem.blocks[block], lam), found.state.mu[block], strict=True):
-                np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-9)
-        return problem.bound_by_node(found.state), state_rotation._cost(space, sums, *priors, basis)
-
-    here, (cost, _) = turned(np.eye(SIZE))
-    assert turned(best)[1][0] <= cost
-    rng = np.random.default_rng(0)
-    for _ in range(2):
-        basis = np.eye(SIZE) + 0.4 * rng.normal(size=(SIZE, SIZE))
-        there, (value, slope) = turned(basis)
-        assert there["y"] == pytest.approx(here["y"], abs=1e-8)
-        assert sum(there.values()) - sum(here.values()) == pytest.approx(cost - value, rel=1e-9, abs=1e-8)
-        shift = 1e-5 * rng.normal(size=basis.shape)
-        change = [state_rotation._cost(space, sums, *priors, basis + s * shift)[0] for s in (1, -1)]
-        assert (change[0] - change[1]) / 2 == pytest.approx(np.sum(slope * shift), rel=1e-5)
-
-
 def test_rotated_sweeps_rise_and_are_ahead_of_others():
     network = make_network()
     options = {"init": start(), "max_steps": 12, "tol": 0, "backend": "numpy"}
@@ -90,14 +47,6 @@ def test_rotated_sweeps_rise_and_are_ahead_of_others():
     assert "x·C" in turned.trace.strategy
     assert np.diff(turned.trace["elbo"]).min() > -1e-7
     assert turned.elbo > plain.elbo + 1.0
-
-
-@pytest.mark.slow
-def test_compiled_sweeps_are_rotated_alike():
-    network = make_network()
-    options = {"init": start(), "max_steps": 6, "tol": 0}
-    fits = [network.fit(backend=backend, **options) for backend in ("numpy", "jax")]
-    np.testing.assert_allclose(*(fit.trace["elbo"] for fit in fits), rtol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from tests.network.bound_cases import factorisation, mixture, regression, sequences
+from tests.network.bound_cases import factorisation, mixture, regression
 from tests.network.test_update import cut
 
 FIT: dict[str, Any] = {"verbose": False, "tol": 1e-9, "max_steps": 2000, "backend": "numpy"}
@@ -26,33 +26,6 @@ def levels() -> tuple[ng.Network, dict[str, Any]]:
         "y", level[ng.Column("group")], ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("row"), observed=ng.Column("y")
     )
     return ng.Network(y), {"group": group, "y": rng.normal(size=60)}
-
-
-def same_told(one: Any, other: Any, keys: Any) -> bool:
-    """Bit by bit."""
-    return all(
-        np.array_equal(a[0], other.told[key].parts[name][0]) for key in keys for name, a in one.told[key].parts.items()
-    )
-
-
-def test_untouched_chunks_are_not_read_again() -> None:
-    case = regression()
-    fit = case.columns.fit(cut(case.table, slice(0, 24)), chunk_rows=6, **FIT)
-    old = fit.problem
-    assert old.n_read == 4  # nothing is hidden in rows: one pass serves all sweeps
-    more = fit.update(cut(case.table, slice(24, None)), **GO)
-    assert more.problem.n_read == 1
-    assert same_told(old, more.problem, old.chunks.keys)
-    less = more.forget([7, 8], **GO)
-    assert less.problem.n_read == 1
-    assert same_told(more.problem, less.problem, [key for key in less.problem.chunks.keys if key in more.problem.told])
-    rows = np.delete(np.arange(30), [7, 8])
-    assert less.elbo == pytest.approx(case.columns.fit(cut(case.table, rows), chunk_rows=6, **FIT).elbo, rel=1e-8)
-    # Rows are counted as they are now.
-    last = less.forget([27], **GO)
-    rows = np.delete(rows, 27)
-    assert last.problem.n_read == 1
-    assert last.elbo == pytest.approx(case.columns.fit(cut(case.table, rows), chunk_rows=6, **FIT).elbo, rel=1e-8)
 
 
 def test_levels_come_and_go() -> None:
@@ -87,47 +60,6 @@ def test_a_forgotten_user_leaves_no_bytes(tmp_path: Path) -> None:
         fit.forget({column: [name]}, verbose=False).save(tmp_path / "after.natgrad", overwrite=True)
         assert name.encode() in (tmp_path / "before.natgrad").read_bytes()
         assert name.encode() not in (tmp_path / "after.natgrad").read_bytes()
-
-
-def test_hidden_nodes_go_on_from_what_they_told() -> None:
-    """With hidden nodes in rows, sums of the old chunks stand until they are visited: the bound never falls."""
-    case = mixture()
-    fit = case.columns.fit(cut(case.table, slice(0, 40)), chunk_rows=5, init={"mu": CENTRES}, **{**FIT, "tol": 1e-8})
-    more = fit.update(cut(case.table, slice(40, None)), **GO)
-    bounds = more.trace["elbo"]
-    assert np.diff(bounds[np.isfinite(bounds)]).min() > -1e-9
-    start = {name: more[name].mean() for name in ("mu",)}
-    refit = case.columns.fit(case.table, chunk_rows=5, init=start, **FIT)
-    assert more.elbo == pytest.approx(refit.elbo, rel=1e-8)
-
-
-def test_sequences_come_and_go() -> None:
-    case = sequences()
-    fit = case.columns.fit(cut(case.table, slice(0, 22)), chunk_rows=12, init=case.init, **FIT)
-    more = fit.update(cut(case.table, slice(22, None)), **GO)
-    assert more.problem.chunks.n_chunks == 3
-    start = {"mu": more["mu"].mean()}
-    refit = case.columns.fit(case.table, chunk_rows=12, init=start, **FIT)
-    assert more.elbo == pytest.approx(refit.elbo, rel=1e-8)
-    less = more.forget({"series": ["r"]}, **GO)
-    assert less.elbo == pytest.approx(fit.elbo, rel=1e-8)
-
-
-def test_mistakes_in_chunks_are_named() -> None:
-    network, table = levels()
-    fit = network.fit(table, chunk_rows=12, **FIT)
-    before = fit.elbo
-    for what, error, words in (
-        ({"group": ["zoe"]}, ValueError, "no row has group = 'zoe'"),
-        ({"user": ["ann"]}, ValueError, "there is no column 'user'"),
-        ([99], IndexError, "row 99 is outside 0 … 59"),
-        (np.ones(60, dtype=bool), ValueError, "has no rows"),
-        ("ann", TypeError, "forget takes"),
-    ):
-        with pytest.raises(error, match=words):
-            fit.forget(what)
-    assert fit.elbo == before
-    assert fit.continue_fit(max_steps=1, verbose=False).elbo == pytest.approx(before, rel=1e-9)
 
 
 @pytest.mark.slow

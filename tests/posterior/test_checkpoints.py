@@ -2,12 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +14,6 @@ from checkpoint_cases import CASES
 import natgrad as ng
 from natgrad.posterior.files.checkpoints import Checkpoints, checkpoints_in
 
-SOURCE = Path(ng.__file__).resolve().parents[1]
 QUICK = ("LDA, memoised", "LDA, learned priors", "MF, default", "MF, messages")
 
 
@@ -194,48 +189,3 @@ def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("natgrad.posterior.files.checkpoints.write_model", full)
     with pytest.warns(RuntimeWarning, match="could not be written"):
         assert len(small().fit(max_steps=3, tol=0, checkpoint=tmp_path).trace) == 3
-
-
-SCRIPT = """
-import sys
-import numpy as np
-import natgrad as ng
-
-counts = np.random.default_rng(0).poisson(0.3, size=(3000, 200))
-print("ready", flush=True)
-model = ng.LDA(10, inference="vb", max_passes=8, tol=0).fit(counts, checkpoint=sys.argv[1], every=1, resume=True)
-np.save(sys.argv[2], model.components_)
-"""
-
-
-@pytest.mark.slow
-def test_killed_and_terminated(tmp_path, rng):
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-
-    def started(folder):
-        command = [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "end.npy")]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        process.stdout.readline()
-        return process
-
-    def ended(process):
-        _, said = process.communicate(timeout=120)
-        return process.returncode, said.decode()
-
-    assert ended(started(tmp_path / "whole"))[0] == 0
-    whole = np.load(tmp_path / "end.npy")
-    for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        before = checkpoints_in(tmp_path / "run")
-        process = started(tmp_path / "run")
-        # SIGTERM is understood from the first step on; until then it ends the process as any other.
-        while how == signal.SIGTERM and checkpoints_in(tmp_path / "run") == before and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(float(rng.uniform(0.0, 0.1) if how == signal.SIGTERM else rng.uniform(0.5, 2.5)))
-        process.send_signal(how)
-        code, said = ended(process)
-        if how == signal.SIGTERM and code != 0:
-            assert "interrupted after step" in said
-            assert "checkpoint-" in said
-    assert ended(started(tmp_path / "run"))[0] == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "end.npy"), whole)
-    assert len(list((tmp_path / "run").iterdir())) == 2

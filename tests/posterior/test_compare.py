@@ -57,17 +57,6 @@ def test_a_picture_stands_alone(fits: dict[str, ng.GaussianMixture], tmp_path: P
     assert not [text for text in texts if text.replace(".", "").isdigit() and "." in text]  # no 2.5 components
 
 
-def test_found_topics_are_compared_as_given_ones() -> None:
-    """The bound of topics that were found does not depend on how many there might have been: nor do their labellings."""
-    x = np.kron(np.eye(3, dtype=int), np.full((10, 4), 6))
-    found = {str(most): ng.LDA(("auto", most), inference="vb", max_passes=30).fit(x) for most in (4, 9)}
-    table = ng.compare(
-        {**found, "given": ng.LDA(3, doc_prior="learn", topic_prior="learn", inference="vb", max_passes=30).fit(x)}
-    )
-    assert table["K"].tolist() == [3.0, 3.0, 3.0]
-    assert table["corrected"] - table["bound"] == pytest.approx(math.log(6))
-
-
 def test_held_out_scores_come_first(fits: dict[str, ng.GaussianMixture]) -> None:
     table = ng.compare(fits, held_out=rows()[::2])
     assert (np.diff(table["held_out"]) <= 0).all()
@@ -261,38 +250,7 @@ def test_names_are_all_there(fits: dict[str, ng.GaussianMixture], tmp_path: Path
     assert found.output.splitlines()[1].startswith(str(files[1]))
 
 
-def test_the_command(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:
-    for name in ("1", "2"):
-        fits[name].save(tmp_path / f"{name}.natgrad")
-    files = [str(tmp_path / "1.natgrad"), str(tmp_path / "2.natgrad")]
-    found = CliRunner().invoke(main, ["compare", *files, "--picture", str(tmp_path / "k.svg")])
-    assert found.exit_code == 0, found.output
-    assert found.output.splitlines()[1].startswith("2.natgrad")
-    assert (tmp_path / "k.svg").read_text(encoding="utf-8").startswith("<svg")
-
-
-def test_topics_are_found_by_the_command(tmp_path: Path) -> None:
-    texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 8
-    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
-    files = []
-    for topics in ("auto", "1"):
-        files.append(str(tmp_path / f"{topics}.natgrad"))
-        asked = ["fit", "lda", str(tmp_path / "texts.txt"), "--topics", topics, "-o", files[-1]]
-        found = CliRunner().invoke(main, asked)
-        assert found.exit_code == 0, found.output
-    assert ng.load(files[0]).n_topics_ == 2
-    found = CliRunner().invoke(main, ["compare", *files])
-    assert found.exit_code == 0, found.output
-    assert found.output.splitlines()[1].startswith("auto.natgrad")
-
-
 def test_the_report_draws_k(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:
     page = fits["auto"].report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "The number of components along" in page
     assert "The number of components along" not in fits["2"].report(tmp_path / "two.html").read_text(encoding="utf-8")
-
-
-def test_learned_priors_switch_factors_off() -> None:
-    rng = np.random.default_rng(0)
-    table = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 30)) + 0.3 * rng.normal(size=(40, 30))
-    assert ng.MatrixFactorization(n_factors=6, max_steps=300).fit(table).n_factors_ == 2

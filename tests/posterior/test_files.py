@@ -3,9 +3,6 @@
 import json
 import math
 import os
-import re
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -18,10 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import natgrad as ng
-from natgrad.posterior.files import container as files
 from natgrad.posterior.files.container import Decoder, Encoder, read_model, register, write_model
 
-SOURCE = Path(files.__file__).parents[2]
 KEYS = st.one_of(st.text(max_size=5), st.integers(), st.tuples(st.integers(0, 9), st.text(max_size=3)))
 LEAVES = st.one_of(
     st.none(),
@@ -212,16 +207,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
-def test_a_file_that_came_meanwhile_is_not_overwritten(tmp_path, monkeypatch) -> None:
-    path = tmp_path / "f"
-    monkeypatch.setattr(os.path, "lexists", lambda place: False)
-    write_model(path, "thing", 1)
-    with pytest.raises(FileExistsError, match="overwrite=True"):
-        write_model(path, "thing", 2)
-    assert read_model(path).value == 1
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 # -- refusing --
 
 
@@ -304,34 +289,6 @@ def test_a_huge_foreign_file_is_refused_at_once_without_reading_it(tmp_path, mod
             assert tracemalloc.get_traced_memory()[1] < 5e7
         finally:
             tracemalloc.stop()
-
-
-def test_loading_needs_twice_the_file(tmp_path) -> None:
-    path = tmp_path / "large"
-    write_model(path, "thing", {"x": np.ones((2000, 2000)), "y": np.ones(4_000_000)})
-    code = f"""
-import tracemalloc
-from natgrad.posterior.files.container import read_model
-tracemalloc.start()
-value = read_model({str(path)!r}).value
-print(tracemalloc.get_traced_memory()[1])
-"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(found.stdout) < 2 * path.stat().st_size + 5_000_000
-
-
-def test_nothing_on_the_load_path_executes_what_it_reads() -> None:
-    path = [SOURCE / "models" / name for name in ("registry.py", "base.py", "lda/files.py")]
-    path += [SOURCE / "posterior" / "files" / name for name in ("container.py", "tables.py")]
-    path += [SOURCE / "network" / "results" / name for name in ("files.py", "fit.py")]
-    for file in path:
-        code = file.read_text().replace("from natgrad.network.compile.", "from ")  # a folder, not the function
-        words = set(re.findall(r"\w+", re.sub(r'"""(.|\n)*?"""|"[^"\n]*"', "", code)))
-        assert not words & {"pickle", "eval", "exec", "marshal", "shelve", "joblib", "dill", "compile", "__import__"}, (
-            file
-        )
-    # The one import by name is of a name in a table of ours.
-    assert "import_module({**MODELS, **NETWORK_MODELS}[" in path[0].read_text()
 
 
 def test_floats_survive_as_they_are() -> None:

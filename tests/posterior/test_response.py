@@ -10,9 +10,6 @@ from networks import CASES
 import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
 from natgrad.inference.problem import State
-from natgrad.network.results.fit import linearised
-from natgrad.posterior.response.operator import Operator
-from natgrad.posterior.response.solvers import LEFT, Dense, Eliminated, at_optimum, still_to_go, to_eliminate
 
 TIGHT = {"tol": 1e-13, "max_steps": 300}
 
@@ -118,110 +115,6 @@ def test_it_is_the_derivative_of_the_fit_under_a_tilt(case, name, others):
         )
 
 
-def responses(case: str) -> list[Any]:
-    """Linear response at one state: interpreted by the matrix, by conjugate gradients, and compiled."""
-    fit = converged(case)
-    by_matrix, by_products = fit.linear_response(), fit.linear_response()
-    by_matrix._solver.expect(10**6)
-    by_products._solver.expect = lambda solves: None  # type: ignore[method-assign]
-    compiled = CASES[case]().network.fit(init=CASES[case]().init, order=CASES[case]().order, backend="jax", max_steps=1)
-    compiled.state = fit.state
-    return [by_matrix, by_products, compiled.linear_response()]
-
-
-def check_same(case: str) -> None:
-    first, *others = responses(case)
-    assert first._solver._dense is not None
-    for name in first:
-        wanted = first[name].std()
-        assert wanted.min() > 0
-        for lr in others:
-            np.testing.assert_allclose(lr[name].std(), wanted, rtol=1e-7, err_msg=name)
-
-
-def test_interpreter_and_compiler_and_matrix_agree():
-    check_same("counts")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["scalar_mixture", "mixture", "lda", "hmm", "factorised", "several", "skills"])
-def test_interpreter_and_compiler_and_matrix_agree_everywhere(case):
-    check_same(case)
-
-
-@pytest.mark.parametrize("case", ["scalar_mixture", "hmm"])
-def test_what_is_left_without_some_blocks_has_the_same_solutions(case):
-    operator = Operator(converged(case).linear_response()._at)
-    out = Eliminated(operator, ["z"])
-    assert out.reduced.size < operator.size
-    rng = np.random.default_rng(0)
-    for _ in range(3):
-        b = operator._centred(operator.unpack(rng.normal(size=operator.size)))
-        x = out.solve(b).x
-        left = b - (x - operator.curvature(operator.fisher(x)))
-        assert operator.inner(left, operator.fisher(left)) < 1e-16 * operator.inner(b, operator.fisher(b))
-    chosen = to_eliminate(operator)
-    assert "z" in chosen
-    places = np.concatenate([np.arange(operator.size)[operator.places[name]] for name in chosen])
-    assert np.abs(operator.jacobian[np.ix_(places, places)]).max() == 0.0
-
-
-def vector() -> ng.Network:
-    """A regression with one vector: all but its noise can be taken out."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(40, 6)) + 1.0
-    b, tau = ng.MultivariateNormal("b", np.zeros(6), 0.1 * np.eye(6)), ng.Gamma("tau", 1.0, 1.0)
-    plate, y = ng.Plate("n", 40), x.sum(1) + rng.normal(size=40)
-    return ng.Network(ng.Normal("y", ng.dot(x, b), tau, plate=plate, observed=y))
-
-
-@pytest.mark.parametrize("case", ["vector", "hmm"])
-def test_all_covariances_at_once_are_those_of_one_question_after_the_other(case):
-    """A small system answers with products of matrices: of what is left without some blocks, or of the whole."""
-    fit = vector().fit(tol=1e-9) if case == "vector" else converged(case)
-    names = ["b", "tau"] if case == "vector" else ["mu", "tau", "A"]
-    at_once, one_by_one, whole = (fit.linear_response() for _ in range(3))
-    one_by_one._solver.__dict__["_values"] = None
-    whole._solver.__dict__["_values"], whole._solver._looked = None, True
-    whole._solver._dense = Dense(whole._solver.operator)
-    for first in names:
-        np.testing.assert_allclose(at_once[first].std(), one_by_one[first].std(), rtol=1e-10)
-        np.testing.assert_allclose(at_once[first].std(), whole[first].std(), rtol=1e-9)
-        for second in names:
-            unit = np.multiply.outer(whole[first].std(), whole[second].std())
-            found = [lr.cov(first, second) / unit for lr in (at_once, one_by_one, whole)]
-            np.testing.assert_allclose(found[0], found[1], atol=1e-10)
-            np.testing.assert_allclose(found[0], found[2], atol=1e-9)
-    assert isinstance(at_once._solver._dense, Eliminated)
-    assert at_once._solver._values is not None
-    contrast = [lr.std(lambda m: m[names[0]][..., 0] ** 2 * m["tau"].sum()) for lr in (at_once, one_by_one, whole)]
-    np.testing.assert_allclose(contrast[:2], [contrast[2]] * 2, rtol=1e-9)
-
-
-def test_newton_steps_that_are_left_out_would_have_changed_nothing(monkeypatch):
-    """Where the next gain is foreseen to be rounding, the state is the optimum."""
-    from natgrad.posterior.response import solvers as settling
-
-    steps: list[int] = []
-    monkeypatch.setattr(Dense, "step", lambda *args, step=Dense.step: steps.append(1) or step(*args))
-    made = []
-    for sweeps in (3, 4, 5, 6):
-        fit = vector().fit(max_steps=sweeps, tol=0.0)
-        found = []
-        for ahead in ((100.0, 10.0), (np.inf, np.inf)):
-            monkeypatch.setattr(settling, "FIRST_AHEAD", ahead[0])
-            monkeypatch.setattr(settling, "AHEAD", ahead[1])
-            steps.clear()
-            lr = fit.linear_response()
-            found.append((lr["b"].std(), lr["tau"].std(), lr.left, len(steps)))
-        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-10)
-        np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-10)
-        assert found[0][2] == found[1][2]
-        made.append((found[0][3], found[1][3]))
-    assert any(few < many for few, many in made), made  # some were left out
-    assert max(few for few, _ in made) > 1, made  # and some were not
-
-
 def test_an_element_of_weight_w_is_w_elements():
     from networks import lda
 
@@ -290,35 +183,6 @@ def test_influence_foretells_what_leaving_a_row_out_changes():
         assert 0.9 < foretold @ found / (foretold @ foretold) < 1.3, name
 
 
-def test_numbers_that_a_function_does_not_read_are_found_in_groups():
-    """The derivative is that of one number after the other, and few of them are tried."""
-    from natgrad.posterior.response import solving as quantities
-    from natgrad.posterior.response.solving import as_quantities
-
-    fit = many(100).fit(tol=1e-10)
-    factors, calls = {name: fit[name] for name in fit}, []
-    functions = [
-        lambda m: m["theta"][7],
-        lambda m: m["theta"][3] - m["theta"][98] * m["slope"],
-        lambda m: m["theta"][[0, 50, 99]] ** 2,
-        lambda m: m["theta"].sum() / np.abs(m["theta"]).max(),
-        lambda m: [float(m["theta"][2]), m["level"] - m["slope"]],
-        lambda m: 1.0 + 0.0 * m["theta"][0],
-    ]
-    for number, function in enumerate(functions):
-        calls.clear()
-        found = as_quantities(lambda m, function=function: calls.append(1) or function(m), factors)
-        assert len(calls) < 90 or number == 3
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(quantities, "GROUPED", 10**9)
-            wanted = as_quantities(function, factors)
-        np.testing.assert_array_equal(found.value, wanted.value)
-        for one, other in zip(found.quantities, wanted.quantities, strict=True):
-            assert one.keys() == other.keys()
-            for name in one:
-                np.testing.assert_array_equal(one[name], other[name])
-
-
 def test_contraction_is_the_rate_of_sweeps():
     """D scalars with equal coupling r: sweeps of two contract by r²."""
     n = ng.Plate("n", 4)
@@ -370,23 +234,6 @@ def test_what_few_directions_carry_needs_few_probes():
     assert (probed["theta"].std_error() / exact["theta"].std()).max() < 1e-3
 
 
-def test_variances_that_probes_do_not_find_are_solved_for_or_said(monkeypatch):
-    """A few in doubt are solved for; where all are, they are NaN, and it is said how many."""
-    from natgrad.posterior.response import solving
-
-    network, wanted = crossed(40)
-    lr = network.fit(tol=1e-12).linear_response(exact=False, probes=4)
-    doubted = np.zeros(40)
-    doubted[[3, 30]] = 9.0
-    monkeypatch.setattr(solving, "probed_diagonal", lambda *args: (np.zeros(40) - doubted, doubted))
-    found = lr["a"].std()
-    np.testing.assert_allclose(found[[3, 30]], wanted[[3, 30]], rtol=1e-6)
-    np.testing.assert_array_equal(lr["a"].std_error()[[3, 30]], 0.0)
-    monkeypatch.setattr(solving, "probed_diagonal", lambda *args: (np.zeros(40), np.full(40, 9.0)))
-    with pytest.warns(NotConverged, match="36 of 40 variances of 'b' are not known to better than 50% after 4"):
-        assert np.isnan(lr["b"].std()).sum() == 36
-
-
 def test_what_all_elements_share_needs_no_probes():
     """With a level alone, what groups have in common is all that is not their own: one solve, and an exact answer."""
     rng, group = np.random.default_rng(0), ng.Plate("group", 260)
@@ -396,23 +243,6 @@ def test_what_all_elements_share_needs_no_probes():
     )
     exact, probed = fit.linear_response(exact=True), fit.linear_response(probes=2)
     np.testing.assert_allclose(probed["theta"].std(), exact["theta"].std(), rtol=1e-6)
-
-
-def test_nothing_is_solved_for_a_sum_that_does_not_vary(monkeypatch):
-    """Probabilities sum to one: a solve for their sum would be one of rounding, in which bounds may seem to rise."""
-    from natgrad.posterior.response import solving
-
-    known, probed = [], solving.probed_diagonal
-    monkeypatch.setattr(solving, "probed_diagonal", lambda *args: known.append(args[-1]) or probed(*args))
-    n = ng.Plate("n", 6)
-    z = ng.Categorical("z", ng.Dirichlet("w", [2.0, 3.0]), plate=n)
-    mu = ng.Normal("mu", [-1.0, 1.0], 1.0, plate=ng.Plate("k", 2))
-    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=n, observed=[-2.0, -1.0, -1.5, 1.0, 0.0, 2.0]))
-    response = network.fit(tol=1e-12).linear_response(probes=5, exact=False)
-    assert np.isfinite(response["w"].std()).all()
-    assert np.isfinite(response["mu"].std()).all()
-    assert known[0] is None
-    assert known[1] is not None
 
 
 def test_a_flat_direction_is_said_and_what_does_not_change_along_it_is_given():
@@ -453,23 +283,6 @@ def test_what_has_not_converged_is_said():
     done = crossed()[0].fit()
     with pytest.warns(NotConverged, match="conjugate gradients stopped after 1 products"):
         done.linear_response(max_iterations=1).std(lambda m: m["a"][0])
-
-
-def test_what_is_left_is_how_far_means_have_to_go():
-    """A Gaussian posterior: the distance of the means of q to the exact ones, in the metric of the exact covariance."""
-    network, covariance, x, y = regression()
-    exact = covariance @ (2.0 * x.T @ y)
-    fit = network.fit(tol=1e-13)
-    lam = dict(fit.state.lam)
-    for shift, rtol in ((1e-2, 1e-2), (1e-5, 1e-4)):  # from afar, the flattest directions are estimated
-        lam["b"] = fit.state.lam["b"][0] * (1.0 + shift), fit.state.lam["b"][1]
-        found = at_optimum(linearised(fit.problem, State(lam, {}, 1), fit.settings.order))
-        off = exact - [float(fit.problem.blocks[name].family.mean(lam[name])) for name in "abc"]
-        np.testing.assert_allclose(still_to_go(found.left), np.sqrt(off @ np.linalg.solve(covariance, off)), rtol=rtol)
-        if found.left < LEFT:
-            np.testing.assert_allclose(
-                [found.at.lam[n][0] for n in "abc"], [fit.state.lam[n][0] for n in "abc"], rtol=1e-8
-            )
 
 
 def test_a_rotation_is_flat_whatever_its_curvature_looks_like_beside_the_optimum():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
-import natgrad as ng
 from natgrad.data.io.open import open_source
 
 COUNTS = sparse.coo_array((np.random.default_rng(0).random((31, 9)) < 0.3).astype(np.float64))
@@ -18,44 +17,11 @@ def written(tmp_path, name: str, text: str):
     return path
 
 
-def ldac() -> str:
-    return "".join(
-        f"{len(r.data)} {' '.join(f'{v}:{c:g}' for v, c in zip(r.indices, r.data, strict=True))}\n"
-        for r in rows_of(COUNTS)
-    )
-
-
 def docword() -> str:
     table = COUNTS.tocoo()
     order = np.lexsort((table.col, table.row))
     entries = [f"{table.row[i] + 1} {table.col[i] + 1} {table.data[i]:g}" for i in order]
     return "\n".join(["31", "9", str(len(entries)), *entries]) + "\n"
-
-
-def rows_of(table):
-    table = table.tocsr()
-    return [table[[n]] for n in range(table.shape[0])]
-
-
-def joined(source):
-    chunks = [chunk.to_sparse() if hasattr(chunk, "to_sparse") else chunk for chunk in source.chunks()]
-    assert max(chunk.shape[0] for chunk in chunks) <= 5
-    return (sparse.vstack(chunks) if sparse.issparse(chunks[0]) else np.concatenate(chunks)), len(chunks)
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-@pytest.mark.parametrize(
-    ("name", "text", "options"),
-    [("x.ldac", ldac, {"n_words": 9}), ("docword.x.txt", docword, {})],
-)
-def test_text_files(name, text, options, ending, tmp_path):
-    source = open_source(written(tmp_path, name + ending, text()), size=5, **options)
-    for _ in range(2):
-        table, n_chunks = joined(source)
-        np.testing.assert_array_equal(table.toarray(), COUNTS.toarray())
-        assert n_chunks == 7
-    with pytest.raises(TypeError, match=r"by number.*\.npy"):
-        source.take(np.array([1]))
 
 
 @pytest.mark.parametrize(
@@ -92,29 +58,6 @@ def test_compression_and_bytes_that_are_broken_are_named(tmp_path):
         pytest.importorskip("pyarrow")
         with pytest.raises(ValueError, match="cannot be read as"):
             open_source(tmp_path / name)
-
-
-@pytest.mark.parametrize("name", ["x.ldac", "docword.txt"])
-def test_mutated_text_is_read_or_refused_in_words(name, tmp_path, rng):
-    text = {"x.ldac": ldac, "docword.txt": docword}[name]().encode()
-    options = {"x.ldac": {"n_words": 9}, "docword.txt": {}}[name]
-    path, refused = tmp_path / name, 0
-    for _ in range(300):
-        changed = bytearray(text)
-        for place in rng.integers(0, len(text), 3):
-            changed[place] = int(rng.integers(256)) if rng.random() < 0.5 else rng.choice(list(b" :\n-e09#"))
-        path.write_bytes(changed[: int(rng.integers(1, len(text) + 1))] if rng.random() < 0.3 else changed)
-        try:
-            list(open_source(path, **options).chunks())
-        except ValueError:
-            refused += 1
-    assert refused > 50
-
-
-def test_topics_of_a_compressed_file(tmp_path):
-    words = [f"w{v}" for v in range(9)]
-    source = open_source(written(tmp_path, "docword.gz", docword()), size=5, vocabulary=words)
-    assert ng.LDA(2, inference="vb", max_passes=2).fit(source).vocabulary_.tolist() == words
 
 
 @pytest.mark.parametrize(("name", "reader"), [("x.mtx", "scipy.io.mmread"), ("x.svm.gz", "load_svmlight_file")])

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import natgrad as ng
 from natgrad.data.alleles import genotypes
 from natgrad.data.io.open import open_source
 
@@ -50,12 +49,6 @@ def test_a_shuffled_bed_has_everybody_once(bed):
     chunks = [chunk.to_sparse().toarray() for chunk in open_source(path, size=3, shuffle=1).chunks()]
     whole = genotypes(table, LOCI).to_sparse().toarray()
     np.testing.assert_array_equal(sorted(map(tuple, np.vstack(chunks))), sorted(map(tuple, whole)))
-
-
-def test_ancestry_is_fitted_from_a_bed(bed):
-    model = ng.LDA(2, inference="vb", max_passes=2).fit(open_source(bed[0], size=4))
-    assert model.n_documents_seen_ == 7
-    assert model.vocabulary_.tolist()[:2] == ["rs1 alt", "rs1 ref"]
 
 
 def test_loci_without_a_name_are_called_by_their_place(bed):

@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 
-import networks
 import numpy as np
 import pytest
 import scipy.sparse as sparse
@@ -97,96 +96,6 @@ def test_topics_are_the_bits_of_threads(cluster):
         assert client.status == "running"  # what was given open stays open
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_settled_topics_are_the_bits_of_threads(cluster, dtype):
-    """Little data, and the probes of a run that has settled: nothing may depend on where documents are."""
-    X = np.random.default_rng(1).poisson(0.6, (60, 20))
-    here, there = (
-        ng.LDA(3, inference="vb", max_passes=300, local=ng.LocalOptions(dtype=dtype), executor=where).fit(X)
-        for where in (None, cluster)
-    )
-    assert here.stop_.converged
-    assert len(here.trace_) == len(there.trace_)
-    same(here, there)
-
-
-def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
-    from natgrad.models.hmm import problem as hmm_problem
-
-    monkeypatch.setattr(hmm_problem, "PART", 2000)
-    X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
-    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_passes": 3, "method": ng.VB()}
-    same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
-
-
-def found_mixture(executor=None):
-    rng = np.random.default_rng(0)
-    centres = np.array([[-9.0, 0.0], [0.0, 9.0], [9.0, 0.0]])
-    return ng.GaussianMixture(("auto", 6), executor=executor).fit(
-        centres[np.arange(300) % 3] + rng.normal(size=(300, 2))
-    )
-
-
-def found_states(executor=None):
-    rng = np.random.default_rng(0)
-    states = np.repeat(np.arange(18) % 3, 10)
-    x = np.array([[-6.0, 0.0], [0.0, 6.0], [6.0, 0.0]])[states] + rng.normal(size=(180, 2))
-    return ng.GaussianHMM(("auto", 6), executor=executor).fit(x)
-
-
-def found_topics(executor=None):
-    rng = np.random.default_rng(0)
-    words = np.kron(np.eye(3), np.ones(8)) / 8.0
-    X = np.array([rng.multinomial(40, share @ words) for share in rng.dirichlet(np.full(3, 0.1), 80)])
-    return ng.LDA(("auto", 6), inference="vb", max_passes=100, executor=executor).fit(X)
-
-
-@pytest.mark.parametrize("find", [found_mixture, found_states, found_topics])
-def test_components_are_found_with_the_bits_of_threads(cluster, find):
-    here, there = find(), find(cluster)
-    same(here, there)
-    assert here.trace_.moves == there.trace_.moves
-    assert here.trace_.n_active()[-1] == 3
-
-
-@pytest.mark.slow
-def test_topics_are_found_on_workers(cluster):
-    """Of few documents, in memory and in a stream that brings a topic: the same bits."""
-    rng = np.random.default_rng(0)
-    topics = np.kron(np.eye(3), np.full((1, 4), 0.25))
-    x, more = (
-        np.array([rng.multinomial(25, share @ topics[:k]) for share in rng.dirichlet(np.full(k, 0.2), 60)])
-        for k in (2, 3)
-    )
-    for data in (lambda: more, lambda: iter([x, more])):
-        here, there = (
-            ng.LDA(("auto", 6), inference="vb", max_passes=60, executor=e).fit(data()) for e in (None, cluster)
-        )
-        assert here.n_topics_ == 3
-        same(here, there)
-        assert here.trace_.moves == there.trace_.moves
-
-
-def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
-    from natgrad.inference.executors.dask import DaskShards
-    from natgrad.models.hmm import problem as hmm_problem
-
-    monkeypatch.setattr(hmm_problem, "PART", 2000)
-    file, X, sent = tmp_path / "path.npy", rng.normal(size=(20_000, 2)), []
-    np.save(file, X)
-    scatter = distributed.Client.scatter
-    monkeypatch.setattr(distributed.Client, "scatter", lambda *a, **how: sent.append(a[1]) or scatter(*a, **how))
-    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_passes": 3, "method": ng.VB(), "executor": cluster}
-    lengths = [500] * 40
-    here = ng.GaussianHMM(**{**settings, "executor": None}).fit(X, lengths)
-    same(here, ng.GaussianHMM(**settings).fit(file, lengths))
-    assert not sent
-    # A file that workers do not see is read here.
-    monkeypatch.setattr(DaskShards, "_is_seen", lambda self, files: False)
-    same(here, ng.GaussianHMM(**settings).fit(file, lengths))
-    assert sent
-
-
 def documents_in(folder, **how):
     rng = np.random.default_rng(0)
     file = folder / "counts.npy"
@@ -227,52 +136,6 @@ def test_workers_read_documents_and_ratings_that_they_see(mortal, fit, monkeypat
         while not killed:
             same(here, fit(tmp_path, executor=client))
         same(here, fit(tmp_path, executor=client))
-
-
-def test_mixtures_are_the_bits_of_threads(cluster, rng):
-    from natgrad.inference import rows
-
-    X = rng.normal(size=(rows.SHARD + 1000, 2)) + 4.0 * rng.integers(0, 2, (rows.SHARD + 1000, 1))
-    settings = {"n_components": 2, "n_init": 1, "tol": 0.0, "max_passes": 2}
-    same(ng.GaussianMixture(**settings).fit(X), ng.GaussianMixture(**settings, executor=cluster).fit(X))
-
-
-BARE = {
-    "noise": 1.0,
-    "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
-}
-
-
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "ordinal", "poisson", "bare"])
-def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
-    from natgrad.models.factorization import parts as rating_parts
-
-    monkeypatch.setattr(rating_parts, "PART", 2000)
-    ratings = ng.data.make_ratings(300, 100, 10_000).ratings
-    values = {
-        "gaussian": ratings.values,
-        "bernoulli": (ratings.values > np.median(ratings.values)) * 1.0,
-        "ordinal": np.clip(ratings.values, -3.0, 3.0),
-        "poisson": np.abs(ratings.values),
-    }
-    kind = BARE if likelihood == "bare" else {"likelihood": likelihood}
-    table = ng.Ratings(ratings.users, ratings.items, values[kind.get("likelihood", "gaussian")].round())
-    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, **kind}
-    same(
-        ng.MatrixFactorization(**settings).fit(table),
-        ng.MatrixFactorization(**settings, executor=cluster).fit(table),
-    )
-
-
-def test_a_network_is_the_bits_of_threads(cluster, monkeypatch):
-    from natgrad.network.groups import groups as network_groups
-
-    monkeypatch.setattr(network_groups, "PART", 20)
-    case = networks.scalar_mixture(n=240)
-    settings = {"method": ng.SVI({"point": 80}), "init": case.init, "order": case.order, "max_steps": 6, "tol": 0.0}
-    here, there = case.network.fit(**settings), case.network.fit(**settings, executor=cluster)
-    assert here.elbo == there.elbo
-    np.testing.assert_array_equal(here.state.lam["mu"][0], there.state.lam["mu"][0])
 
 
 def test_an_error_of_a_part_is_raised_as_it_is(cluster):

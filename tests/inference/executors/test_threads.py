@@ -1,6 +1,7 @@
 """How a step is shared out changes no bit of it: parts are pure functions of what travels to them, added up in order."""
 
 import pickle
+from typing import Any
 
 import networks
 import numpy as np
@@ -10,13 +11,13 @@ import scipy.sparse as sparse
 import natgrad as ng
 from natgrad import threads
 from natgrad.data.origin import Mapped
+from natgrad.inference import rows as row_parts
 from natgrad.inference.executors.threads import (
     Broadcast,
     BroadcastArgument,
     Dask,
     ShardSpec,
     Threads,
-    even_cuts,
     opened,
     place_shards,
 )
@@ -25,6 +26,8 @@ from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
 from natgrad.network.groups import groups as network_groups
+from natgrad.recommenders import FactorPriors
+from tests.network.bound_cases import CASES
 
 
 class Elsewhere:
@@ -59,14 +62,12 @@ class Elsewhere:
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(
-        threads, "MOST", 600.0
-    )  # of most of what is fitted here the whole is compiled, and parts are little
-    monkeypatch.setattr(lda_problem, "PART", 300)
-    monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
-    monkeypatch.setattr(hmm_problem, "PART", 100)
-    monkeypatch.setattr(rating_parts, "PART", 300)
-    monkeypatch.setattr(network_groups, "PART", 20)
+    """Parts of so few rows that little data are several; of most of what is fitted here the whole is compiled."""
+    sizes = {threads: {"MOST": 600.0}, lda_problem: {"PART": 300, "PART_PER_WORD": 1}, hmm_problem: {"PART": 100}}
+    sizes |= {rating_parts: {"PART": 300}, network_groups: {"PART": 20}, row_parts: {"SHARD": 300, "PIECE": 2_000}}
+    for module, names in sizes.items():
+        for name, size in names.items():
+            monkeypatch.setattr(module, name, size)
 
 
 def counts(seed=0, documents=120, words=200):
@@ -81,29 +82,110 @@ def same(first, second):
             np.testing.assert_array_equal(a, b)
 
 
-LDA = {
-    "memoised": {},
-    "all at once": {"method": ng.VB()},
-    "sampled": {"method": ng.SVI({"doc": 60})},
-    "learned": {"doc_prior": "learn", "topic_prior": "learn", "local": ng.LocalOptions(topics="point", batch_size=60)},
+def documents(**settings):
+    settings = {"n_topics": 4, "max_passes": 3, "local": ng.LocalOptions(batch_size=60), **settings}
+
+    def fit(folder, **executor):
+        data: Any = counts()
+        if folder is not None:
+            np.save(folder / "counts.npy", data.toarray())
+            data = np.load(folder / "counts.npy", mmap_mode="r")
+        return ng.LDA(inference="vb", tol=0.0, **settings, **executor).fit(data)
+
+    return fit
+
+
+def sequences(kind, **settings):
+    lengths = np.array([900, 15, 2000, 3, 1200])  # some are shorter than a subchain
+    X = np.random.default_rng(0).normal(size=(4118, 2))
+    X = X if kind is ng.GaussianHMM else (X[:, 0] > 0).astype(np.uint8)
+
+    def fit(folder, **executor):
+        if folder is not None:
+            np.save(folder / "path.npy", X)
+        data = X if folder is None else str(folder / "path.npy")
+        return kind(n_states=2, n_init=1, tol=0.0, **settings, **executor).fit(data, lengths)
+
+    return fit
+
+
+def mixtures(**settings):
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(1000, 2)), rng.random(1000)
+
+    def fit(folder, **executor):
+        if folder is not None:
+            np.save(folder / "rows.npy", X)
+        model = ng.GaussianMixture(2, n_init=1, tol=0.0, max_passes=2, n_jobs=1, **settings, **executor)
+        return model.fit(X if folder is None else folder / "rows.npy", sample_weight=weight)
+
+    return fit
+
+
+def ratings(value=lambda v: v, **settings):
+    made = ng.data.make_ratings(60, 40, 1500).ratings
+    table = {
+        "user": np.array([f"u{n}" for n in made.users]),
+        "item": 1_000 - 7 * made.items,
+        "rating": value(made.values),
+    }
+
+    def fit(folder, **executor):
+        data: Any = ng.Ratings(*table.values())
+        if folder is not None:
+            data = folder / "ratings.parquet"
+            pytest.importorskip("pandas").DataFrame(table).to_parquet(data, row_group_size=400)
+        return ng.MatrixFactorization(3, max_steps=8, tol=0.0, **settings, **executor).fit(data)
+
+    return fit
+
+
+KNOWN = {"noise": 1.0, "priors": FactorPriors(precision=1.0, biases=False)}
+LIKES = {"likelihood": "bernoulli", "value": lambda v: (v > np.median(v)) * 1.0}
+SHARED = {
+    "topics, memoised": documents(),
+    "topics, all at once": documents(method=ng.VB()),
+    "topics, sampled": documents(method=ng.SVI({"doc": 60})),
+    "topics, learned priors": documents(
+        doc_prior="learn", topic_prior="learn", local=ng.LocalOptions(topics="point", batch_size=60)
+    ),
+    "sequences": sequences(ng.GaussianHMM, method=ng.VB(), max_passes=3),
+    "sequences, memoised": sequences(ng.GaussianHMM, method=ng.SVI({"sequence": 2}), max_passes=2),
+    "sequences of codes": sequences(ng.CategoricalHMM, method=ng.VB(), max_passes=3),
+    "subchains": sequences(ng.GaussianHMM, method=hmm.Subchains(60, 20), max_passes=1.0),
+    "subchains with buffers": sequences(ng.GaussianHMM, method=hmm.Subchains(60, 20, buffer=7), max_passes=1.0),
+    "subchains that grow": sequences(ng.CategoricalHMM, method=hmm.Subchains(60, 20, buffer="grow"), max_passes=1.0),
+    "rows": mixtures(covariance="full", method=ng.VB()),
+    "rows, memoised": mixtures(covariance="spherical", method=ng.SVI({"row": 200})),
+    "ratings": ratings(),
+    "ratings, noise of each": ratings(noise="both"),
+    "ratings, known precisions": ratings(**KNOWN),
+    "likes": ratings(**LIKES, priors=FactorPriors(n_negatives=0)),
+    "likes, no biases": ratings(**LIKES, priors=FactorPriors(n_negatives=0, biases=False)),
+    "likes, every pair": ratings(**LIKES, priors=FactorPriors(n_negatives=4.0)),
+    "counts": ratings(lambda v: np.round(np.abs(v)) + 1.0, likelihood="poisson"),
 }
 
 
-@pytest.mark.parametrize("settings", LDA.values(), ids=LDA)
-def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
-    settings = {
-        "n_topics": 4,
-        "inference": "vb",
-        "max_passes": 3,
-        "tol": 0.0,
-        "local": ng.LocalOptions(batch_size=60),
-        **settings,
-    }
-    other = Elsewhere()
-    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(counts())
-    assert len(set(other.calls)) > 2
+@pytest.mark.parametrize("place", ["memory", "a file"])
+@pytest.mark.parametrize("name", SHARED)
+def test_models_have_the_same_bits_elsewhere(name, place, small_parts, tmp_path):
+    """Of data in a file only the names travel: they are read by those who compute."""
+    fit, other = SHARED[name], Elsewhere()
+    here, there = fit(None), fit(tmp_path if place == "a file" else None, executor=other)
+    assert len(set(other.calls)) > 1
+    if place == "a file":
+        most = 4_500 if name.startswith("rows") else 2_000  # weights of rows travel
+        assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < most for shard in other.shards)
     same(here, there)
-    assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
+
+
+@pytest.mark.parametrize("name", ["ratings", "ratings, noise of each", "likes"])
+def test_moments_that_are_read_alone_travel_and_change_no_bit(name, small_parts, monkeypatch):
+    here = SHARED[name](None)
+    for many in (0.0, 1.0):
+        monkeypatch.setattr(rating_parts, "MANY", many)
+        same(here, SHARED[name](None, executor=Elsewhere()))
 
 
 @pytest.mark.parametrize("settings", [{"n_topics": 3}, {"n_topics": ("auto", 5)}], ids=["given", "found"])
@@ -117,14 +199,12 @@ def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
     same(here, there)
 
 
-def test_sharded_topics_are_those_of_one_piece(monkeypatch):
-    settings = {"n_topics": 4, "inference": "vb", "max_passes": 3, "tol": 0.0}
-    settings["local"] = ng.LocalOptions(dtype="float64")
-    whole = ng.LDA(**settings).fit(counts())
-    monkeypatch.setattr(lda_problem, "PART", 300)
-    monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
-    # Sums of doubles in another order.
-    np.testing.assert_allclose(ng.LDA(**settings).fit(counts()).components_, whole.components_, rtol=1e-8)
+def test_sharded_topics_are_those_of_one_piece(request):
+    """But for sums of doubles in another order."""
+    options = {"inference": "vb", "max_passes": 3, "tol": 0.0, "local": ng.LocalOptions(dtype="float64")}
+    whole = ng.LDA(4, **options).fit(counts())
+    request.getfixturevalue("small_parts")
+    np.testing.assert_allclose(ng.LDA(4, **options).fit(counts()).components_, whole.components_, rtol=1e-8)
 
 
 def test_a_stream_is_shared_out_too(small_parts):
@@ -146,61 +226,6 @@ def test_only_rows_of_words_that_occur_travel(small_parts):
     assert other.bytes < 200_000 < 20_000 * 32 * 4
 
 
-CHAINS = {
-    "sequences": {"method": ng.VB(), "max_passes": 3},
-    "memoised": {"method": ng.SVI({"sequence": 6}), "max_passes": 2},
-    "subchains": {"method": hmm.Subchains(60, 20), "max_passes": 3.0},
-    "buffers": {"method": hmm.Subchains(60, 20, buffer=7), "max_passes": 3.0},
-    "grown": {"method": hmm.Subchains(60, 20, buffer="grow"), "max_passes": 3.0},
-}
-
-
-@pytest.mark.parametrize("settings", CHAINS.values(), ids=CHAINS)
-@pytest.mark.parametrize("kind", [ng.GaussianHMM, ng.CategoricalHMM])
-def test_chains_are_the_same_bits_elsewhere(kind, settings, small_parts, rng):
-    # Some sequences are shorter than a subchain.
-    lengths = np.array([90, 15, 200, 3, 120, 80, 64, 10, 150, 30, 60, 50])
-    X = rng.normal(size=(lengths.sum(), 2)) if kind is ng.GaussianHMM else rng.integers(0, 3, lengths.sum())
-    settings = {"n_states": 2, "n_init": 1, "tol": 0.0, **settings}
-    other = Elsewhere()
-    here, there = kind(**settings).fit(X, lengths), kind(**settings, executor=other).fit(X, lengths)
-    assert len(set(other.calls)) > 1
-    same(here, there)
-
-
-@pytest.mark.parametrize("settings", [CHAINS["sequences"], CHAINS["grown"]], ids=["sequences", "grown"])
-@pytest.mark.parametrize("kind", [ng.GaussianHMM, ng.CategoricalHMM])
-def test_chains_in_a_file_are_read_by_those_who_compute(kind, settings, small_parts, tmp_path, rng):
-    lengths = np.array([900, 15, 2000, 3, 1200])
-    X = rng.normal(size=(4118, 2)) if kind is ng.GaussianHMM else rng.integers(0, 3, 4118).astype(np.uint8)
-    file = tmp_path / "path.npy"
-    np.save(file, X)
-    settings = {"n_states": 2, "n_init": 1, "tol": 0.0, **settings}
-    other = Elsewhere()
-    here, there = kind(**settings).fit(X, lengths), kind(**settings, executor=other).fit(str(file), lengths)
-    assert len(set(other.calls)) > 1
-    assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < 1000 for shard in other.shards)
-    same(here, there)
-
-
-@pytest.mark.parametrize("covariance", ["full", "spherical"])
-@pytest.mark.parametrize("method", [ng.VB(), ng.SVI({"row": 200})], ids=repr)
-def test_rows_are_the_same_bits_elsewhere(method, covariance, monkeypatch, tmp_path, rng):
-    from natgrad.inference import rows
-
-    monkeypatch.setattr(rows, "SHARD", 300)
-    monkeypatch.setattr(rows, "PIECE", 2_000)
-    X, weight, file = rng.normal(size=(1000, 2)), rng.random(1000), tmp_path / "rows.npy"
-    np.save(file, X)
-    settings = {"covariance": covariance, "n_init": 1, "tol": 0.0, "max_passes": 2, "method": method, "n_jobs": 1}
-    here = ng.GaussianMixture(2, **settings).fit(X, sample_weight=weight)
-    for data in (X, file):
-        other = Elsewhere()
-        same(here, ng.GaussianMixture(2, **settings, executor=other).fit(data, sample_weight=weight))
-        assert len(set(other.calls)) > 1
-    assert all(isinstance(pickle.loads(shard), ShardSpec) for shard in other.shards)
-
-
 def test_an_array_is_found_in_its_file_and_nowhere_else(tmp_path, rng):
     X = rng.normal(size=(50, 3))
     np.save(tmp_path / "x.npy", X)
@@ -218,61 +243,6 @@ def test_an_array_is_found_in_its_file_and_nowhere_else(tmp_path, rng):
     (tmp_path / "x.npy").unlink()
     with pytest.raises(FileNotFoundError, match="is not there: all workers must see the file"):
         found.opened()
-
-
-@pytest.mark.parametrize("settings", [{}, {"noise": "both"}, {"noise": 0.7}], ids=str)
-@pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
-def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
-    monkeypatch.setattr(rating_parts, "MANY", many)
-    ratings = ng.data.make_ratings(60, 40, 1500).ratings
-    settings = {"n_factors": 3, "max_steps": 12, "tol": 0.0, **settings}
-    other = Elsewhere()
-    here = ng.MatrixFactorization(**settings).fit(ratings)
-    there = ng.MatrixFactorization(**settings, executor=other).fit(ratings)
-    assert len(set(other.calls)) > 5
-    same(here, there)
-
-
-LIKES = {
-    "likelihood": "bernoulli",
-    "n_factors": 3,
-    "priors": ng.recommenders.FactorPriors(n_negatives=0),
-    "max_steps": 12,
-    "tol": 0.0,
-}
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"priors": ng.recommenders.FactorPriors(n_negatives=0, biases=False)}], ids=str
-)
-@pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
-def test_likes_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
-    monkeypatch.setattr(rating_parts, "MANY", many)
-    ratings = ng.data.make_ratings(60, 40, 1500).ratings
-    table = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
-    other = Elsewhere()
-    here = ng.MatrixFactorization(**{**LIKES, **settings}).fit(table)
-    there = ng.MatrixFactorization(**{**LIKES, **settings}, executor=other).fit(table)
-    assert len(set(other.calls)) > 5
-    same(here, there)
-    assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
-
-
-def test_likes_alone_and_counts_are_the_same_bits_elsewhere(small_parts):
-    ratings = ng.data.make_ratings(60, 40, 1500).ratings
-    likes = ng.Ratings(ratings.users, ratings.items, np.ones(len(ratings)))
-    counts = ng.Ratings(ratings.users, ratings.items, np.round(np.abs(ratings.values)) + 1.0)
-    every_pair = {**LIKES, "priors": ng.recommenders.FactorPriors(n_negatives=4.0)}
-    for table, settings in (
-        (likes, every_pair),
-        (counts, {**LIKES, "priors": ng.recommenders.FactorPriors(), "likelihood": "poisson"}),
-    ):
-        other = Elsewhere()
-        here = ng.MatrixFactorization(**settings).fit(table)
-        there = ng.MatrixFactorization(**settings, executor=other).fit(table)
-        assert len(set(other.calls)) > 5
-        same(here, there)
-        assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
 
 
 def mixture(**settings):
@@ -295,17 +265,12 @@ def test_networks_are_the_same_bits_elsewhere(small_parts):
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", [None, ng.VB()], ids=["none", "VB"])
 @pytest.mark.parametrize("name", ["factorisation", "mixture"])
-def test_any_network_with_columns_is_shared_out(name, method, backend, monkeypatch):
-    """Those without independent groups, too; how many rows a chunk has is not for the executor to say."""
-    from tests.network.bound_cases import CASES
-
-    monkeypatch.setattr("natgrad.network.bind.streaming.CHUNK", 5)
+def test_any_network_with_columns_is_shared_out(name, method, backend):
+    """Those without independent groups, too."""
     case, other = CASES[name](), Elsewhere()
-    settings = {"init": case.init, "max_steps": 4, "tol": 0.0, "backend": backend, "verbose": False}
-    here = case.columns.fit(case.table, method, chunk_rows=5, **settings)
-    there = case.columns.fit(case.table, method, executor=other, **settings)
+    settings = {"init": case.init, "max_steps": 4, "tol": 0.0, "backend": backend, "verbose": False, "chunk_rows": 5}
+    here, there = (case.columns.fit(case.table, method, **settings, executor=e) for e in (None, other))
     assert len(set(other.calls)) > 3
-    assert name == "mixture" or here.problem.run_length > 1  # sums of runs come back
     assert here.trace["elbo"].tolist() == there.trace["elbo"].tolist()
     for block in here.state.lam:
         for a, b in zip(here.state.lam[block], there.state.lam[block], strict=True):
@@ -316,16 +281,6 @@ def test_any_network_with_columns_is_shared_out(name, method, backend, monkeypat
 def test_a_network_shares_out_batches_of_groups_only(wrong):
     with pytest.raises(TypeError, match=r"shares out batches of independent groups.*leave executor= out"):
         mixture(**wrong, executor=Elsewhere())
-
-
-def test_factors_with_known_precisions_are_the_same_bits_elsewhere(small_parts):
-    ratings = ng.data.make_ratings(60, 40, 1500).ratings
-    known = ng.recommenders.FactorPriors(precision=1.0, biases=False)
-    bare, other = {"n_factors": 3, "noise": 1.0, "priors": known, "max_steps": 8, "tol": 0.0}, Elsewhere()
-    here = ng.MatrixFactorization(**bare).fit(ratings)
-    there = ng.MatrixFactorization(**bare, executor=other).fit(ratings)
-    assert len(set(other.calls)) > 5
-    same(here, there)
 
 
 def test_what_cannot_be_shared_out_says_so():
@@ -350,56 +305,11 @@ def test_threads_are_the_default_and_follow_recipes():
             assert list(placed.run(len, [(1, ()), (0, ())])) == [2, 3]
 
 
-def test_even_cuts_cover_all_whatever_the_sizes(rng):
-    for n_parts in (1, 2, 7, 100):
-        sizes = rng.integers(0, 30, 40)
-        cuts = even_cuts(sizes, n_parts)
-        assert cuts[0] == 0
-        assert cuts[-1] == 40
-        assert (np.diff(cuts) > 0).all()
-        assert len(cuts) - 1 <= n_parts
-
-
 def test_a_copied_estimator_talks_to_the_same_workers():
     from sklearn.base import clone
 
     dask = Dask("tcp://nowhere:8786")
     assert clone(ng.LDA(inference="vb", executor=dask)).executor is dask
-
-
-def dense(folder):
-    np.save(folder / "counts.npy", counts().toarray())
-    return np.load(folder / "counts.npy", mmap_mode="r")
-
-
-def compressed(folder):
-    """A sparse matrix whose three arrays are mapped."""
-    table = counts()
-    for name in ("data", "indices", "indptr"):
-        np.save(folder / f"{name}.npy", getattr(table, name))
-    parts = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("data", "indices", "indptr")]
-    return sparse.csr_array(tuple(parts), shape=table.shape)
-
-
-@pytest.mark.parametrize("form", [dense, compressed], ids=lambda form: form.__name__)
-@pytest.mark.parametrize("settings", [LDA["memoised"], LDA["sampled"]], ids=["memoised", "sampled"])
-def test_documents_in_a_file_are_read_by_those_who_compute(form, settings, small_parts, tmp_path):
-    settings = {
-        "n_topics": 4,
-        "inference": "vb",
-        "max_passes": 3,
-        "tol": 0.0,
-        "local": ng.LocalOptions(batch_size=60),
-        **settings,
-    }
-    other = Elsewhere()
-    here, there = (
-        ng.LDA(**settings).fit(counts()),
-        ng.LDA(**settings, executor=other).fit(form(tmp_path)),
-    )
-    assert len(set(other.calls)) > 2
-    assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < 2000 for shard in other.shards)
-    same(here, there)
 
 
 @pytest.mark.parametrize("shuffle", [None, 3], ids=["in order", "mixed"])
@@ -449,49 +359,6 @@ def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
         ).partial_fit(first)
         found.append(model.fit(ng.data.open_source(tmp_path / "cells.h5ad"), vocabulary=[f"w{n}" for n in range(30)]))
     np.testing.assert_array_equal(found[0].components_, found[1].components_)
-
-
-RATINGS = {
-    "vectors": {},
-    "known precisions": {
-        "noise": 1.0,
-        "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False),
-    },
-    "likes": {**LIKES},
-    "likes, every pair": {**LIKES, "priors": ng.recommenders.FactorPriors(n_negatives=4.0)},
-    "counts": {"likelihood": "poisson", "n_factors": 3},
-}
-
-
-@pytest.mark.parametrize("ids", ["numbers", "text"])
-@pytest.mark.parametrize("kind", ["parquet", "npz"])
-@pytest.mark.parametrize("settings", RATINGS.values(), ids=RATINGS)
-def test_ratings_in_a_file_are_read_by_those_who_compute(settings, kind, ids, small_parts, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    made = ng.data.make_ratings(60, 40, 1500).ratings
-    values = np.round(np.abs(made.values)) + 1.0
-    if settings.get("likelihood") == "bernoulli":
-        values = (made.values > np.median(made.values)) * 1.0
-    names = (
-        (1_000 - 7 * made.users, made.items)
-        if ids == "numbers"
-        else tuple(
-            np.array([f"{letter}{n}" for n in codes]) for letter, codes in (("u", made.users), ("i", made.items))
-        )
-    )
-    path = tmp_path / f"ratings.{kind}"
-    table = {"user": names[0], "item": names[1], "rating": values}
-    if kind == "npz":
-        np.savez(path, **table)
-    else:
-        pandas.DataFrame(table).to_parquet(path, row_group_size=400)
-    settings = {"n_factors": 3, "max_steps": 6, "tol": 0.0, **settings}
-    other = Elsewhere()
-    here = ng.MatrixFactorization(**settings).fit(ng.Ratings(*table.values()))
-    there = ng.MatrixFactorization(**settings, executor=other).fit(path)
-    assert len(set(other.calls)) > 3
-    assert all(isinstance(pickle.loads(shard), ShardSpec) for shard in other.shards)
-    same(here, there)
 
 
 def test_a_stream_of_ratings_is_read_by_those_who_compute(small_parts, tmp_path):

@@ -9,10 +9,8 @@ from networks import CASES
 import natgrad as ng
 from natgrad.families import Gamma
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, State, SweepResult
-from natgrad.inference.rotation import Rotation
 from natgrad.inference.steppers import accelerated as accelerate
-from natgrad.inference.steppers.accelerated import KEY, AcceleratedStepper, carried_blocks
-from natgrad.reproduce.paquet_runs import declare, prior_draw
+from natgrad.inference.steppers.accelerated import KEY, AcceleratedStepper
 
 
 def assert_equal_states(one, other):
@@ -113,41 +111,6 @@ def test_going_on_after_plain_sweeps_does_not_go_back_to_where_the_acceleration_
 # -- what the next sweep carries over --
 
 
-@pytest.mark.parametrize(
-    ("name", "order", "carried"),
-    [
-        ("scalar_mixture", ("z", "mu", "tau"), ("mu", "tau")),
-        ("scalar_mixture", ("mu", "tau", "z"), ("tau", "z")),
-        ("factorised", ("u", "v"), ("u", "v")),  # columns of u are updated from the others of u
-        ("blocks", ("u", "v", "bias", "tau"), ("v", "bias", "tau")),
-        ("counts", ("theta", "rate"), ("rate",)),
-        ("skills", ("skill", "noise"), ("skill", "noise")),
-    ],
-)
-def test_carried_are_the_blocks_that_a_sweep_reads_before_it_updates_them(name, order, carried):
-    problem = CASES[name]().network.problem
-    assert carried_blocks(problem, order) == carried
-
-
-@pytest.mark.parametrize("name", ["mixture", "blocks", "lda", "hmm", "counts"])
-def test_a_sweep_is_a_function_of_the_carried_blocks_alone(name):
-    case = CASES[name]()
-    order = tuple(case.order or reversed(case.network.hidden))
-    problem = case.network.problem
-    carried = carried_blocks(problem, order)
-    fit = case.network.fit(ng.VB(), max_steps=2, tol=0, init=case.init, order=order)
-    earlier = case.network.fit(ng.VB(), max_steps=1, tol=0, init=case.init, order=order)
-    dropped = [n for n in order if n not in carried]
-    assert dropped
-    mixed = fit.state._replace(
-        lam={**fit.state.lam, **{n: earlier.state.lam[n] for n in dropped}},
-        mu={**fit.state.mu, **{n: earlier.state.mu[n] for n in dropped}},
-    )
-    one, other = problem.sweep(fit.state, order), problem.sweep(mixed, order)
-    assert_equal_states(one.state, other.state)
-    assert one.bound == other.bound
-
-
 # -- rejected sweeps --
 
 
@@ -212,26 +175,6 @@ def test_an_extrapolated_sweep_that_fell_is_thrown_away_and_both_are_counted():
     assert state.memory[KEY].age == 0
 
 
-def test_without_a_gauge_extrapolation_waits_and_rests_longer_after_each_failure():
-    plain = [2.0**-k for k in range(-3, 30)]
-    problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
-    _, infos = run(problem, problem.state(8.0), 20)
-    tried = [t for t, info in enumerate(infos, start=1) if info.messages_read == 2 * problem.n_messages]
-    assert tried == [5, 8, 13]  # after three sweeps and one to extrapolate from; then rests of 2, 4 and 8
-
-
-@pytest.mark.usefixtures("without_rest")
-def test_an_extrapolated_sweep_that_is_not_valid_or_not_finite_is_thrown_away():
-    plain = (8.0, 4.0)
-    for problem in (
-        OneNumber(lambda x: x / 2, lambda x: -x, wrong=lambda x: x not in plain),
-        OneNumber(lambda x: x / 2, lambda x: -x if x in plain else np.nan),
-    ):
-        state, infos = run(problem, problem.state(8.0), 2)
-        assert infos[1].messages_read == 2 * infos[0].messages_read
-        assert float(state.lam["x"][1][0]) == 2.0
-
-
 @pytest.mark.usefixtures("without_rest")
 def test_an_extrapolated_sweep_that_rose_is_kept_and_momentum_grows():
     problem = OneNumber(lambda x: x + 1.0, lambda x: x)
@@ -245,49 +188,4 @@ def test_an_extrapolated_sweep_that_rose_is_kept_and_momentum_grows():
     assert state.memory[KEY].age == 3
 
 
-@pytest.mark.usefixtures("without_rest")
-def test_an_extrapolation_out_of_the_space_is_halved_until_it_is_inside():
-    problem = OneNumber(lambda x: -0.9, lambda x: 0.0)
-    run(problem, problem.state(0.1), 2)
-    # The move is 0.6 · (−0.9 − 0.1) = −0.6, of which at most 0.1 is allowed: an eighth.
-    np.testing.assert_allclose(problem.starts, [0.1, -0.9 - 0.6 / 8], rtol=1e-12)
-
-
-@pytest.mark.usefixtures("without_rest")
-def test_an_extrapolation_that_stays_outside_is_dropped():
-    problem = OneNumber(lambda x: -1.0 + 1e-6, lambda x: 0.0)
-    _, infos = run(problem, problem.state(0.1), 2)
-    np.testing.assert_allclose(problem.starts, [0.1, -1.0 + 1e-6], rtol=1e-12)
-    assert infos[1].messages_read == infos[0].messages_read
-
-
 # -- scalar factors: a turn may lower the bound --
-
-
-def test_a_turn_that_lowers_the_bound_is_taken_back_for_good(monkeypatch):
-    rng = np.random.default_rng(0)
-    r = ng.Ratings(rng.integers(0, 8, 40), rng.integers(0, 6, 40), rng.normal(size=40), shape=(8, 6), duplicates="keep")
-    problem = declare(r, 3).problem
-    order = ("u", "v")
-    stepper, state = AcceleratedStepper(problem, order), prior_draw(problem, 0)
-    for _ in range(3):
-        state, _ = stepper.step(state, 0)
-    assert state.memory[KEY].use_rotation
-    calls = []
-
-    def spoiled(problem, pair, state, carried):
-        calls.append(pair)
-        ones = {name: np.eye(3) for name in pair}
-        return Rotation(prior_draw(problem, 99)._replace(t=state.t, memory=state.memory), ones)
-
-    monkeypatch.setattr(accelerate, "rotate_pair", spoiled)
-    before = state.memory[KEY].bound
-    after, info = stepper.step(state, 0)
-    assert len(calls) == 1
-    assert not after.memory[KEY].use_rotation
-    assert info.bound >= before
-    assert info.messages_read >= 3 * stepper.messages_read  # three sweeps, and what joint solves read
-    wanted = problem.sweep_jointly(state, order)
-    assert info.bound == wanted.bound
-    stepper.step(after, 0)
-    assert len(calls) == 1

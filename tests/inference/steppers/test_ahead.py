@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.steppers.sweep import Pending, SweepsAhead, concrete
 from natgrad.network.execute.choice import MOST_AHEAD
 
 ORDER = ("z", "mu", "tau", "weight")
@@ -65,34 +64,3 @@ def test_a_run_that_goes_on_has_the_bits_of_an_uninterrupted_one(mixture):
     whole = fitted(mixture, max_steps=40, tol=0)
     first = fitted(mixture, max_steps=13, tol=0)
     same_bits(first.continue_fit(max_steps=27, tol=0), whole)
-
-
-def test_a_state_on_the_way_is_made_when_somebody_looks(mixture):
-    problem, start = mixture.problem_on("jax"), fitted(mixture, max_steps=1, tol=0).state
-    ahead = SweepsAhead(problem, ORDER, None, settles=False)
-    alone = state = start
-    for _ in range(8):
-        state = ahead.sweep(state).state
-        alone = problem.sweep(alone, ORDER).state
-        assert state.t == alone.t
-    assert isinstance(state.lam, Pending)
-    assert set(state.mu) == set(alone.mu)
-    for part in ("lam", "mu"):
-        for name, stats in getattr(concrete(state), part).items():
-            for stat, expected in zip(stats, getattr(alone, part)[name], strict=True):
-                np.testing.assert_array_equal(stat, expected)
-
-
-def test_a_sweep_that_is_invalid_is_the_last_of_a_call(mixture):
-    problem, state = mixture.problem_on("jax"), fitted(mixture, max_steps=1, tol=0).state
-    broken = state._replace(mu={**state.mu, "tau": tuple(np.full(np.shape(part), np.nan) for part in state.mu["tau"])})
-    made = problem.sweeps_ahead(broken, ORDER, 8)
-    assert len(made.results) == 1
-    assert not all(info.valid for info in made.results[0][1].values())
-
-
-def test_large_networks_and_interpreted_ones_make_one_sweep_at_a_time(mixture):
-    assert mixture.problem_on("numpy").ahead == 1
-    n = ng.Plate("n", 200_000)
-    large = ng.Network(ng.Poisson("y", ng.Gamma("rate", 1.0, 1.0, plate=n), plate=n, observed=np.ones(200_000)))
-    assert large.problem_on("jax").ahead == 1

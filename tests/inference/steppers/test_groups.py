@@ -14,10 +14,8 @@ from natgrad.inference.schema import Misfit
 from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory
 from natgrad.network.groups.groups import Groups
 from natgrad.network.groups.summary import NotAdditive, Summary
-from natgrad.network.start.initial import make_start
 from natgrad.posterior.files.tables import check_sums
 
-GROUPED = [("scalar_mixture", "point"), ("lda", "doc"), ("hmm", "sequence"), ("pca", "row")]
 # Few different lengths of batches: each is compiled once.
 BATCH = {"point": 6, "doc": 4, "sequence": 2, "row": 10}
 
@@ -33,49 +31,6 @@ def options(name, **more):
 
 def n_groups(name, plate):
     return {p.name: p.size for node in CASES[name]().network.nodes.values() for p in node.plates}[plate]
-
-
-def groups_of(name, plate):
-    case = CASES[name]()
-    return case.network.problem.grouping.remembered(ng.SVI({plate: 1}), tuple(case.order))
-
-
-def summed(groups, state, parts):
-    """S and the local entropy of a list of batches, in their order; local variables as the state has them."""
-    found = [groups.solve(state, part, groups.rows_in(state, part), 1e-4, 0) for part in map(np.sort, parts)]
-    stats = {key: sum(one.messages[key][0] for one in found) for key in found[0].messages}
-    return stats, sum(one.rest for one in found)
-
-
-@pytest.mark.parametrize(("name", "plate"), GROUPED)
-def test_targets_and_bound_from_the_sums_of_all_groups_are_those_of_the_problem(name, plate, rng):
-    """The sums of the parts of a random partition, put together."""
-    case = CASES[name]()
-    problem, fit = case.network.problem, case.network.fit(ng.VB(), max_steps=2, **options(name))
-    groups, n = groups_of(name, plate), n_groups(name, plate)
-    size = BATCH[plate]
-    parts = np.split(rng.permutation(n), range(size, n, size))
-    (cut, entropy), (whole, wanted) = (summed(groups, fit.state, found) for found in (parts, [np.arange(n)]))
-    assert whole.keys() == cut.keys()
-    for key in whole:
-        np.testing.assert_allclose(cut[key], whole[key], rtol=1e-10, atol=1e-10)
-    assert entropy == pytest.approx(wanted, rel=1e-10)
-
-    def build():
-        def function(lam, mu, stats, entropy, known):
-            blocks = [problem.blocks[block] for block in groups.groups.globals]
-            targets = {b.name: groups.summary._target(b, mu, {**known, **stats}, None) for b in blocks}
-            return targets, groups.summary.bound(lam, mu, stats, entropy, known)
-
-        return function
-
-    function = problem.compiled(("test", plate), build)
-    found, bound = function(fit.state.lam, fit.state.mu, cut, entropy)
-    for block, target in found.items():
-        wanted = problem.target(problem.blocks[block], fit.state)
-        for a, b in zip(target, wanted, strict=True):
-            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-10, atol=1e-10, err_msg=block)
-    assert float(bound) == pytest.approx(problem.bound(fit.state), rel=1e-10)
 
 
 @pytest.mark.parametrize(("name", "plate"), [("mixture", "point"), ("lda", "doc"), ("pca", "row")])
@@ -156,23 +111,6 @@ def test_it_stops_when_a_whole_pass_changes_little():
     assert fit.elbo == pytest.approx(settled("scalar_mixture", "point", 6).elbo, rel=1e-5)
 
 
-def test_local_rows_are_put_in_place_at_the_end():
-    """The local variables of a batch are those of its last visit; with the globals settled, a sweep moves none of them."""
-    case, fit = CASES["scalar_mixture"](), settled("scalar_mixture", "point", 6)
-    problem = case.network.problem
-    swept = problem.sweep(fit.state, tuple(case.order)).state
-    for a, b in zip(arrays(fit.state.lam["z"]), arrays(swept.lam["z"]), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-    fresh = problem.moments(problem.blocks["z"], fit.state.lam["z"])
-    for a, b in zip(arrays(fit.state.mu["z"]), arrays(fresh), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
-    # In the middle of the first pass only the batches seen have moved.
-    start = make_start(problem, case.init, 0)
-    early = case.network.fit(ng.SVI({"point": 6}), max_steps=1, **options("scalar_mixture"))
-    moved = np.any(arrays(early.state.lam["z"])[0] != arrays(start.lam["z"])[0], axis=-1)
-    assert moved.sum() == 6
-
-
 # -- promises --
 
 
@@ -188,15 +126,6 @@ def test_going_on_is_exact_to_the_bit(name, plate, size, half):
                 np.testing.assert_array_equal(a, b)
         for column in ("elbo", "elbo_estimate", "messages_read"):
             np.testing.assert_array_equal(rest.trace[column], whole.trace[column])
-
-
-def test_the_same_seed_gives_the_same_fit_and_another_one_another():
-    network = CASES["scalar_mixture"]().network
-    one, two, other = (
-        network.fit(ng.SVI({"point": 6}), max_steps=4, seed=seed, **options("scalar_mixture")) for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(one["mu"].mean(), two["mu"].mean())
-    assert not np.array_equal(one["mu"].mean(), other["mu"].mean())
 
 
 def test_going_on_from_another_method_starts_from_its_local_variables():
@@ -257,19 +186,6 @@ def test_globals_read_through_two_indices_have_no_sums_and_fall_back_with_a_word
     assert fit.trace.strategy.startswith("per-node steps")
     assert "different indices" in fit.trace.strategy
     assert math.isfinite(fit.elbo)
-
-
-def test_a_global_that_is_read_twice_has_no_sums():
-    problem = CASES["skills"]().network.problem
-    groups = Groups(problem, "game", ("noise", "skill"))
-    with pytest.raises(NotAdditive, match="'skill' is read twice"):
-        Summary(problem, groups.local, groups.globals, groups.plate_of)
-
-
-def test_a_global_on_a_plate_with_weights_has_no_sums():
-    problem = CASES["lda"]().network.problem
-    with pytest.raises(NotAdditive, match="'z' lies on a plate with weights"):
-        Summary(problem, (), ("z", "phi", "theta"), dict.fromkeys(problem.plan.terms))
 
 
 def test_local_variables_of_two_plates_end_where_vb_does(rng):
