@@ -257,3 +257,13 @@ def test_noise_that_the_data_do_not_determine_is_warned_of():
     with pytest.warns(ng.errors.PoorApproximation, match="do not determine 'noise'.*keep it fixed"):
         response = model.linear_response()
     assert response["noise"].interval()[1] == np.inf
+
+
+def test_forget_counts_rows_as_they_came() -> None:
+    """Rows were held in the order of time, and forget(0) took the earliest."""
+    rng = np.random.default_rng(0)
+    t = rng.permutation(np.arange(40.0))
+    y = np.sin(t / 5.0) + 0.1 * rng.normal(size=40)
+    without = ng.StateSpaceGP(verbose=False).fit(t, y).forget(0)
+    assert t[0] not in without._rows[0]
+    assert without.n_rows_seen_ == 39

@@ -9,48 +9,34 @@ The process is a chain of states of one to three numbers a kernel: a sum of Mat�
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special as sp
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance, Matern12, Matern32, Matern52, Sum
 from natgrad.data.dates import days_of, is_dated
 from natgrad.data.held import HeldRows
-from natgrad.data.rows import joined_pairs, validated
-from natgrad.inference.engine import Phase, take_steps
-from natgrad.inference.options import FitOptions, all_or_nothing
-from natgrad.inference.problem import Block, Problem, State
-from natgrad.inference.schema import check, refuse, state_of
+from natgrad.data.rows import validated
+from natgrad.inference.engine import take_steps
+from natgrad.inference.options import FitOptions
+from natgrad.inference.problem import State
+from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.stepper import Score, ScoringStepper
-from natgrad.inference.trace import Stop, Trace
 from natgrad.kernels.state_space.process import draw_path, filter_path, score_path, smooth_path
-from natgrad.models.base import Estimator
-from natgrad.models.gp.likelihoods import is_function
-from natgrad.models.gp.response import NOISE, HyperResponse, information_response
-from natgrad.models.gp.settings import FIXABLE, checked_fixed, stored_fixed
-from natgrad.models.registry import EVERY_MODEL
-from natgrad.posterior.export import Posterior
-from natgrad.posterior.files.tables import RUN
-from natgrad.validation import OnlyWhere, real_number, whole_number
+from natgrad.models.gp.scored import WIDE, ScoredGP, ScoredProblem
 
 __all__ = ["StateSpaceGP"]
 
 Floats = npt.NDArray[np.float64]
 # Steps on some rows before all are read.
 STEPS = 20
-# Logarithms whose exponentials are numbers.
-LOG = "in [-200, 200]"
-ADVICE = "raise max_steps, or call continue_fit()"
 KINDS = (Matern32, Matern52, Matern12)
 
 
 @final
-class StateSpaceGP(RegressorMixin, Estimator):
+class StateSpaceGP(ScoredGP):
     """Exact Gaussian process regression along one input, such as time, for millions of rows.
 
     Parameters
@@ -76,8 +62,9 @@ class StateSpaceGP(RegressorMixin, Estimator):
 
     Notes
     -----
-    Predictions read all rows of the fit again, which the model and its file hold. Memory is 8 (D + 6) bytes a row, D the
-    numbers of the state: 1, 2 and 3 for the three Matérns, added up for a sum.
+    Times [N] or [N, 1] come in any order, as numbers or as dates (``fit(series.index, series)``), which are read as days since
+    the beginning of 1970: the unit of the kernel. Predictions read all rows of the fit again, which the model and its file hold.
+    Memory is 8 (D + 6) bytes a row, D the numbers of the state: 1, 2 and 3 for the three Matérns, added up for a sum.
 
     Examples
     --------
@@ -89,12 +76,9 @@ class StateSpaceGP(RegressorMixin, Estimator):
     (True, True)
     """
 
-    kind: ClassVar[str] = "process"
-    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {"linear_response", "predict", "forecast"}
-    noise_variance_: float
-    mean_: float
+    abilities: ClassVar[frozenset[str]] = ScoredGP.abilities | {"forecast"}
+    _named, _likelihood_name = "exact, natural steps on all rows", "elbo_"
     elbo_: float
-    n_steps_: int
     _dated: bool  # times of the fit were dates
 
     def __init__(
@@ -118,125 +102,20 @@ class StateSpaceGP(RegressorMixin, Estimator):
         self.seed = seed
         self.verbose = verbose
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
-        """Fit to times [N] or [N, 1], in any order, and numbers [N]; or to an iterator of such pairs, all of which are held.
-
-        Times are numbers or dates (``fit(series.index, series)``); dates are read as days since the beginning of 1970, which are
-        then the unit of the kernel.
-
-        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
-        """
-        self._check_settings()
-        if isinstance(X, Iterator):
-            X, y = joined_pairs(X, y)
-        times, numbers = self._read(X, y, reset=True)
-        self._fit_rows(times, numbers, None, keep)
-        return self
-
-    @OnlyWhere(
-        lambda model: False,
-        "would let rows go, and an exact process needs all of them: update(X, y) takes more rows, from what was learned",
-    )
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """There is none: `update` takes more rows."""
-        raise NotImplementedError
-
-    @all_or_nothing
-    def continue_fit(self, X: Any, y: Any, max_steps: int | None = None) -> Self:
-        """Go on from where the last fit ended, on the same rows.
-
-        Parameters
-        ----------
-        X, y : as in `fit`
-        max_steps : int, optional
-            Further steps; by default as many as in the settings.
-        """
-        self._check_fitted()
-        self._check_settings()
-        times, numbers = self._read(X, y, reset=False)
-        self._fit_rows(times, numbers, self._h, {}, max_steps)
-        return self
-
-    def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y") -> Any:
-        """The mean at times [N] (of new observations, or of the function: the same); ``return_std``: and standard deviations."""
-        mean, var = self._latent(X)
-        if not is_function(what):
-            var = var + self.noise_variance_
-        return (mean, np.sqrt(var)) if return_std else mean
-
-    def interval(self, X: Any, mass: float = 0.9, *, what: Literal["y", "f"] = "y") -> tuple[Floats, Floats]:
-        """Ends of the central interval of a new observation, or of the function (``what="f"``), with probability ``mass``."""
-        if not 0 < real_number(mass, "mass") < 1:
-            raise ValueError(f"mass must lie in (0, 1), got {mass!r}")
-        mean, sd = self.predict(X, return_std=True, what=what)
-        half = float(sp.ndtri(0.5 + 0.5 * mass)) * sd
-        return mean - half, mean + half
-
-    def sample(self, X: Any, n: int = 1, *, what: Literal["f", "y"] = "f", seed: int | None = None) -> Floats:
-        """Joint draws of the function, or of observations, at the times of X: [n, N]."""
-        rng = np.random.default_rng(self.seed if seed is None else seed)
-        times, y, seen, back = self._merged(X)
-        chains = self._chains
-        draws = np.array([chains.drawn(times, y, seen, rng)[back] for _ in range(whole_number(n, "n"))]) + self.mean_
-        if not is_function(what):
-            draws = draws + np.sqrt(self.noise_variance_) * rng.standard_normal(draws.shape)
-        return draws
-
-    def log_predictive_density(self, X: Any, y: Any) -> Floats:
-        """Log p(y_n | data) of each row [N]."""
-        mean, sd = self.predict(X, return_std=True)
-        given = np.asarray(y, dtype=np.float64)
-        if given.shape != mean.shape:
-            raise ValueError(f"y must have shape {mean.shape}, got {given.shape}")
-        return np.asarray(-0.5 * (np.log(2.0 * np.pi * sd**2) + ((given - mean) / sd) ** 2))
-
-    def linear_response(self, X: Any = None, y: Any = None) -> HyperResponse:  # type: ignore[override]
-        """How well the data determine kernel and noise, from the information in them: logarithms are Gaussian.
-
-        Parameters
-        ----------
-        X, y : not needed, since the model holds its rows
-        """
-        self._check_fitted()
-        information = ChainProblem(self.kernel_, *self._rows).score(self._h).information
-        return information_response([*self.kernel_.names, NOISE], [*self._h], self._moves(len(self._h)), information)
-
-    _draws_advice = "sample(X, n) draws functions exactly, and linear_response().sample() hyper-parameters"
-
-    @property
-    def inference_(self) -> str:
-        """Which inference was run, and after a comma its schedule."""
-        self._check_fitted()
-        return f"exact, natural steps on all rows, {self.n_steps_:,} steps"
-
     # -- fitting --
 
     def _fit_rows(
-        self, times: Floats, y: Floats, start: Floats | None, options: FitOptions, max_steps: int | None = None
+        self, x: Any, y: Any, start: Floats | None, options: FitOptions, max_steps: int | None = None
     ) -> None:
-        self.mean_ = float(y.mean())
-        centred = y - self.mean_
+        order = np.argsort(x[:, 0], kind="stable")
+        times, numbers = np.asarray(x[order, 0], dtype=np.float64), np.asarray(y[order], dtype=np.float64)
+        self.mean_ = float(numbers.mean())
+        centred = numbers - self.mean_
         kernel = self.kernel_ if start is not None else self._chosen(times, centred)
+        h = self._started(kernel, times, centred, self._moves(len(kernel.theta) + 1))[1] if start is None else start
         problem = ChainProblem(kernel, times, centred)
-        moves = self._moves(len(kernel.theta) + 1)
-        h = self._started(kernel, times, centred, moves)[1] if start is None else start
-        stepper = ScoringStepper(problem, moves)
-        limit = whole_number(self.max_steps if max_steps is None else max_steps, "max_steps")
-        result = self._run(
-            Phase(problem, stepper=stepper), problem.start(h), self._limits(None, ADVICE, max_steps=limit), problem,
-            options=options, table=lambda: (state_of({}, hyper={"h": f"real [theta] {LOG}"}), {"theta": len(h)}),
-        )  # fmt: skip
-        self._publish(problem, result.state)
-        self.elbo_ = problem.bound(result.state)
-        self._data = HeldRows((times[:, None], y[:, None]))
-
-    @property
-    def _held(self) -> tuple[str, ...]:
-        return checked_fixed(self.fixed, FIXABLE[:2])
-
-    def _moves(self, size: int) -> npt.NDArray[np.bool_]:
-        return np.array(["kernel" not in self._held] * (size - 1) + ["noise" not in self._held])
+        self.elbo_ = problem.bound(self._steps(problem, h, options, max_steps, None))
+        self._data = HeldRows((x, y[:, None]))
 
     def _chosen(self, times: Floats, y: Floats) -> Covariance:
         """The kernel, with values to start from."""
@@ -269,27 +148,14 @@ class StateSpaceGP(RegressorMixin, Estimator):
             best = take_steps(some, stepper, some.start(best), STEPS, 0).state.hyper["h"]
         return some.score(best).value, best
 
-    def _publish(self, problem: ChainProblem, state: Any) -> None:
-        h = np.asarray(state.hyper["h"])
-        self._state, self._h, self.n_steps_ = state, h, state.t
-        self._rows, self.n_rows_seen_ = (problem.times, problem.y), len(problem.y)
-        self.kernel_: Covariance = kernel_of(problem.kernel, h)
-        self.noise_variance_ = float(np.exp(h[-1]))
-        self.posterior_ = Posterior({}, axes={})
+    def _publish(self, problem: ChainProblem, state: State) -> None:
+        super()._publish(problem, state)
+        self._rows = problem.times, problem.y
+        self.kernel_ = problem.kernel_at(self._h)
+        self.noise_variance_ = float(np.exp(self._h[-1]))
 
-    @property
-    def _chains(self) -> Chains:
-        return chains_of(self.kernel_, self._h)
-
-    def _more(self, X: Any, y: Any = None) -> HeldRows:
-        times, numbers = self._read(X, y, reset=False)
-        return HeldRows((times[:, None], numbers[:, None]))
-
-    def _go_on(self, held: HeldRows) -> None:
-        self._check_settings()
-        times, y = (np.asarray(part)[:, 0] for part in held.arrays)
-        order = np.argsort(times, kind="stable")
-        self._fit_rows(times[order], y[order], self._h, {})
+    def _scored_problem(self) -> ChainProblem:
+        return ChainProblem(self.kernel_, *self._rows)
 
     # -- reading --
 
@@ -298,15 +164,13 @@ class StateSpaceGP(RegressorMixin, Estimator):
         tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False  # one column at most
         return tags
 
-    def _read(self, X: Any, y: Any, reset: bool) -> tuple[Floats, Floats]:
-        """Sorted times, and the numbers at them."""
+    def _read(self, X: Any, y: Any, reset: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         times, dated = self._days(X, reset)
         x, numbers = validated(self, times, y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
         check_one(x)
         if reset:
             self._dated = dated
-        order = np.argsort(x[:, 0], kind="stable")
-        return np.asarray(x[order, 0], dtype=np.float64), np.asarray(numbers[order], dtype=np.float64)
+        return x, np.asarray(numbers)
 
     def _days(self, X: Any, reset: bool) -> tuple[Any, bool]:
         """Times as numbers, and whether they were dates."""
@@ -330,75 +194,37 @@ class StateSpaceGP(RegressorMixin, Estimator):
         return together[order], values, seen, places[len(times) :]
 
     def _latent(self, X: Any) -> tuple[Floats, Floats]:
-        """Mean and variance of the function, in the units of y."""
         times, y, seen, back = self._merged(X)
-        mean, var = self._chains.smoothed(times, y, seen)
+        mean, var = chains_of(self.kernel_, self._h).smoothed(times, y, seen)
         return mean[back] + self.mean_, var[back]
 
-    def _check_settings(self) -> None:
-        self._check_choices()
-        checked_fixed(self.fixed, FIXABLE[:2])
-        whole_number(self.max_steps, "max_steps")
-        whole_number(self.seed, "seed", least=0)
-        if not real_number(self.tol, "tol") >= 0:
-            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
-        if self.noise_variance is not None and not 0 < real_number(self.noise_variance, "noise_variance") < np.inf:
-            raise ValueError(f"noise_variance must be > 0, got {self.noise_variance!r}")
+    def _drawn_functions(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
+        times, y, seen, back = self._merged(X)
+        chains = chains_of(self.kernel_, self._h)
+        return np.array([chains.drawn(times, y, seen, rng)[back] for _ in range(n)]) + self.mean_
 
     # -- files --
 
     @classmethod
-    def _settings_table(cls) -> Mapping[str, Any]:
-        return {
-            **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
-            "kernel": lambda value, sizes, where: _check_kernel(value, where, True),
-            "noise_variance": "none | positive",
-            "fixed": stored_fixed,
-            "max_steps": "natural",
-            "max_seconds": "none | positive",
-        }
+    def _check_kernel(cls, value: Any, sizes: dict[str, int], where: str) -> None:
+        super()._check_kernel(value, sizes, where)
+        parts_of(value)
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
-        along = {
-            "n_features_in_": "natural",
-            "feature_names_in_?": "ids [_]",
-            "elbo_": "float",
-            "trace_": Trace,
-            "stop_": Stop,
-        }
-        rules = {
-            "h": f"real [theta] {LOG}",
-            "t": "whole in [0, 1e12]",
-            "times": "real [row] in [-1e30, 1e30]",
-            "y": "real [row] in [-1e30, 1e30]",
-            "mean": "real in [-1e30, 1e30]",
-            "dated": "flag",
-            "kernel": lambda value, sizes, where: _check_kernel(value, where, False),
-            "fitted": along,
-        }
+        rules = cls._fitted_table("natural") | {"times": f"real [row] {WIDE}", "mean": f"real {WIDE}", "dated": "flag"}
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, rules, sizes, where)
-            if sizes["theta"] != len(value["kernel"].theta) + 1:
-                refuse(where, f"has {sizes['theta']} parameters of kernel and noise")
+            cls._check_theta(value, sizes, where)
             if value["fitted"]["n_features_in_"] != 1 or not (np.diff(value["times"]) >= 0).all():
                 refuse(where, "has times that are not in order")
 
         return cls._settings_table(), of
 
-    def _saved(self) -> dict[str, Any]:
-        kept = ("n_features_in_", "feature_names_in_", "elbo_", "trace_", "stop_")
-        return {
-            "h": self._h,
-            "t": self.n_steps_,
-            "times": self._rows[0],
-            "y": self._rows[1],
-            "mean": self.mean_,
-            "dated": self._dated,
-            "kernel": self.kernel_,
-            "fitted": {name: getattr(self, name) for name in kept if hasattr(self, name)},
-        }
+    def _saved_rows(self) -> dict[str, Any]:
+        times, y = self._rows
+        return {"times": times, "y": y, "mean": self.mean_, "dated": self._dated, "kernel": self.kernel_}
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         for name, value in saved["fitted"].items():
@@ -407,15 +233,6 @@ class StateSpaceGP(RegressorMixin, Estimator):
         problem = ChainProblem(saved["kernel"], saved["times"], saved["y"])
         self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
         self._data = HeldRows((problem.times[:, None], (problem.y + self.mean_)[:, None]))  # the file holds its rows
-
-
-def _check_kernel(value: Any, where: str, optional: bool) -> None:
-    if optional and (value is None or (isinstance(value, str) and value == "auto")):
-        return
-    if not isinstance(value, Covariance):
-        refuse(where, f"is no covariance function but a {type(value).__name__}")
-    value.check(1)
-    parts_of(value)
 
 
 def as_times(X: Any) -> Any:
@@ -493,28 +310,12 @@ def chains_of(kernel: Covariance, h: Floats) -> Chains:
     return Chains(sizes, np.exp(h[:-1:2]), ROOTS[sizes] * np.exp(-h[1:-1:2]), float(np.exp(h[-1])))
 
 
-def kernel_of(kernel: Covariance, h: Floats) -> Covariance:
-    """The kernel with the values of h."""
-    shapes = [np.shape(part) for part in kernel.theta]
-    return kernel.at([np.full(shape, value) for shape, value in zip(shapes, h[:-1], strict=True)])
-
-
-class ChainProblem(Problem):
+class ChainProblem(ScoredProblem):
     """Rows along time: sorted times [T], outputs [T] less their mean, and the structure of the kernel."""
 
     def __init__(self, kernel: Covariance, times: Floats, y: Floats) -> None:
         self.kernel, self.times, self.y = kernel, times, np.ascontiguousarray(y)
         self._steps = np.diff(times, prepend=times[:1])
-
-    @cached_property
-    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
-        """None: all that is hidden is integrated out."""
-        return {}
-
-    @property
-    def n_observed(self) -> Mapping[str, int]:
-        """All rows."""
-        return {"y": len(self.y)}
 
     @property
     def n_messages(self) -> int:
@@ -533,10 +334,6 @@ class ChainProblem(Problem):
     def bound(self, state: State) -> float:
         """Log p(y), which is exact."""
         return self.score(np.asarray(state.hyper["h"])).value
-
-    def start(self, h: Any) -> State:
-        """The state that a run begins with."""
-        return State({}, {}, 0, hyper={"h": np.asarray(h, dtype=np.float64)})
 
 
 # -- where a fit starts --

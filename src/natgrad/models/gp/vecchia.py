@@ -16,36 +16,28 @@ Guinness (2021).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, final
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special as sp
 from scipy.linalg import lapack
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import RBF, Covariance, Matern12, Matern32, Matern52, diagonal
 from natgrad.data.held import HeldRows
-from natgrad.data.rows import Rows, Scaling, joined_pairs, validated
-from natgrad.inference.engine import Phase, take_steps
-from natgrad.inference.options import FitOptions, all_or_nothing
-from natgrad.inference.problem import Block, Problem, State
-from natgrad.inference.schema import check, refuse, state_of
+from natgrad.data.rows import Rows, Scaling, validated
+from natgrad.inference.engine import take_steps
+from natgrad.inference.options import FitOptions
+from natgrad.inference.problem import State
+from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.stepper import Score, ScoringStepper
-from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import Estimator
-from natgrad.models.gp.likelihoods import LEAST, LOG_2PI, is_function
-from natgrad.models.gp.response import NOISE, HyperResponse, information_response
-from natgrad.models.gp.settings import FIXABLE, Gradient, Settings, checked_fixed, compiled, stored_fixed
-from natgrad.models.registry import EVERY_MODEL
-from natgrad.posterior.export import Posterior
-from natgrad.posterior.files.tables import RUN
+from natgrad.models.gp.likelihoods import LEAST, LOG_2PI
+from natgrad.models.gp.scored import SPREAD, WIDE, ScoredGP, ScoredProblem
+from natgrad.models.gp.settings import Gradient, Settings, compiled
 from natgrad.random import Stream, generator
 from natgrad.threads import in_order, one_blas_thread
-from natgrad.validation import OnlyWhere, real_number, whole_number
+from natgrad.validation import whole_number
 
 __all__ = ["VecchiaGPRegressor", "VecchiaProblem", "conditional", "nearest"]
 
@@ -67,13 +59,10 @@ SAME = 1e-12
 # A variance is at least this part of the prior's; draws are known to one another to this part.
 LEAST_PART, ROUNDING = 1e-12, 1e-9
 MOST_JOINT_ROWS = 5_000
-LOG = "in [-200, 200]"
-WIDE, SPREAD = "in [-1e30, 1e30]", "in [1e-30, 1e30]"
-ADVICE = "raise max_steps, or call continue_fit()"
 
 
 @final
-class VecchiaGPRegressor(RegressorMixin, Estimator):
+class VecchiaGPRegressor(ScoredGP):
     """Gaussian process regression from nearest neighbours: for functions too rough for inducing inputs.
 
     Each row is given its nearest rows alone (Vecchia's approximation, also called the nearest-neighbour Gaussian process).
@@ -117,14 +106,8 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
     (True, True)
     """
 
-    kind: ClassVar[str] = "process"
-    abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {"linear_response", "predict"}
-    kernel_: Covariance
-    noise_variance_: float
-    mean_: float
+    _named, _likelihood_name = "Vecchia's likelihood, natural steps", "log_likelihood_"
     log_likelihood_: float
-    n_steps_: int
-    n_rows_seen_: int
 
     def __init__(
         self,
@@ -149,100 +132,10 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         self.seed = seed
         self.verbose = verbose
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
-        """Fit to rows [N, D] and numbers [N], or to an iterator of such pairs, all of which are held.
-
-        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
-        """
-        self._check_settings()
-        if isinstance(X, Iterator):
-            X, y = joined_pairs(X, y)
-        self._fit_rows(*self._read(X, y, reset=True), None, keep)
-        return self
-
-    @OnlyWhere(
-        lambda model: False,
-        "would let rows go, and predictions need them: update(X, y) takes more rows, from what was learned",
-    )
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """There is none: `update` takes more rows."""
-        raise NotImplementedError
-
-    @all_or_nothing
-    def continue_fit(self, X: Any, y: Any, max_steps: int | None = None) -> Self:
-        """Continue from the end of the last fit, on the same rows, for ``max_steps`` further steps."""
-        self._check_fitted()
-        self._check_settings()
-        self._fit_rows(*self._read(X, y, reset=False), self._h, {}, max_steps)
-        return self
-
-    def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y") -> Any:
-        """The mean at rows [N] (of new observations, or of the function: the same); ``return_std``: and standard deviations."""
-        mean, var = self._latent(X)
-        if not is_function(what):
-            var = var + self.noise_variance_
-        return (mean, np.sqrt(var)) if return_std else mean
-
-    def interval(self, X: Any, mass: float = 0.9, *, what: Literal["y", "f"] = "y") -> tuple[Floats, Floats]:
-        """Ends of the central interval of a new observation, or of the function (``what="f"``), with probability ``mass``."""
-        if not 0 < real_number(mass, "mass") < 1:
-            raise ValueError(f"mass must lie in (0, 1), got {mass!r}")
-        mean, sd = self.predict(X, return_std=True, what=what)
-        half = float(sp.ndtri(0.5 + 0.5 * mass)) * sd
-        return mean - half, mean + half
-
-    def sample(self, X: Any, n: int = 1, *, what: Literal["f", "y"] = "f", seed: int | None = None) -> Floats:
-        """Joint draws [n, N]: each row given its nearest rows, and the nearest of the rows drawn before it."""
-        rng = np.random.default_rng(self.seed if seed is None else seed)
-        x, scale = self._inputs(X), self._y_scaling
-        if len(x) > MOST_JOINT_ROWS:
-            raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
-        with one_blas_thread():
-            f = self._problem.draws(self._h, x, self.n_neighbors, whole_number(n, "n"), rng)
-        draws = f * scale.sd + scale.mean
-        if not is_function(what):
-            draws = draws + np.sqrt(self.noise_variance_) * rng.standard_normal(draws.shape)
-        return draws
-
-    def log_predictive_density(self, X: Any, y: Any) -> Floats:
-        """Log p(y_n | data) of each row [N]."""
-        mean, sd = self.predict(X, return_std=True)
-        given = np.asarray(y, dtype=np.float64)
-        if given.shape != mean.shape:
-            raise ValueError(f"y must have shape {mean.shape}, got {given.shape}")
-        return np.asarray(-0.5 * (np.log(2.0 * np.pi * sd**2) + ((given - mean) / sd) ** 2))
-
-    def linear_response(self, X: Any = None, y: Any = None) -> HyperResponse:  # type: ignore[override]
-        """How well the data determine kernel and noise, from the information in them: logarithms are Gaussian.
-
-        Parameters
-        ----------
-        X, y : not needed, since the model holds its rows
-        """
-        self._check_fitted()
-        problem = self._problem.around(self._h)
-        moves = self._moves(len(self._h))
-        at = [*self.kernel_.theta, np.log(self.noise_variance_)]
-        return information_response([*self.kernel_.names, NOISE], at, moves, problem.score(self._h).information)
-
-    _draws_advice = "sample(X, n) draws functions"
-
-    @property
-    def inference_(self) -> str:
-        """Which inference was run, and after a comma its schedule."""
-        self._check_fitted()
-        return f"Vecchia's likelihood, natural steps, {self.n_steps_:,} steps"
-
     # -- fitting --
 
     def _fit_rows(
-        self,
-        x: npt.NDArray[Any],
-        y: npt.NDArray[Any],
-        start: Floats | None,
-        options: FitOptions,
-        max_steps: int | None = None,
+        self, x: Any, y: Any, start: Floats | None, options: FitOptions, max_steps: int | None = None
     ) -> None:
         if start is None:
             rows = Rows(x, y[:, None]).standardised(True)
@@ -256,25 +149,12 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
             self._x_scaling.apply(np.asarray(x, np.float64)),
             self._y_scaling.apply(np.asarray(y, np.float64)[:, None])[:, 0],
         )
-        limit = whole_number(self.max_steps if max_steps is None else max_steps, "max_steps")
         with one_blas_thread():
             problem, h = self._begun(*at) if start is None else (self._made(self._problem.kernel, *at), start)
             problem = problem.around(h)
-        result = self._run(
-            Phase(problem, stepper=ScoringStepper(problem, self._moves(len(h)))), problem.start(h),
-            self._limits(len(x), ADVICE, max_steps=limit), problem, options=options,
-            table=lambda: (state_of({}, hyper={"h": f"real [theta] {LOG}"}), {"theta": len(h)}),
-        )  # fmt: skip
-        self._publish(problem, result.state)
-        self.log_likelihood_ = problem.bound(result.state) - len(x) * float(np.log(self._y_scaling.sd[0]))
+        state = self._steps(problem, h, options, max_steps, len(x))
+        self.log_likelihood_ = problem.bound(state) - len(x) * float(np.log(self._y_scaling.sd[0]))
         self._data = HeldRows((x, y[:, None]))
-
-    @property
-    def _held(self) -> tuple[str, ...]:
-        return checked_fixed(self.fixed, FIXABLE[:2])
-
-    def _moves(self, size: int) -> npt.NDArray[np.bool_]:
-        return np.array(["kernel" not in self._held] * (size - 1) + ["noise" not in self._held])
 
     def _made(self, kernel: Covariance, x: Floats, y: Floats) -> VecchiaProblem:
         return VecchiaProblem(kernel, x, y, whole_number(self.n_neighbors, "n_neighbors"), self.seed)
@@ -314,9 +194,8 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         return problem.bound(problem.start(h)), problem, h
 
     def _publish(self, problem: VecchiaProblem, state: State) -> None:
-        h = np.asarray(state.hyper["h"])
-        self._state, self._h, self._problem, self.n_steps_ = state, h, problem, state.t
-        self.n_rows_seen_, self.mean_ = len(problem.y), float(self._y_scaling.mean[0])
+        super()._publish(problem, state)
+        h, self._problem, self.mean_ = self._h, problem, float(self._y_scaling.mean[0])
         scaling, variance = self._x_scaling, float(self._y_scaling.sd[0]) ** 2
         kernel = self._kernel = problem.kernel_at(h)
         plain = kernel.units(scaling.sd) is None
@@ -324,16 +203,9 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
             kernel if plain else kernel.in_units(-scaling.mean / scaling.sd, 1.0 / scaling.sd, 1.0 / variance)
         )
         self.noise_variance_ = problem.noise_at(h) * variance
-        self.posterior_ = Posterior({}, axes={})
 
-    def _more(self, X: Any, y: Any = None) -> HeldRows:
-        x, numbers = self._read(X, y, reset=False)
-        return HeldRows((x, numbers[:, None]))
-
-    def _go_on(self, held: HeldRows) -> None:
-        self._check_settings()
-        x, y = (np.asarray(part) for part in held.arrays)
-        self._fit_rows(x, y[:, 0], self._h, {})
+    def _scored_problem(self) -> VecchiaProblem:
+        return self._problem.around(self._h)
 
     # -- reading --
 
@@ -358,70 +230,39 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         mean, var = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean * scale.sd + scale.mean, var * scale.sd**2
 
-    def _check_settings(self) -> None:
-        self._check_choices()
-        for name in ("max_steps", "n_neighbors"):
-            whole_number(getattr(self, name), name)
-        whole_number(self.seed, "seed", least=0)
-        if not real_number(self.tol, "tol") >= 0:
-            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
-        if self.noise_variance is not None and not 0 < real_number(self.noise_variance, "noise_variance") < np.inf:
-            raise ValueError(f"noise_variance must be > 0, got {self.noise_variance!r}")
-        checked_fixed(self.fixed, FIXABLE[:2])
+    def _drawn_functions(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
+        """Each row is given its nearest rows, and the nearest of the rows drawn before it."""
+        x, scale = self._inputs(X), self._y_scaling
+        if len(x) > MOST_JOINT_ROWS:
+            raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
+        with one_blas_thread():
+            return self._problem.draws(self._h, x, self.n_neighbors, n, rng) * scale.sd + scale.mean
 
     # -- files --
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
-        return {
-            **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
-            "kernel": _check_given_kernel,
-            "n_neighbors": "natural",
-            "noise_variance": "none | positive",
-            "fixed": stored_fixed,
-            "max_steps": "natural",
-            "max_seconds": "none | positive",
-        }
+        return {**super()._settings_table(), "n_neighbors": "natural"}
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
-        along = {
-            "n_features_in_": "size column",
-            "feature_names_in_?": "ids [column]",
-            "log_likelihood_": "float",
-            "trace_": Trace,
-            "stop_": Stop,
+        scalings = {
+            f"{part}_scaling": (f"real [{n}] {WIDE}", f"real [{n}] {SPREAD}")
+            for part, n in (("x", "column"), ("y", "one"))
         }
-        rules = {
-            "h": f"real [theta] {LOG}",
-            "t": "whole in [0, 1e12]",
-            "x": f"real [row, column] {WIDE}",
-            "y": f"real [row] {WIDE}",
-            "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
-            "y_scaling": (f"real [one] {WIDE}", f"real [one] {SPREAD}"),
-            "kernel": _check_kernel,
-            "fitted": along,
-        }
+        rules = {**cls._fitted_table(), "x": f"real [row, column] {WIDE}", **scalings}
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, rules, sizes, where)
-            if sizes["theta"] != sum(map(np.size, value["kernel"].theta)) + 1 or sizes["one"] != 1:
-                refuse(where, f"has {sizes['theta']} parameters of kernel and noise, and {sizes['one']} outputs")
+            cls._check_theta(value, sizes, where)
+            if sizes["one"] != 1:
+                refuse(where, f"has {sizes['one']} outputs")
 
         return cls._settings_table(), of
 
-    def _saved(self) -> dict[str, Any]:
-        kept, problem = ("n_features_in_", "feature_names_in_", "log_likelihood_", "trace_", "stop_"), self._problem
-        return {
-            "h": self._h,
-            "t": self.n_steps_,
-            "x": problem.x,
-            "y": problem.y,
-            "x_scaling": tuple(self._x_scaling),
-            "y_scaling": tuple(self._y_scaling),
-            "kernel": problem.kernel,
-            "fitted": {name: getattr(self, name) for name in kept if hasattr(self, name)},
-        }
+    def _saved_rows(self) -> dict[str, Any]:
+        problem, scalings = self._problem, {"x_scaling": tuple(self._x_scaling), "y_scaling": tuple(self._y_scaling)}
+        return {"x": problem.x, "y": problem.y, "kernel": problem.kernel, **scalings}
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         for name, value in saved["fitted"].items():
@@ -430,17 +271,6 @@ class VecchiaGPRegressor(RegressorMixin, Estimator):
         problem = self._made(saved["kernel"], saved["x"], saved["y"])
         self._publish(problem, problem.start(saved["h"])._replace(t=saved["t"]))
         self._data = HeldRows((self._x_scaling.undo(problem.x), self._y_scaling.undo(problem.y[:, None])))
-
-
-def _check_kernel(value: Any, sizes: dict[str, int], where: str) -> None:
-    if not isinstance(value, Covariance):
-        refuse(where, f"is no covariance function but a {type(value).__name__}")
-    value.check(sizes["column"])
-
-
-def _check_given_kernel(value: Any, sizes: dict[str, int], where: str) -> None:
-    if not (isinstance(value, str) and value == "auto"):
-        _check_kernel(value, sizes, where)
 
 
 # -- the likelihood --
@@ -455,7 +285,7 @@ class Moment(NamedTuple):
     alpha: Floats
 
 
-class VecchiaProblem(Problem):
+class VecchiaProblem(ScoredProblem):
     """Standardised rows in a random order, the structure of the kernel, and the rows that the likelihood is summed over.
 
     The order does not depend on the one that rows come in. ``near`` are the neighbours of the sample, from `around`.
@@ -478,16 +308,6 @@ class VecchiaProblem(Problem):
             x, y, sample = x[order], y[order], rng.permutation(len(x))[:SAMPLE]
         self.x, self.y, self.sample, self.near = x, y, sample, near
 
-    @cached_property
-    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
-        """None: the function is integrated out."""
-        return {}
-
-    @property
-    def n_observed(self) -> Mapping[str, int]:
-        """All rows."""
-        return {"y": len(self.y)}
-
     @property
     def n_messages(self) -> int:
         """An evaluation reads the rows of the sample."""
@@ -504,22 +324,9 @@ class VecchiaProblem(Problem):
         kept = [numbers[:place] for numbers, place in zip(near, self.sample, strict=True)]
         return VecchiaProblem(self.kernel, self.x, self.y, self.n_neighbors, self.seed, self.sample, kept)
 
-    def kernel_at(self, h: Floats) -> Covariance:
-        """The kernel with the values of h."""
-        parts, begin = [], 0
-        for part in self.kernel.theta:
-            end = begin + np.size(part)
-            parts.append(h[begin:end].reshape(np.shape(part)))
-            begin = end
-        return self.kernel.at(parts)
-
     def noise_at(self, h: Floats) -> float:
         """σ² = least + exp(h_last): it never vanishes."""
         return LEAST + float(np.exp(h[-1]))
-
-    def start(self, h: Any) -> State:
-        """The state that a run begins with."""
-        return State({}, {}, 0, hyper={"h": np.asarray(h, dtype=np.float64)})
 
     def bound(self, state: State) -> float:
         """Vecchia's log likelihood of all rows, from the sample."""
