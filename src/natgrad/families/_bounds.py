@@ -266,6 +266,7 @@ class ConcentrationBound(_Tangent):
     """
 
     name: ClassVar[str] = "ConcentrationBound"
+    instead: ClassVar[str] = "Declare it as a GammaShape, which has one"
     is_bound: ClassVar[bool] = True
     settings: ClassVar[tuple[str, ...]] = ("size",)
     stat_names: ClassVar[tuple[str, ...]] = ("x", "size")
@@ -306,6 +307,7 @@ class StickBound(_Tangent):
     """
 
     name: ClassVar[str] = "StickBound"
+    instead: ClassVar[str] = "Give a known number, or leave discount= out"
     is_bound: ClassVar[bool] = True
     settings: ClassVar[tuple[str, ...]] = ("offsets",)
     stat_names: ClassVar[tuple[str, ...]] = ("x", "offsets")

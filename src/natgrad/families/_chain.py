@@ -506,6 +506,9 @@ class MarkovChain(Family):
     lengths: tuple[int, ...] | None = None
 
     name: ClassVar[str] = "MarkovChain"
+    support: ClassVar[Any] = "category"
+    is_category: ClassVar[bool] = True
+    is_path: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "first", "pairs")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 1, 2)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False, False)

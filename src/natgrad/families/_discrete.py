@@ -42,6 +42,9 @@ class Categorical(Family):
     """
 
     name: ClassVar[str] = "Categorical"
+    support: ClassVar[Any] = "category"
+    is_category: ClassVar[bool] = True
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
     stat_ndims: ClassVar[tuple[int, ...]] = (1,)
     symmetric: ClassVar[tuple[bool, ...]] = (False,)
@@ -123,6 +126,8 @@ class Bernoulli(Family):
     """
 
     name: ClassVar[str] = "Bernoulli"
+    support: ClassVar[Any] = "category"
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
     stat_ndims: ClassVar[tuple[int, ...]] = (0,)
     symmetric: ClassVar[tuple[bool, ...]] = (False,)
@@ -185,6 +190,8 @@ class Poisson(Family):
     """
 
     name: ClassVar[str] = "Poisson"
+    support: ClassVar[Any] = "count"
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
     stat_ndims: ClassVar[tuple[int, ...]] = (0,)
     symmetric: ClassVar[tuple[bool, ...]] = (False,)
@@ -285,6 +292,8 @@ class Binary(Family):
     """
 
     name: ClassVar[str] = "Binary"
+    support: ClassVar[Any] = "category"
+    has_sides: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "rest")
     stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False)

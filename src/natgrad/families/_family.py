@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, final
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
+import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
@@ -54,6 +56,18 @@ class Family(ABC):
     event_ndim: ClassVar[int]
     params: ClassVar[tuple[Param, ...]]
     allows_minus_inf: ClassVar[bool] = False
+    support: ClassVar[Literal["real", "positive", "count", "unit", "category"]] = (
+        "real"  # where values, or entries of them, lie
+    )
+    is_gaussian: ClassVar[bool] = False  # a number or a vector with mean and precision
+    is_precision: ClassVar[bool] = False  # may share a factor with the Gaussians whose precision it is
+    is_category: ClassVar[bool] = False  # values are indices of categories, and the mean their probabilities
+    is_path: ClassVar[bool] = False  # the last plate is time, along which elements depend on one another
+    is_stick: ClassVar[bool] = False  # shares by breaking a stick: any number of them
+    has_sides: ClassVar[bool] = False  # a coin with a statistic for each side
+    covariance_broadcasts: ClassVar[bool] = False  # V is a formula that takes changes of one λ along a first axis
+    instead: ClassVar[str] = ""  # of a bound: what to declare where draws are wanted
+    parts: ClassVar[tuple[str, ...]] = ()  # families of nodes that may share a factor of this one
     is_bound: ClassVar[bool] = False  # no law at all, but a bound that is tightened as if it were one: nothing to draw
     settings: ClassVar[tuple[str, ...]] = ()  # statistics that are 0: what stands there in λ is known and never changes
 
@@ -96,6 +110,38 @@ class Family(ABC):
     def proper(self, lam: Stats) -> Stats:
         """λ, with a law that has moments wherever λ, that of an improper prior, has none: where a fit starts."""
         return lam
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether values are categories, which have probabilities and no intervals."""
+        return self.support == "category"
+
+    @property
+    def is_simplex(self) -> bool:
+        """Whether values are shares that sum to one, of a number that is given."""
+        return self.support == "unit" and self.event_ndim == 1 and not self.is_stick
+
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any] | None:
+        """How far to move values of so many children each, in their units; None where other parameters tell them apart.
+
+        ``noise`` makes standard normal numbers of a shape.
+        """
+        return None
+
+    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
+        """The quantile of a distribution on this support with a mean and a standard deviation: a Gamma, a Beta or a Gaussian.
+
+        Families may know better; those that are truncated take the bounds, and the shape, of their own λ.
+        """
+        with np.errstate(all="ignore"):
+            if self.support == "unit":
+                total = np.maximum(mean * (1.0 - mean) / sd**2 - 1.0, 1e-12)
+                return np.asarray(sp.betaincinv(mean * total, (1.0 - mean) * total, probability))
+            if self.support in ("positive", "count"):
+                return np.asarray(sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean)
+            return np.asarray(mean + sd * sp.ndtri(probability))
 
     def location(self, value: Array) -> Array:
         """The part of a value that is a place and moves with the data; all of it, unless a precision is packed beside it."""

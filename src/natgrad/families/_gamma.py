@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -113,6 +114,9 @@ class Gamma(Family):
     """
 
     name: ClassVar[str] = "Gamma"
+    support: ClassVar[Any] = "positive"
+    is_precision: ClassVar[bool] = True
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False)
@@ -167,6 +171,13 @@ class Gamma(Family):
         p = self.usual(numpy_stats(lam))
         return np.asarray(p["shape"] / p["rate"] ** 2)
 
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """By factors."""
+        mean = self.mean(lam)
+        return np.asarray(mean * np.expm1(0.5 * noise(mean.shape)))
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""
         p = self.usual(numpy_stats(lam))
@@ -187,6 +198,9 @@ class Wishart(Family):
     """
 
     name: ClassVar[str] = "Wishart"
+    support: ClassVar[Any] = "positive"
+    is_precision: ClassVar[bool] = True
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (True, False)
@@ -245,6 +259,11 @@ class Wishart(Family):
         v = ops.spd_inverse_logdet(p["rate"])[0]
         diagonal = np.diagonal(v, axis1=-2, axis2=-1)
         return np.asarray(p["dof"][..., None, None] * (v**2 + ops.outer(diagonal, diagonal)))
+
+    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
+        """Elements on the diagonal are Gammas, others are taken for Gaussian."""
+        positive = super().matched_quantile(mean, sd, probability)
+        return np.where(np.eye(mean.shape[-1], dtype=bool), positive, mean + sd * sp.ndtri(probability))
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval of every element, from its marginal: tails right to 1e-4."""

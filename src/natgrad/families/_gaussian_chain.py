@@ -76,6 +76,7 @@ class GaussianChain(Family):
     lengths: tuple[int, ...] | None = None
 
     name: ClassVar[str] = "GaussianChain"
+    is_path: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx", "lagged")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 3, 3)
     symmetric: ClassVar[tuple[bool, ...]] = (False, True, False)

@@ -74,6 +74,7 @@ class GaussianGamma(Family):
     """
 
     name: ClassVar[str] = "GaussianGamma"
+    parts: ClassVar[tuple[str, ...]] = ("Normal", "MultivariateNormal", "Gamma")
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx", "tx", "txx", "t", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 2, 1, 2, 0, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, True, False, True, False, False)
@@ -275,6 +276,17 @@ class GaussianGamma(Family):
         noise = rng.standard_normal(given.mean.shape)
         x = given.mean + ops.matvec(np.linalg.cholesky(given.covariance), noise)
         return np.concatenate([x, tau[..., None]], axis=-1)
+
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """Of the Gaussian numbers, by their precision given τ."""
+        mean = self.mean(lam)
+        precision = -2.0 * (lam[1] + mean[..., -1:, None] * lam[3])
+        factor = ops.transpose(np.linalg.cholesky(precision / n_children[..., None, None]))
+        away = np.zeros_like(mean)
+        away[..., :-1] = np.linalg.solve(factor, noise(mean[..., :-1].shape)[..., None])[..., 0]
+        return away
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Marginal intervals: of x by the distribution function of a mixture of Gaussians, one for each τ."""

@@ -24,6 +24,7 @@ and with M = 1 it is `NormalWishart`. A value packs both: [Xᵀ | Λ], an array 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -126,6 +127,11 @@ class NormalGamma(Family):
             of_x = p["rate"] / (p["scale"] * np.maximum(p["shape"] - 1, 0.0))
         return np.stack([of_x, p["shape"] / p["rate"] ** 2], axis=-1)
 
+    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
+        """A Gaussian for the mean, a Gamma for the precision beside it."""
+        positive = Gamma().matched_quantile(mean, sd, probability)
+        return np.where(np.arange(2) == 1, positive, super().matched_quantile(mean, sd, probability))
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Marginal intervals: Student t with 2 · shape degrees of freedom for x, Gamma for τ."""
         p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
@@ -148,6 +154,7 @@ class NormalWishart(Family):
     """
 
     name: ClassVar[str] = "NormalWishart"
+    parts: ClassVar[tuple[str, ...]] = ("MultivariateNormal", "Wishart")
     stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 0, 2, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False, True, False)
@@ -234,6 +241,17 @@ class NormalWishart(Family):
         with np.errstate(divide="ignore"):
             of_x = diagonal / (p["scale"][..., None] * np.maximum(freedom, 0.0))
         return np.concatenate([of_x[..., None], Wishart().var(wishart)], axis=-1)
+
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """Of the mean, by its precision given that of its children."""
+        mean = self.mean(lam)
+        precision = self.usual(lam)["scale"][..., None, None] * mean[..., 1:]
+        factor = ops.transpose(np.linalg.cholesky(precision / n_children[..., None, None]))
+        away = np.zeros_like(mean)
+        away[..., 0] = np.linalg.solve(factor, noise(mean.shape[:-1])[..., None])[..., 0]
+        return away
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Marginal intervals: Student t with ν − D + 1 degrees of freedom for x, those of Wishart for Λ."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -34,6 +35,8 @@ class Normal(Family):
     """
 
     name: ClassVar[str] = "Normal"
+    is_gaussian: ClassVar[bool] = True
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx")
     stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False)
@@ -105,6 +108,12 @@ class Normal(Family):
         g = numpy_stats(lam)
         return np.asarray(1.0 / (-2.0 * g[1]) + 0.0 * g[0])
 
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """Standard deviations of q, were there one child."""
+        return np.asarray(np.sqrt(n_children * self.var(lam)) * noise(self.mean(lam).shape))
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval mean ± z · sd."""
         half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
@@ -124,6 +133,9 @@ class MultivariateNormal(Family):
     """
 
     name: ClassVar[str] = "MultivariateNormal"
+    is_gaussian: ClassVar[bool] = True
+    covariance_broadcasts: ClassVar[bool] = True
+    parts: ClassVar[tuple[str, ...]] = ("Normal", "MultivariateNormal")
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 2)
     symmetric: ClassVar[tuple[bool, ...]] = (False, True)
@@ -201,6 +213,13 @@ class MultivariateNormal(Family):
         g = numpy_stats(lam)
         covariance = ops.spd_inverse_logdet(-2.0 * g[1])[0]
         return np.asarray(np.diagonal(covariance, axis1=-2, axis2=-1) + 0.0 * g[0])
+
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """A draw of the spread of q, were there one child."""
+        factor = ops.transpose(np.linalg.cholesky(-2.0 * lam[1] / n_children[..., None, None]))
+        return np.asarray(np.linalg.solve(factor, noise(lam[0].shape)[..., None])[..., 0])
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval mean ± z · sd of each element (marginal intervals)."""

@@ -194,6 +194,7 @@ class GammaShape(PositiveByQuadrature):
     """
 
     name: ClassVar[str] = "GammaShape"
+    support: ClassVar[Any] = "positive"
     stat_names: ClassVar[tuple[str, ...]] = ("x", "log", "lgamma")
     params: ClassVar[tuple[Param, ...]] = (
         Param("shape", 0, "real"), Param("rate", 0, "real"), Param("count", 0, "real"),
@@ -230,6 +231,7 @@ class HalfNormalPrecision(PositiveByQuadrature):
     """
 
     name: ClassVar[str] = "HalfNormalPrecision"
+    support: ClassVar[Any] = "positive"
     stat_names: ClassVar[tuple[str, ...]] = ("x", "log", "inverse")
     params: ClassVar[tuple[Param, ...]] = (
         Param("power", 0, "real"), Param("rate", 0, "real"), Param("inverse_rate", 0, "real"),

@@ -20,6 +20,7 @@ Sticks     π_k = v_k Π_{j<k} (1 − v_j) with independent v_k ~ Beta(a_k, b_k)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -47,6 +48,8 @@ class Dirichlet(Family):
     """
 
     name: ClassVar[str] = "Dirichlet"
+    support: ClassVar[Any] = "unit"
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log",)
     stat_ndims: ClassVar[tuple[int, ...]] = (1,)
     symmetric: ClassVar[tuple[bool, ...]] = (False,)
@@ -110,6 +113,14 @@ class Dirichlet(Family):
         total = (numpy_stats(lam)[0] + 1.0).sum(-1, keepdims=True)
         return np.asarray(mean * (1 - mean) / (total + 1))
 
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """Half way to shares that are drawn evenly."""
+        mean = self.mean(lam)
+        drawn = rng.standard_exponential(mean.shape)
+        return np.asarray(0.5 * (drawn / drawn.sum(-1, keepdims=True) - mean))
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Interval of each probability: its marginal is Beta(α_k, Σ α − α_k)."""
         alpha = numpy_stats(lam)[0] + 1.0
@@ -131,6 +142,8 @@ class Beta(Family):
     """
 
     name: ClassVar[str] = "Beta"
+    support: ClassVar[Any] = "unit"
+    covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log", "log1m")
     stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False)
@@ -182,6 +195,13 @@ class Beta(Family):
         """The variance, m (1 − m) / (a + b + 1)."""
         p, mean = self.usual(numpy_stats(lam)), self.mean(lam)
         return np.asarray(mean * (1 - mean) / (p["a"] + p["b"] + 1))
+
+    def disturbance(
+        self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
+    ) -> NDArray[Any]:
+        """Half way to a number that is drawn evenly."""
+        mean = self.mean(lam)
+        return np.asarray(0.5 * (rng.random(mean.shape) - mean))
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""
@@ -289,6 +309,8 @@ class Sticks(Family):
     """
 
     name: ClassVar[str] = "Sticks"
+    support: ClassVar[Any] = "unit"
+    is_stick: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log", "rest")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 1)
     symmetric: ClassVar[tuple[bool, ...]] = (False, False)

@@ -145,6 +145,18 @@ class TruncatedNormal(Family):
         x, xx, *_ = self.expected_stats(numpy_stats(lam))
         return np.asarray(np.maximum(xx - x**2, 0.0))
 
+    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
+        """That of λ itself, stretched about its mean and within its bounds."""
+        if lam is None:
+            return super().matched_quantile(mean, sd, probability)
+        usual = {name: np.asarray(part) for name, part in self.usual(lam).items()}
+        own, low, high = (
+            self._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
+            for t in (probability, 0.0, 1.0)
+        )
+        with np.errstate(all="ignore"):
+            return np.asarray(np.clip(mean + (own - mean) * sd / np.sqrt(self.var(lam)), low, high))
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""
         p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
@@ -263,6 +275,18 @@ class TruncatedExponential(Family):
             y < 0.1, 1 / 12 - y**2 / 240 + y**4 / 6048, 1 / safe**2 - np.exp(safe) / np.expm1(safe) ** 2
         )
         return np.asarray(np.where(is_point, 0.0, np.where(has_upper, narrow, 1.0 / p["rate"] ** 2)))
+
+    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
+        """That of λ itself, stretched about its mean and within its bounds."""
+        if lam is None:
+            return super().matched_quantile(mean, sd, probability)
+        usual = {name: np.asarray(part) for name, part in self.usual(lam).items()}
+        own, low, high = (
+            self._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
+            for t in (probability, 0.0, 1.0)
+        )
+        with np.errstate(all="ignore"):
+            return np.asarray(np.clip(mean + (own - mean) * sd / np.sqrt(self.var(lam)), low, high))
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""

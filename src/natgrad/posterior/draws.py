@@ -240,9 +240,6 @@ class _Lags:
         return np.asarray(np.fft.irfft(power, length)[:n] / self.centred.size)
 
 
-CATEGORIES = ("Categorical", "MarkovChain")
-
-
 @dataclass(frozen=True, eq=False)
 class DrawnFactor:
     """The posterior draws of one hidden node; arrays have the node's plates first.
@@ -285,14 +282,14 @@ class DrawnFactor:
 
     def mean(self) -> Array:
         """E[x]; for categories, their probabilities (averages of conditional probabilities, which vary less than frequencies)."""
-        if self.is_complete and self.family.name not in CATEGORIES:
+        if self.is_complete and not self.family.is_category:
             assert self.kept is not None
             return np.asarray(self.kept.mean((0, 1)) + self._start)
         return np.asarray(self.first.sum(0) / (self.count * len(self.first)) + self._start)
 
     def var(self) -> Array:
         """The variance of each element; of categories, that of each indicator."""
-        if self.family.name in CATEGORIES:
+        if self.family.is_category:
             chance = self.mean()
             return np.asarray(chance * (1 - chance))
         if self.is_complete:
@@ -313,10 +310,13 @@ class DrawnFactor:
         """
         if not 0 < mass < 1:
             raise ValueError(f"mass must lie in (0, 1), got {mass}. For 90 % use mass=0.9.")
-        if self.family.name in (*CATEGORIES, "Bernoulli", "Binary"):
+        if self.family.is_discrete:
             raise TypeError(f"{self.family.name} has no interval: use mean(), the probabilities.")
         if self.kept is None:
-            return _matched(self.family, self.mean(), self.var(), mass)
+            sd = np.sqrt(np.maximum(self.var(), 1e-300))
+            tails = (1 - mass) / 2, (1 + mass) / 2
+            low, high = (self.family.matched_quantile(self.mean(), sd, t) for t in tails)
+            return low, high
         values = self.values
         low, high = np.quantile(values.reshape(-1, *values.shape[2:]), [(1 - mass) / 2, (1 + mass) / 2], axis=0)
         return low, high
@@ -336,13 +336,13 @@ class DrawnFactor:
         return ess(self._ordered(), kind)
 
     def _ordered(self) -> Array:
-        if self.family.name in CATEGORIES:
+        if self.family.is_category:
             raise TypeError(f"{self.name!r}: categories have no order, and no R̂: look at what they choose")
         return self.values
 
     def worst(self) -> Diagnosis | None:
         """The worst element, of some if there are many; None for categories, and where too little was kept."""
-        if self.kept is None or self.family.name in CATEGORIES:
+        if self.kept is None or self.family.is_category:
             return None
         return worst(self.kept)
 
@@ -373,20 +373,6 @@ class DrawsSettings:
 
 
 register(DrawsSettings)
-
-
-def _matched(family: Family, mean: Array, var: Array, mass: float) -> tuple[Array, Array]:
-    """The central interval of a Beta, a Gamma or a Normal with a mean and a variance, whichever has the node's range."""
-    tails = (1 - mass) / 2, (1 + mass) / 2
-    var = np.maximum(var, 1e-300)
-    if family.name in ("Dirichlet", "Beta"):
-        total = np.maximum(mean * (1 - mean) / var - 1, 1e-12)
-        low, high = (special.betaincinv(mean * total, (1 - mean) * total, t) for t in tails)
-    elif family.name == "Gamma":
-        low, high = (special.gammaincinv(mean**2 / var, t) * var / mean for t in tails)
-    else:
-        low, high = (mean + special.ndtri(t) * np.sqrt(var) for t in tails)
-    return np.asarray(low), np.asarray(high)
 
 
 def derived(factor: DrawnFactor, name: str, plates: tuple[str, ...], function: Callable[[Array], Array]) -> DrawnFactor:
@@ -506,7 +492,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         for name in self._chosen(names):
             factor = self[name]
             size = factor.mean().size
-            ordered = factor.kept is not None and factor.family.name not in CATEGORIES
+            ordered = factor.kept is not None and not factor.family.is_category
             measures = (factor.r_hat(), factor.ess(), factor.ess("tail")) if ordered else (np.full(size, np.nan),) * 3
             for column, values in zip(columns.values(), measures, strict=True):
                 column.append(values.ravel())

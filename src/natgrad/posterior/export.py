@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from natgrad._version import __version__
 from natgrad.inference.problem import Block, State
-from natgrad.posterior.factor import DISCRETE, Factor
+from natgrad.posterior.factor import Factor
 
 __all__ = [
     "ExportMixin",
@@ -316,7 +316,7 @@ class ExportMixin:
         """
         chosen = self._chosen(names)
         if names is None:
-            chosen = [name for name in chosen if self[name].family.name not in DISCRETE]
+            chosen = [name for name in chosen if not self[name].family.is_discrete]
         levels = {"q": None, "linear response": linear_response, "draws": draws, self._level: self}
 
         def labels(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -12,11 +12,10 @@ import numpy.typing as npt
 from natgrad.families import Family
 from natgrad.random import sample_generator
 
-__all__ = ["DISCRETE", "Factor", "Part", "shifted"]
+__all__ = ["Factor", "Part", "shifted"]
 
 Array = npt.NDArray[Any]
 # Families whose values have no order, hence no interval.
-DISCRETE = ("Categorical", "Bernoulli", "Binary", "MarkovChain")
 
 
 class Part(NamedTuple):
@@ -90,7 +89,7 @@ class Factor:
 
     def probabilities(self) -> Array:
         """Of a category, the probability of each value: plates, then categories."""
-        if self.family.name not in DISCRETE:
+        if not self.family.is_discrete:
             raise TypeError(f"{self.name!r}: only categories have probabilities; use mean(), interval() or sample()")
         mean = self.mean()
         return mean if self.family.stat_ndims[0] else np.stack([1.0 - mean, mean], axis=-1)
@@ -120,7 +119,7 @@ class Factor:
         entropy = np.asarray(self.family.entropy(self.lam))
         if self.seen is None:
             return entropy
-        if self.family.name == "MultivariateNormal":
+        if self.family.is_gaussian and self.family.event_ndim:
             # Entries that were observed are independent of the others in q, and have the variance 1.
             return np.asarray(entropy - 0.5 * (1.0 + np.log(2.0 * np.pi)) * self.seen.sum(-1))
         return np.where(self._seen_elements, 0.0, entropy)
@@ -146,7 +145,7 @@ class Factor:
     def _split(self, moments: dict[str, Array]) -> dict[str, Array]:
         """Moments of data where they are, of q elsewhere."""
         assert self.seen is not None
-        if self.family.name == "MultivariateNormal":
+        if self.family.is_gaussian and self.family.event_ndim:
             spread = moments["xx"] - moments["x"][..., :, None] * moments["x"][..., None, :]
             missing, mean = ~self.seen, self._known(moments["x"], self.values)
             both = missing[..., :, None] & missing[..., None, :]

@@ -192,7 +192,7 @@ def carried_blocks(problem: EdgeProblem, order: tuple[str, ...]) -> tuple[str, .
     return tuple(
         name
         for name, by_others in _read_first(problem, order)
-        if name in chosen and (by_others or blocks[name].family.name != "Categorical")
+        if name in chosen and (by_others or (blocks[name].family.is_path or not blocks[name].family.is_category))
     )
 
 
@@ -211,7 +211,7 @@ def _read_first(problem: EdgeProblem, order: tuple[str, ...]) -> list[tuple[str,
 
 
 def _is_gaussian(block: Block) -> bool:
-    return block.family.name in ("Normal", "MultivariateNormal")
+    return block.family.is_gaussian
 
 
 def _coordinates(block: Block, state: State, name: str) -> Stats:

@@ -53,7 +53,7 @@ class Schedule(NamedTuple):
 
 def point_stats(family: Family, value: Array, size: int | None) -> Stats:
     """φ(value) in finite numbers: what underflowed counts as impossible, not as −inf, which times 0 would be NaN."""
-    if family.name == "Gamma":
+    if family.support == "positive" and not family.event_ndim:
         value = np.maximum(value, TINY)
     with np.errstate(divide="ignore"):
         return tuple(np.maximum(part, IMPOSSIBLE) for part in family.stats_of(value, size))

@@ -88,9 +88,10 @@ def held(template: Template, tables: Rows, wanted: Mapping[str, Any] | None = No
 
 
 def find_domain(template: Template, tables: Mapping[str, Table], before: Domain | None = None) -> Domain:
-    """The levels of every plate that is read by ids, and of every category; after those of ``before``, the new ones."""
+    """The levels of every plate that is read by ids, and of every category; of the plates of ``before``, after its levels."""
     levels: dict[str, Levels] = {}
-    for plate, uses in template.level_plates.items():
+    for plate in template.level_plates if before is None else before.levels:
+        uses = template.level_plates[plate]
         columns = [ids_of(tables[own], use.column.name) for use in uses if (own := _of(template, use)) in tables]
         if plate in tables:
             columns.append(ids_of(tables[plate], id_column(template, plate, tables[plate])))

@@ -24,8 +24,7 @@ from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.joint_factors import checked_joint
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode, is_deferred, walk
-from natgrad.network.language.counts import Binomial, NegativeBinomial
-from natgrad.network.language.discrete import Categorical, Multinomial
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Access, Expression
 from natgrad.network.language.missing import censored
 from natgrad.network.language.nodes import Node
@@ -33,7 +32,6 @@ from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.rates import RateSum
-from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
 from natgrad.network.language.vectors import block_diag, concatenate, frequencies, kron, sum_over
 from natgrad.validation import LARGEST_VALUE, OVERFLOW, first
@@ -342,8 +340,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-# Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
-STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
+# With a link, nodes are nothing without data.
 LINKS = frozenset({"logit", "logits", "probit", "softmax", "weights"})
 
 
@@ -436,14 +433,12 @@ class Builder:
         }
         # A sum of rates is split by auxiliary shares, which say what was seen.
         augmented = LINKS & options.keys() or isinstance(options.get("rate"), RateSum)
-        stand_in = STAND_IN.get(recorded.function, 0.0 if augmented else None)
-        if without and stand_in is not None:
+        if without:
             # Values of which there are none yet: the caller takes what stands for them away (`hidden_twin`).
-            counts = recorded.function is Multinomial
             shape = tuple(self.plate(plate).size for plate in recorded.plates)
-            options["observed"] = np.full(shape + ((_length(options["probs"]),) if counts else ()), stand_in)
-            if counts and "trials" in options:
-                options["observed"][..., 0] = options["trials"]
+            values = recorded.function.placeholder(options, shape)
+            if values is not None or augmented:
+                options["observed"] = np.zeros(shape) if values is None else values
         return options
 
     def _words(self, recorded: RecordedNode) -> str:
@@ -649,10 +644,6 @@ class Builder:
         if not np.isin(values, (0, 1)).all():
             raise TypeError(f"{table.where}: column {name!r}: a mask is True where a row counts and False elsewhere")
         return values.astype(bool)
-
-
-def _length(probs: Any) -> int:
-    return (probs.size or 0) if isinstance(probs, Expression) else int(np.shape(probs)[-1])
 
 
 def check_rows(table: Table, plate: str) -> None:

@@ -34,8 +34,6 @@ from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.language.discrete import MarkovChain
-from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.nodes import Node
 from natgrad.random import Stream, generator
 
@@ -175,7 +173,7 @@ class ChunkProgram:
 
     @staticmethod
     def _goes_on(node: Node) -> bool:
-        return isinstance(node, (GaussianChain, MarkovChain)) and node.plates[-1].begins is not None
+        return node.is_chain and node.plates[-1].begins is not None
 
     def solved(self, mu: Moments, known: Any, ends: Any = None, change: Any = None) -> tuple[dict[str, Stats], Any]:
         """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told; their entropy; traced.

@@ -29,26 +29,13 @@ from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.joint_factors import Member, groups_of
 from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode, walk
-from natgrad.network.language.continuous import (
-    Dirichlet,
-    Exponential,
-    Gamma,
-    GammaShape,
-    HalfNormal,
-    MultivariateNormal,
-    Normal,
-    Wishart,
-)
-from natgrad.network.language.counts import Bernoulli, Binomial, Poisson
-from natgrad.network.language.discrete import Categorical, MarkovChain, Multinomial
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.rates import Part, RateSum
-from natgrad.network.language.robust import Laplace, StudentT, TruncatedNormal
-from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
+from natgrad.network.language.simplex import StickBreaking
 from natgrad.network.language.tables import Choice, Known
 from natgrad.network.language.tables import Table as Lookup
 from natgrad.network.language.vectors import BlockDiagonal, Frequencies, Kronecker
@@ -59,12 +46,6 @@ __all__ = ["binding_from_data", "binding_to_data", "check_makes", "from_data", "
 KINDS: dict[str, Any] = {
     name: cls for name in language.__all__ if isinstance(cls := getattr(language, name), type) and issubclass(cls, Node)
 }
-# Nodes whose slots, size and data are all that they were declared with; others stand in a file where they have columns.
-PLAIN = (
-    Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, GammaShape, HalfCauchy, HalfNormal, Laplace,
-    MarkovChain, Multinomial, MultivariateNormal, Normal, Poisson, StickBreaking, StudentT, TruncatedNormal, Wishart,
-)  # fmt: skip
-SIZED = (Dirichlet, MultivariateNormal, StickBreaking, Wishart)
 # A file that says more than this was not written by us.
 LARGEST_SIZE, DEEPEST = 10**7, 60
 # Of whole numbers, what is larger is no float, or no size; of others, its square is none.
@@ -121,20 +102,10 @@ def _kind(cls: Any) -> str:
 def _made(node: Node) -> dict[str, Any]:
     slots = {slot.name: node.parameters[slot.name] for slot in node.slots_of}
     # Auxiliaries are declared anew with their owner; bounds of censored data are not among its slots.
-    if not isinstance(node, PLAIN) or getattr(node, "bounds", None) is not None:
+    own = node.saved_options()
+    if own is None or getattr(node, "bounds", None) is not None:
         raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
-    options = {name: _value(value) for name, value in slots.items()}
-    if isinstance(node, StickBreaking):
-        options |= {"discount": node.discount, "grow": node.grow}
-    if isinstance(node, SIZED):
-        options["size"] = node.size
-    if isinstance(node, Multinomial):
-        options["trials"] = node._trials
-    if isinstance(node, TruncatedNormal):
-        options |= {"lower": node.lower, "upper": node.upper}
-    family: Any = node.family
-    if isinstance(node, MarkovChain) and family.lengths is not None:
-        options["lengths"] = np.array(family.lengths)
+    options = {name: _value(value) for name, value in slots.items()} | own
     if node.value is not None:
         options["observed"] = np.array(node.value)
         if node.mask is not None:

@@ -54,7 +54,7 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, pair: list[int]
     """The probabilities of a category, those of two components made equal."""
     lam, mu = dict(state.lam), dict(state.mu)
     for parent in problem.plan.parents_of(gate):
-        if parent in lam and problem.blocks[parent].family.name == "Dirichlet" and lam[parent][0].shape[-1] > max(pair):
+        if parent in lam and problem.blocks[parent].family.is_simplex and lam[parent][0].shape[-1] > max(pair):
             even = np.array(lam[parent][0])
             even[..., pair] = even[..., pair].mean(-1, keepdims=True)
             lam[parent] = (even,)

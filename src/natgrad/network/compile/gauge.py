@@ -48,7 +48,7 @@ def _rotatable_axis(plan: Plan, name: str) -> int | None:
     # The prior of a path is not that of single vectors.
     if block.colours is not None or node.plates != node.block_plates:
         return None
-    if block.family.name not in ("Normal", "MultivariateNormal"):
+    if not block.family.is_gaussian:
         return None
     if node.kind == VECTOR:
         return len(block.shape)
@@ -139,7 +139,7 @@ def _state_space(plan: Plan, chain: GaussianChain) -> StateSpace | None:
     if chain.name not in plan.blocks or chain.inputs is not None or any(p.name in plan.weights for p in chain.plates):
         return None
     rows = _read_whole(plan, dynamics)
-    if rows is None or rows.family.name != "MultivariateNormal":
+    if rows is None or not (rows.family.is_gaussian and rows.family.event_ndim):
         return None
     name = rows.name
     if {t.node for t in plan.terms_of(name)} != {name, chain.name}:

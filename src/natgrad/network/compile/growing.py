@@ -27,9 +27,7 @@ def asked_plates(plan: Plan) -> set[str]:
 
 def grown_plates(plan: Plan) -> set[str]:
     """The plates whose number of components is to be found: those, and what is weighted by sticks of which nothing was said."""
-    free = (
-        name for name, node in plan.nodes.items() if node.family.name == "Sticks" and getattr(node, "grow", 0) is None
-    )
+    free = (name for name, node in plan.nodes.items() if node.family.is_stick and getattr(node, "grow", 0) is None)
     return asked_plates(plan).union(*(_weighted_by(plan, name) for name in free))
 
 
@@ -39,7 +37,7 @@ def remarks(plan: Plan, moving: bool) -> str:
     if flat := plan.improper:
         words += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
     for name, node in plan.nodes.items():
-        truncated = node.family.name == "Sticks" and getattr(node, "grow", 0) is None and _weighted_by(plan, name)
+        truncated = node.family.is_stick and getattr(node, "grow", 0) is None and _weighted_by(plan, name)
         if truncated and not moving:
             words += f"; {name} is truncated at {node.size}: components move between exact passes"
     return words
@@ -57,7 +55,7 @@ def told_before(plan: Plan, gate: str) -> npt.NDArray[np.float64]:
     held = np.zeros(plan.nodes[gate].categories or 1)
     for parent in plan.parents_of(gate):
         message = plan.nodes.get(BEFORE + parent)
-        if message is not None and plan.nodes[parent].family.name in ("Dirichlet", "Sticks"):
+        if message is not None and (plan.nodes[parent].family.is_simplex or plan.nodes[parent].family.is_stick):
             counts = np.asarray(getattr(message, "message")[0])  # noqa: B009  (of no other node)
             held += counts.reshape(-1, len(held)).sum(0)
     return held
@@ -65,4 +63,4 @@ def told_before(plan: Plan, gate: str) -> npt.NDArray[np.float64]:
 
 def axes_of(family: Any) -> tuple[tuple[int, ...], ...]:
     """The axes of the statistics of a category along which its values lie; of a chain, those of pairs are two."""
-    return ((-1,), (-1,), (-2, -1)) if family.name == "MarkovChain" else ((-1,),)
+    return ((-1,), (-1,), (-2, -1)) if family.is_path else ((-1,),)

@@ -22,7 +22,6 @@ from natgrad.network.language.scope import Reading, Scope
 from natgrad.network.polynomial import Axis, Factor, Label, Mark, Monomial, Polynomial, Take
 
 __all__ = [
-    "PRECISIONS",
     "JointNode",
     "Member",
     "auto_groups",
@@ -42,8 +41,6 @@ __all__ = [
 # these and one Gamma                  GaussianGamma         the same, and both times τ; τ and log τ
 # a MultivariateNormal and a Wishart   NormalWishart         Λx, xᵀΛx, Λ and log|Λ|: the prior of x has a multiple of Λ, too
 
-PRECISIONS = ("Gamma", "Wishart")
-
 
 @dataclass(frozen=True)
 class Member:
@@ -58,8 +55,8 @@ class Member:
     @property
     def place(self) -> tuple[Any, ...]:
         """The index of its numbers in a value of the factor; a matrix stands behind the vector that it is the precision of."""
-        if self.whole.name == "NormalWishart":
-            return (slice(None), slice(1, None) if self.family.name == "Wishart" else 0)
+        if self.whole.event_ndim == 2:
+            return (slice(None), slice(1, None) if self.family.is_precision else 0)
         return (self.begin if self.size is None else slice(self.begin, self.begin + self.size),)
 
     def saved(self) -> dict[str, Any]:
@@ -74,8 +71,8 @@ class JointNode(Node):
     slots_of = ()
 
     def __init__(self, name: str, members: Sequence[Node]) -> None:
-        self.members = tuple(sorted(members, key=lambda node: node.family.name in PRECISIONS))
-        self.precision = self.members[-1] if self.members[-1].family.name in PRECISIONS else None
+        self.members = tuple(sorted(members, key=lambda node: node.family.is_precision))
+        self.precision = self.members[-1] if self.members[-1].family.is_precision else None
         self.family = _law(name, self.members, self.precision)
         super().__init__(name, {}, members[0].plates, None, None)
 
@@ -92,7 +89,7 @@ class JointNode(Node):
         plates, size = tuple(plate.size for plate in self.plates), self.size or 0
         if self.precision is None:
             return (*plates, size)
-        return (*plates, size, 1 + size) if self.precision.family.name == "Wishart" else (*plates, size + 1)
+        return (*plates, size, 1 + size) if self.precision.family.event_ndim else (*plates, size + 1)
 
     def log_density(self, scope: Scope) -> Polynomial:
         """Nothing: the terms of the members are in the plan."""
@@ -125,16 +122,16 @@ class JointNode(Node):
 def _law(name: str, members: Sequence[Node], precision: Node | None) -> Family:
     if precision is None:
         return families.MultivariateNormal()
-    if any(node.family.name in PRECISIONS for node in members[:-1]) or len(members) < 2:
+    if any(node.family.is_precision for node in members[:-1]) or len(members) < 2:
         raise NotConjugate(f"joint: {name!r} has more than one precision, or nothing else")
     for node in members:
         if node.is_improper:
             raise NotConjugate(
                 f"joint: {node.name!r} has a flat prior, and no law before data are read: give it a prior"
             )
-    if precision.family.name == "Gamma":
+    if not precision.family.event_ndim:
         return families.GaussianGamma()
-    if len(members) != 2 or members[0].family.name != "MultivariateNormal":
+    if len(members) != 2 or not members[0].family.event_ndim:
         raise NotConjugate(f"joint: {precision.name!r} is a Wishart, which one MultivariateNormal can be joined with")
     return families.NormalWishart()
 
@@ -160,7 +157,7 @@ def in_joint_statistics(
         raise NotConjugate(f"joint: {term!r} multiplies {precision!r} with itself, or its logarithm with {node.name!r}")
     rest = tuple(f for f in monomial.factors if f not in members)
     plates = members[0].axes[:n_plates]
-    if node.family.name == "NormalWishart":
+    if node.family.event_ndim == 2:
         stat, events = _of_matrix(node, numbers, scales, rest, n_plates, term)
     else:
         events = [axis for factor in numbers for axis in _entries(factor, indices, n_plates, term)]
@@ -203,7 +200,6 @@ def _of_matrix(
 # monomial the statistics of members are replaced by those of the joint factor, their priors become one term, and everything
 # below (targets, bound, sweeps) goes on as with any node.
 
-GAUSSIAN = ("Normal", "MultivariateNormal")
 # Numbers that scalars may have together to be joined by default: a covariance of that size costs nothing beside a sweep.
 MOST_AUTO = 32
 
@@ -276,7 +272,8 @@ def _check_member(name: Any, nodes: Mapping[str, Any]) -> None:
         raise ValueError(f"joint: {name!r} is observed, and has no factor")
     cls = node.function if isinstance(node, RecordedNode) else type(node)
     family = (cls if isinstance(node, RecordedNode) else node).family
-    if getattr(family, "name", "") not in GAUSSIAN + PRECISIONS or cls.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
+    joinable = getattr(family, "is_gaussian", False) or getattr(family, "is_precision", False)
+    if not joinable or cls.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
         raise NotConjugate(
             f"joint: {name!r} is a {cls.__name__}; Normal and MultivariateNormal nodes can be joined, and a Gamma or a "
             "Wishart that is their children's precision"
@@ -292,7 +289,10 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
     scalars = [
         name
         for name, block in plan.blocks.items()
-        if block.family.name == "Normal" and not block.shape and not plan.nodes[name].is_improper
+        if block.family.is_gaussian
+        and not block.family.event_ndim
+        and not block.shape
+        and not plan.nodes[name].is_improper
     ]
     if len(scalars) < 2:
         return []
@@ -318,10 +318,10 @@ def full_groups(plan: Plan) -> list[tuple[str, ...]]:
     inside = {name for group in groups for name in group}
     merged = [
         *groups,
-        *((name,) for name, b in plan.blocks.items() if b.family.name in GAUSSIAN and name not in inside),
+        *((name,) for name, b in plan.blocks.items() if b.family.is_gaussian and name not in inside),
     ]
     for name, block in plan.blocks.items():
-        if block.family.name not in PRECISIONS or plan.nodes[name].is_auxiliary:
+        if not block.family.is_precision or plan.nodes[name].is_auxiliary:
             continue
         near = {f.source for term in plan.terms_of(name) for m in term.touching(name) for f in m.factors if not f.known}
         whole: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.execute.potentials import term_table
 from natgrad.network.language.counts import Bernoulli, Binomial
-from natgrad.network.language.discrete import Categorical, MarkovChain, Multinomial
+from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.nodes import Node
 from natgrad.network.polynomial import Factor, Monomial, Take
 
@@ -89,7 +89,7 @@ def ties_of(plan: Plan) -> list[Tie]:
 
 
 def _is_category(node: Node | None) -> bool:
-    return isinstance(node, (Bernoulli, Categorical, MarkovChain))
+    return node is not None and node.family.is_discrete
 
 
 def _strength(plan: Plan, term: PlannedTerm, hidden: tuple[Factor, ...], monomials: list[Monomial]) -> float:

@@ -21,7 +21,6 @@ from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.windows import summed
-from natgrad.network.compile.joint_factors import PRECISIONS
 from natgrad.network.compile.plan import weight_key
 from natgrad.network.draws.gibbs import _put
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels, exchanges_of
@@ -67,7 +66,7 @@ def draw_chunks(
             first, second = state.memory["sums"][name]
             own = {n: (m.family, (..., *m.place)) for n, m in members.items() if m.joint == name}
             for node, (family, at) in (own or {name: (block.family, (...,))}).items():
-                origin = None if block.origin is None or family.name in PRECISIONS else np.asarray(block.origin)[at]
+                origin = None if block.origin is None or family.is_precision else np.asarray(block.origin)[at]
                 factors[node] = DrawnFactor(
                     node, family, block.plates, kept[at], first[at], second[at], made.n, strides[name], origin
                 )

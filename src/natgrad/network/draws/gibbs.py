@@ -64,7 +64,7 @@ class Copies(NamedTuple):
     ) -> tuple[Array, ...]:
         """The average of the statistics of so many draws; of one draw where the weight is 0, which nobody reads."""
         counts = np.maximum(self.counts, 1)
-        if family.name == "Categorical":
+        if family.is_category and not family.is_path:
             chances = family.mean(lam)
             return (rng.multinomial(counts, chances / chances.sum(-1, keepdims=True)) / counts[..., None],)
         values = family.sample(lam, rng, int(counts.max()))
@@ -134,7 +134,8 @@ def scales_of(problem: NetworkProblem, group: GaussianDraw, taken: Sequence[str]
     """The precisions of members of a group: single numbers whose effects are all in it."""
     scales = []
     for name, block in problem.blocks.items():
-        if block.family.name != "Gamma" or len(block.shape) != 1 or name in taken or group.size > LARGEST:
+        is_number = block.family.is_precision and not block.family.event_ndim
+        if not is_number or len(block.shape) != 1 or name in taken or group.size > LARGEST:
             continue
         children = [term.node for term in problem.plan.terms.values() if name in term.readings]
         if any(node in group.names for node in children):
@@ -409,7 +410,7 @@ class Gibbs:
         """Values of a block, of all chains, and their statistics."""
         if block.name in self.copies:
             copies, size = self.copies[block.name], self.sizes[block.name]
-            if block.family.name == "Categorical":  # all chains at once
+            if block.family.is_category and not block.family.is_path:  # all chains at once
                 stats = copies.drawn(block.family, lam, rng, size)
                 return stats[0], stats
             parts = [tuple(part[chain] for part in lam) for chain in range(self.chains)]
@@ -424,11 +425,11 @@ class Gibbs:
         Of a chain of states the values themselves: their probabilities would take another pass along it.
         """
         family = block.family
-        if family.name == "MarkovChain":
+        if family.is_category and family.is_path:
             copied = block.name in self.copies  # whose value is an average of statistics already
             return value if copied else np.eye(self.sizes[block.name] or 0)[value], np.zeros(1)
         mean = family.mean(lam)
-        if family.name == "Categorical":
+        if family.is_category:
             return mean, np.zeros(1)
         return mean, family.var(lam) + mean**2
 

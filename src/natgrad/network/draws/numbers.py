@@ -128,7 +128,7 @@ class GaussianSets:
             self.set_of[group], self.scales[len(members)] = [len(members)], group.scales
             members.append(own)
         for name, block in plan.blocks.items():
-            if block.family.name == "MultivariateNormal" and name not in grouped:
+            if _is_vector(block) and name not in grouped:
                 size = layout.stat_shapes[name][0][-1]
                 rows = np.array(self._numbered(plan, name)).reshape(-1, size).tolist()
                 self.set_of[name] = list(range(len(members), len(members) + len(rows)))
@@ -148,7 +148,7 @@ class GaussianSets:
         for n, place in enumerate(first.reshape(-1).tolist()):
             self.variables.append((place, layout.values[name] + n, layout.averages[name] + n))
         self.one[first] = own
-        vectors = plan.blocks[name].family.name == "MultivariateNormal"
+        vectors = _is_vector(plan.blocks[name])
         self.one[second] = own[..., :, None] if vectors else own
         self.two[second] = own[..., None, :] if vectors else own
         return own.reshape(-1).tolist()
@@ -436,7 +436,7 @@ def written_in_numbers(
     """The tables of a network without chains; `Unsuitable` where it has something that the compiled loop has not."""
     grouped = {name for group in groups for name in group.names}
     for name, block in program.plan.blocks.items():
-        if name not in grouped and block.family.name not in (*KINDS, "MultivariateNormal"):
+        if name not in grouped and not _is_vector(block) and block.family.name not in KINDS:
             raise Unsuitable(f"{name!r} is {block.family.name}")
     return _Writing(program, groups, layout).numbers(relabel)
 
@@ -468,7 +468,7 @@ class _Writing:
                 mine = [n for n, source in enumerate(sources) if source in group.names]
                 others = [n for n in others if n not in mine]
                 self.sets.add([written.places[n] for n in mine], written.coefs, [written.places[n] for n in others])
-            elif self.plan.blocks[factor.source].family.name == "MultivariateNormal":
+            elif _is_vector(self.plan.blocks[factor.source]):
                 self.sets.add([own], written.coefs, [written.places[n] for n in others])
             else:
                 scaled = self.scale_of.get(factor.source)
@@ -485,7 +485,7 @@ class _Writing:
             group = self.group_of.get(name)
             if group is not None:
                 own = self.sets.ops_of_group(group) if name == group.names[0] else []
-            elif block.family.name == "MultivariateNormal":
+            elif _is_vector(block):
                 own = self.sets.ops_of_vectors(name)
             else:
                 own = [self._elements(block)]
@@ -509,3 +509,7 @@ class _Writing:
         return [
             kind, layout.stats[name, 0], second, layout.values[name], layout.averages[name], size, count, 0, 0, 0, 0, 0
         ]  # fmt: skip
+
+
+def _is_vector(block: Block) -> bool:
+    return block.family.is_gaussian and bool(block.family.event_ndim)

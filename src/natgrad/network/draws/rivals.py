@@ -110,7 +110,7 @@ def _interpreted(fit: Fit) -> Fit:
 def _may_have_rivals(fit: Fit) -> bool:
     """Whether categories are hidden, which is what makes modes that no sweep joins, and a few more fits cost little."""
     problem = fit.problem
-    hidden = any(b.family.name in ("Categorical", "MarkovChain") for b in problem.blocks.values())
+    hidden = any(b.family.is_category for b in problem.blocks.values())
     return hidden and problem.n_messages <= LARGE and not problem.plan.grown and bool(_compared(problem))
 
 
@@ -121,12 +121,7 @@ def _compared(problem: NetworkProblem) -> list[str]:
     for name, block in problem.blocks.items():
         node = problem.plan.nodes[name]
         small = np.prod(node.stat_shapes()[0], dtype=np.int64) <= MOST_COMPARED
-        if (
-            small
-            and name not in turned
-            and not node.is_auxiliary
-            and block.family.name not in ("Categorical", "MarkovChain")
-        ):
+        if small and name not in turned and not node.is_auxiliary and not block.family.is_category:
             names.append(name)
     return names
 

@@ -253,13 +253,9 @@ def draw_posterior(
     plan = fit.problem.plan
     for name, block in plan.blocks.items():
         if block.family.is_bound:
-            sticks = block.family.name == "StickBound"
-            advice = (
-                "Give a known number, or leave discount= out" if sticks else "Declare it as a GammaShape, which has one"
-            )
             raise NotConjugate(
                 f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
-                f"no conditional to draw from. {advice}"
+                f"no conditional to draw from. {block.family.instead}"
             )
     exact = exact_softmax(plan)
     problem = NetworkProblem(with_chains(exact, chains), fit.problem.backend.name if backend is None else backend)
@@ -302,7 +298,7 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
                 )
             continue
         family, shapes = fit.problem.blocks[name].family, fit.problem.plan.nodes[name].stat_shapes()
-        numbers = math.prod(shapes[0][:-1] if family.name in ("Categorical", "MarkovChain") else shapes[0])
+        numbers = math.prod(shapes[0][:-1] if family.is_category else shapes[0])
         strides[name] = 1 if name in asked else stride_of(numbers, schedule, chains, MOST_KEPT)
     return strides
 

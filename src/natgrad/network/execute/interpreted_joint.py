@@ -32,7 +32,7 @@ class InterpretedMeans:
         shapes = [written.shapes(name)[0] for name in names]
         ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
         self.places = [(n, slice(*at), s) for n, at, s in zip(names, pairwise(ends), shapes, strict=True)]
-        self.scalars = all(family.name == "Normal" for family in self.families.values())
+        self.scalars = all(not family.event_ndim for family in self.families.values())
 
     def __call__(self, lam: Mapping[str, Any], mu: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], int]:
         """λ and moments of the group after the solve, and how many gradients it took."""

@@ -29,7 +29,6 @@ __all__ = ["JointMeans", "inverse_of", "joint_groups"]
 
 Array = Any
 Means = dict[str, Array]
-GAUSSIAN = ("Normal", "MultivariateNormal")
 # A solve ends when the squared residual has shrunk so much, is so small, or is rounding; or after so many gradients.
 SHRUNK, SMALL, ROUNDING, MOST = 1e-6, 1e-14, 1e-26, 60
 # With more products than this, tracing them once more would take longer than it saves.
@@ -156,7 +155,7 @@ def joint_groups(problem: NetworkProblem) -> tuple[tuple[str, ...], ...]:
     A block alone is a group if its own elements meet one another, and only linearly: ``x[i] − x[j]``, but not ``x[i] * x[j]``,
     whose square has four of its means.
     """
-    gaussian = {name: None for name, block in problem.blocks.items() if block.family.name in GAUSSIAN}
+    gaussian = {name: None for name, block in problem.blocks.items() if block.family.is_gaussian}
     monomials = [m for term in problem.plan.terms.values() for m in term.monomials if _degree(m, gaussian) > 1]
     if not gaussian or len(monomials) > MOST_MONOMIALS:
         return ()

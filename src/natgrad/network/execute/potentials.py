@@ -90,7 +90,7 @@ def _evaluated(
     sides: list[Labelled] = []
     for factor in (f for f in monomial.factors if not f.known):
         slot, label = slots[_key(plan, factor)], factor.axes[-1] if factor.axes else None
-        if plan.nodes[factor.source].family.name == "Binary":
+        if plan.nodes[factor.source].family.has_sides:
             sides.append(Labelled(np.array([0.0, 1.0] if factor.stat == 0 else [1.0, 0.0]), (slot.axis,)))
         else:
             assert label is not None

@@ -129,7 +129,7 @@ class NetworkProblem(EdgeProblem):
     @cached_property
     def state_spaces(self) -> tuple[StateSpace, ...]:
         """Chains whose coordinates nobody sees, with their dynamics and loadings."""
-        chains = any(block.family.name == "GaussianChain" for block in self.blocks.values())
+        chains = any(block.family.is_path and not block.family.is_category for block in self.blocks.values())
         return find_state_spaces(self.plan) if chains else ()
 
     @cached_property

@@ -249,7 +249,7 @@ class Shares(Node):
     family = families.Shares()
     kind = COUNT
     slots_of = ()
-    is_auxiliary = True
+    is_auxiliary = starts_drawn = True
 
     def __init__(self, owner: Node, counts: Floats, drawn: npt.NDArray[np.bool_]) -> None:
         self.counts = counts

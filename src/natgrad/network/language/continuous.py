@@ -174,6 +174,9 @@ class MultivariateNormal(Node):
             )
         return known[0]
 
+    def saved_options(self) -> dict[str, Any]:
+        return {"size": self.size}
+
     def log_density(self, scope: Scope) -> Polynomial:
         mean, precision = self.parameters["mean"], self.parameters["precision"]
         assert self.size is not None
@@ -362,6 +365,9 @@ class Wishart(Node):
         assert self.value is not None
         return np.linalg.slogdet(self.value)[1] if name == "log" else self.value
 
+    def saved_options(self) -> dict[str, Any]:
+        return {"size": self.size}
+
     def log_density(self, scope: Scope) -> Polynomial:
         dof, rate, size = numbers(self.parameters["dof"]), self.parameters["rate"], self.size
         assert size is not None
@@ -478,6 +484,9 @@ class Dirichlet(Node):
             bind = {self.entries_plate.name: k}
         x, logs = (each.stat(stat, scope, (), bind) for stat in ("x", "lgamma"))
         return (x + -1.0) * self.own("log", scope, (k,)) + times * (log_u * x - logs)
+
+    def saved_options(self) -> dict[str, Any]:
+        return {"size": self.size}
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.size is not None

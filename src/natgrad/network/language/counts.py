@@ -6,6 +6,7 @@ multinomial.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -176,6 +177,10 @@ class Binomial(ScalarNode):
     def cdf_given(self, slots: Slots) -> Cdf:
         return Cdf(binomial_cdf, (numbers(self.parameters["trials"]), slots["prob"]), True)
 
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape)
+
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         trials = numbers(self.parameters["trials"])
         require(trials == np.round(trials), trials, f"{self.name!r}: trials", "a whole number")
@@ -292,6 +297,10 @@ class NegativeBinomial(ScalarNode):
         self.link, value = chosen_link(name, "NegativeBinomial", {"prob": prob, "logit": logit})
         self.slots_of = (Slot("shape", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
         super().__init__(name, {"shape": shape, self.link: value}, plate, observed, mask)
+
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")

@@ -8,6 +8,7 @@ are indices into tables of log probabilities, never one-hot arrays.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -276,6 +277,16 @@ class Multinomial(Node):
     def _event_size(self, observed: Any) -> int | None:
         return event_length(self.parameters["probs"])
 
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        probs = options["probs"]
+        counts = np.zeros((*shape, (probs.size or 0) if isinstance(probs, Expression) else np.shape(probs)[-1]))
+        counts[..., 0] = options.get("trials", 0)
+        return counts
+
+    def saved_options(self) -> dict[str, Any]:
+        return {"trials": self._trials}
+
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
         if isinstance(probs := self.parameters["probs"], Constant):
@@ -420,6 +431,10 @@ class MarkovChain(Node):
         present = ~np.isnan(states) & checked_mask(self.name, mask, shape)
         chosen = checked_categories(f"{self.name!r}: observed", states, size, present)
         return np.where(present[..., None] & (np.arange(size) != chosen[..., None]), LOG_ZERO, 0.0)
+
+    def saved_options(self) -> dict[str, Any]:
+        lengths = getattr(self.family, "lengths", None)
+        return {} if lengths is None else {"lengths": np.array(lengths)}
 
     def log_density(self, scope: Scope) -> Polynomial:
         # The term lives on the sequences; time is inside the factor.

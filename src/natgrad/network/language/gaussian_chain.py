@@ -294,6 +294,9 @@ class GaussianChain(Node):
         """Which times are not the start of a sequence."""
         return self._chain.inside_times(self.plates[-1].size)
 
+    def saved_options(self) -> None:
+        return None
+
     def log_density(self, scope: Scope) -> Polynomial:
         inside = self.inside_times
         begins, time = self.plates[-1].begins, (self.plates[-1].name,)

@@ -191,7 +191,7 @@ def _own_prior(node: Node, scope: Scope, seen: Floats) -> Polynomial:
         normaliser = 0.5 * (size + 1) * size * np.log(2.0) + float(multigammaln(np.asarray(0.5 * (size + 1)), size))
         return known(-0.5 * seen) * hidden("x", label, label) - known(normaliser * seen)
     # Flat: a Dirichlet of ones has the density (K − 1)!, a Beta of ones 1, a fair coin ½.
-    constant = gammaln(size) if node.kind == SIMPLEX else -np.log(2.0) if node.family.name == "Binary" else 0.0
+    constant = gammaln(size) if node.kind == SIMPLEX else -np.log(2.0) if node.family.has_sides else 0.0
     return known(constant * seen)
 
 

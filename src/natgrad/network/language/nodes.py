@@ -8,8 +8,8 @@ density of its conditional, written once as a polynomial in the moments of its s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -217,6 +217,7 @@ class Node(Expression):
     is_bounded: bool = False  # its term is a lower bound of its log density, which has none in closed form
     has_no_mean: ClassVar[bool] = False  # its prior is proper, but has no moments to start from
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
+    starts_drawn: ClassVar[bool] = False  # at random, where a fit starts: what reads it is updated first
     is_gaussian: ClassVar[bool] = False  # given its mean and precision, and with a density without the latter
     is_category: ClassVar[bool] = False  # its values are names of categories, without order
     is_chain: ClassVar[bool] = False  # its elements are not independent given its parents
@@ -313,6 +314,20 @@ class Node(Expression):
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Draw values of all elements given those of its parameters; ``shape`` is draws and plates."""
         raise TypeError(f"{self.name!r}: a {type(self).__name__} is not drawn from its distribution given its parents")
+
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array | None:
+        """Values in the place of data that are not there yet, of nodes that are nothing without; ``shape`` is that of plates."""
+        return None
+
+    def saved_options(self) -> dict[str, Any] | None:
+        """What it was declared with beside slots, plates and data, for a file; None if a file cannot hold it."""
+        return {}
+
+    @property
+    def is_located(self) -> bool:
+        """Whether its mean, given its parameters, is what stands in its mean slot."""
+        return self.is_gaussian
 
     def with_trials_of(self, counts: Array | None) -> Node:
         """It, or a twin whose sums are those of observed counts where no others were declared."""
@@ -702,3 +717,26 @@ def category_take(node: Node, scope: Scope) -> Take:
     """The axis of a table of log probabilities that an observed category picks from: a take, never one-hot."""
     assert node.value is not None
     return Take(scope.register(node.value.astype(np.int32)), scope.plate_names)
+
+
+@final
+class StandIn(Node):
+    """A hidden node whose q is known, in the place of one of class ``cls`` with its parents and its prior: what others read."""
+
+    slots_of = ()
+
+    def __init__(self, name: str, cls: type[Node], family: Family, plates: tuple[Plate, ...], size: int | None) -> None:
+        self.kind, self.is_category, self.family = cls.kind, cls.is_category, family  # type: ignore[misc]
+        self._size = size
+        super().__init__(name, {}, plates)
+
+    def _event_size(self, observed: Any) -> int | None:
+        return self._size
+
+    @property
+    def categories(self) -> int | None:
+        return self._size or 2 if self.family.is_discrete else None
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        """Nothing: it is not updated."""
+        return Polynomial()

@@ -8,6 +8,7 @@ Ordinal    the number of cutpoints below z ~ N(mean, 1/precision)               
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -78,6 +79,11 @@ class StudentT(ScalarNode):
         half = 0.5 * numbers(self.parameters["df"])
         self.parameters["weight"] = as_auxiliary(Gamma(f"{self.name}.weight", half, half, plate=self.plates))
 
+    @property
+    def is_located(self) -> bool:
+        df = self.parameters["df"]
+        return isinstance(df, Constant) and bool(np.all(np.asarray(df.value) > 1))
+
     def log_density(self, scope: Scope) -> Polynomial:
         weight, p = self.parameters["weight"], self.parameters
         own = self.own("x", scope), self.own("xx", scope)
@@ -126,6 +132,10 @@ class Laplace(ScalarNode):
     def _augment(self) -> None:
         self.parameters["weight"] = LaplaceWeights(self, self._present())
 
+    @property
+    def is_located(self) -> bool:
+        return True
+
     def log_density(self, scope: Scope) -> Polynomial:
         weight, p = self.parameters["weight"], self.parameters
         own = self.own("x", scope), self.own("xx", scope)
@@ -164,6 +174,10 @@ class LogNormal(ScalarNode):
         must_be_observed(name, observed, "LogNormal", "values; a hidden one is a Normal, its logarithm")
         self.bounds, data = as_censored(observed, least=0.0)
         super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
+
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        return np.ones(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, value > 0, present, "values > 0")
@@ -252,6 +266,10 @@ class Ordinal(ScalarNode):
             )
         super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
 
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape)
+
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         return checked_categories(f"{self.name!r}: observed", value, len(self.cutpoints) + 1, present)
 
@@ -260,6 +278,9 @@ class Ordinal(ScalarNode):
         ends = np.concatenate([[-np.inf], self.cutpoints, [np.inf]])
         bounds, p = (ends[self.value], ends[self.value + 1]), self.parameters
         self.parameters["latent"] = LatentNormal(self, p["mean"], p["precision"], bounds, self._present())
+
+    def saved_options(self) -> None:
+        return None
 
     def log_density(self, scope: Scope) -> Polynomial:
         return Polynomial()  # what was seen is in the bounds of the latent variable
@@ -336,6 +357,9 @@ class TruncatedNormal(ScalarNode):
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value >= self.lower) & (value <= self.upper), present, "values between its bounds")
         return np.where(present, value, 0.0)
+
+    def saved_options(self) -> dict[str, Any]:
+        return {"lower": self.lower, "upper": self.upper}
 
     def log_density(self, scope: Scope) -> Polynomial:
         mean, precision = (numbers(self.parameters[name]) for name in ("mean", "precision"))

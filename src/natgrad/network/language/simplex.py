@@ -123,6 +123,9 @@ class StickBreaking(Node):
     def _event_size(self, observed: Any) -> int | None:
         return self._size
 
+    def saved_options(self) -> dict[str, Any]:
+        return {"discount": self.discount, "grow": self.grow, "size": self.size}
+
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.size is not None
         k = scope.fresh("k", self.size)

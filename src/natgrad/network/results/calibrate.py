@@ -27,7 +27,6 @@ __all__ = ["Level", "calibrate_network", "in_order_of"]
 
 Array = npt.NDArray[Any]
 Level = Literal["q", "linear_response", "draws"]
-WITHOUT_ORDER = ("Categorical", "MarkovChain", "Bernoulli")
 
 
 def calibrate_network(
@@ -75,7 +74,7 @@ def calibrate_network(
 def _checked_names(network: Network, names: Sequence[str] | None) -> list[str]:
     if isinstance(names, str):
         raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
-    ordered = [name for name in network.hidden if network.nodes[name].family.name not in WITHOUT_ORDER]
+    ordered = [name for name in network.hidden if not network.nodes[name].family.is_discrete]
     for name in names or ():
         if name not in ordered:
             raise ValueError(f"names: {name!r} is not a hidden node with an order; these are {', '.join(ordered)}")

@@ -15,7 +15,7 @@ from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check, either, record, refuse
 from natgrad.inference.steppers.groups import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.compile.joint_factors import PRECISIONS, Member
+from natgrad.network.compile.joint_factors import Member
 from natgrad.network.language.plates import Plate
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import marginal
@@ -135,12 +135,6 @@ MEMBER = {"joint": "text", "begin": "whole", "size": "none | natural", "family":
 LAWS: dict[str, Family] = {
     law.name: law for law in (families.Normal(), families.MultivariateNormal(), families.Gamma(), families.Wishart())
 }
-# Which laws nodes may have that share a factor of this one.
-PARTS = {
-    "MultivariateNormal": ("Normal", "MultivariateNormal"),
-    "GaussianGamma": ("Normal", "MultivariateNormal", "Gamma"),
-    "NormalWishart": ("MultivariateNormal", "Wishart"),
-}
 
 
 def members_of(entries: Mapping[str, Any], factors: Mapping[str, Factor]) -> dict[str, Member]:
@@ -158,13 +152,13 @@ def check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
     check(name, "text", where="the name of a node")
     check(entry, MEMBER, where=f"members[{name!r}]")
     joint = factors.get(entry["joint"])
-    if name in factors or joint is None or entry["family"] not in PARTS.get(joint.family.name, ()):
+    if name in factors or joint is None or entry["family"] not in joint.family.parts:
         refuse(f"members[{name!r}]", "is no part of a factor")
-    if (entry["family"] in ("Normal", "Gamma")) != (entry["size"] is None):
+    if (not LAWS[entry["family"]].event_ndim) != (entry["size"] is None):
         refuse(f"members[{name!r}]", f"is a {entry['family']} of size {entry['size']}")
-    precision, total = entry["family"] in PRECISIONS, np.shape(joint.lam[0])[-1]
+    precision, total = LAWS[entry["family"]].is_precision, np.shape(joint.lam[0])[-1]
     end = entry["begin"] if precision else entry["begin"] + (entry["size"] or 1)
-    if end > total or (precision and end != total) or (joint.family.name == "NormalWishart" and entry["size"] != total):
+    if end > total or (precision and end != total) or (joint.family.event_ndim == 2 and entry["size"] != total):
         refuse(f"members[{name!r}]", f"lies outside the factor {entry['joint']!r}")
 
 
@@ -256,10 +250,7 @@ def state_table(blocks: Mapping[str, tuple[Family, Any]], seed: int | None = Non
     """
     lam = {name: _block_table(*block) for name, block in blocks.items()}
     mu = {name: tuple(f"real {list(shape)}" for shape in shapes) for name, (_, shapes) in blocks.items()}
-    points = {
-        name: mu[name][:1] if family.name in ("Normal", "MultivariateNormal") else lam[name]
-        for name, (family, _) in blocks.items()
-    }
+    points = {name: mu[name][:1] if family.is_gaussian else lam[name] for name, (family, _) in blocks.items()}
     memory = memory_of(points, (lam, mu))
     batch = record(BatchMemory, rows=[{f"{name}?": tuple for name in blocks}], messages=_arrays, rest="real")
     groups = record(

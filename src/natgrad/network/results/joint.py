@@ -12,7 +12,7 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, State
-from natgrad.network.compile.joint_factors import PRECISIONS, Member
+from natgrad.network.compile.joint_factors import Member
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.language.expressions import Constant
 from natgrad.network.language.nodes import Node
@@ -33,17 +33,17 @@ def marginal(name: str, member: Member, block: Block | Factor, lam: Stats) -> Fa
     beside it the member of the node's family with the same mean and variance.
     """
     whole = tuple(np.asarray(part, np.float64) for part in lam)
-    fixed = block.origin is None or member.family.name in PRECISIONS
+    fixed = block.origin is None or member.family.is_precision
     origin = None if fixed else np.asarray(block.origin)[(..., *member.place)]
-    part = None if block.family.name == "MultivariateNormal" else Part(block.family, whole, member.place)
+    part = None if block.family.is_gaussian else Part(block.family, whole, member.place)
     return Factor(name, member.family, block.plates, _matched(member, whole), origin, part=part)
 
 
 def _matched(member: Member, lam: Stats) -> Stats:
     """λ of the node's own family with the mean and the variance that the node has in its joint factor."""
     family, usual = member.family, member.whole.usual(lam)
-    if member.whole.name == "NormalWishart":
-        if family.name == "Wishart":
+    if member.whole.event_ndim == 2:
+        if family.is_precision:
             return _arrays(family.natural(dof=usual["dof"], rate=usual["rate"]))
         freedom = usual["dof"] - usual["mean"].shape[-1] - 1
         spread = usual["scale"] * np.where(freedom > 0, freedom, usual["dof"])  # x may have no variance
@@ -54,7 +54,7 @@ def _matched(member: Member, lam: Stats) -> Stats:
     if member.size is not None:
         precision = np.linalg.inv(covariance)
         return _arrays(family.natural(mean=mean, precision=0.5 * (precision + np.swapaxes(precision, -1, -2))))
-    if family.name == "Gamma":
+    if family.is_precision:
         return _arrays(family.natural(shape=mean**2 / covariance, rate=mean / covariance))
     return _arrays(family.natural(mean=mean, precision=1.0 / covariance))
 
@@ -131,7 +131,7 @@ def _packed(node: Node, group: Mapping[str, Member], values: list[Any]) -> npt.N
 
 def _prior_mean(node: Node) -> npt.NDArray[np.float64]:
     """The mean of a node's prior, where it is known; otherwise 0, and 1 for a precision."""
-    if node.family.name in PRECISIONS:
+    if node.family.is_precision:
         top, rate = (node.parameters.get(name) for name in ("shape" if node.size is None else "dof", "rate"))
         if not isinstance(rate, Constant) or not isinstance(top, Constant):
             return np.ones(()) if node.size is None else np.eye(node.size)
@@ -182,7 +182,7 @@ def expanded(plan: Plan, lam: Mapping[str, Stats]) -> tuple[dict[str, Stats], di
     start = {
         name: origins[m.joint][(..., *m.place)]
         for name, m in members.items()
-        if m.joint in origins and m.family.name not in PRECISIONS
+        if m.joint in origins and not m.family.is_precision
     }
     return {**lam, **own}, {**origins, **start}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, final
 
@@ -18,47 +18,14 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.compile.joint_factors import Member, groups_inside, groups_of, with_joint_factors
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
-from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.counts import Bernoulli, Poisson
-from natgrad.network.language.discrete import Categorical, MarkovChain
-from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.missing import hidden_in_part
-from natgrad.network.language.nodes import Node
+from natgrad.network.language.nodes import Node, StandIn
 from natgrad.network.language.plates import Plate
-from natgrad.network.language.simplex import Beta
 from natgrad.network.results.joint import marginal
 from natgrad.network.results.predictive import Predictive, hidden_twin
 from natgrad.posterior.factor import Factor
 
-__all__ = ["Predictions", "predict", "stub"]
-
-Make = Callable[[str, int, Any], Node]
-OF_CLASS: dict[type, Make] = {
-    Normal: lambda name, size, plate: Normal(name, 0.0, 1.0, plate=plate),
-    MultivariateNormal: lambda name, size, plate: MultivariateNormal(name, 0.0, 1.0, size=size, plate=plate),
-    Gamma: lambda name, size, plate: Gamma(name, 1.0, 1.0, plate=plate),
-    Exponential: lambda name, size, plate: Exponential(name, 1.0, plate=plate),
-    Wishart: lambda name, size, plate: Wishart(name, float(size), np.eye(size), plate=plate),
-    Dirichlet: lambda name, size, plate: Dirichlet(name, 1.0, size=size, plate=plate),
-    Beta: lambda name, size, plate: Beta(name, 1.0, 1.0, plate=plate),
-    Categorical: lambda name, size, plate: Categorical(name, np.full(size, 1.0 / size), plate=plate),
-    Bernoulli: lambda name, size, plate: Bernoulli(name, 0.5, plate=plate),
-    Poisson: lambda name, size, plate: Poisson(name, 1.0, plate=plate),
-}
-
-
-def stub(cls: type, factor: Factor, sizes: Mapping[str, int]) -> Node:
-    """A node of a class on the plates of a factor; ``sizes`` are those that differ from the factor's."""
-    if cls not in OF_CLASS:
-        raise TypeError(f"{factor.name!r}: a {cls.__name__} cannot be read by new rows")
-    shape = factor.lam[0].shape
-    plates = tuple(Plate(name, sizes.get(name, n)) for name, n in zip(factor.plates, shape, strict=False))
-    n_plates = len(plates)
-    size = int(shape[n_plates]) if len(shape) > n_plates else 1
-    if cls is Wishart:
-        size = int(next(part.shape[-1] for part in factor.lam if part.ndim == n_plates + 2))
-    return OF_CLASS[cls](factor.name, size, plates or None)
-
+__all__ = ["Predictions", "predict"]
 
 # Predict what a new table does not have: the observed nodes whose columns it lacks, and the hidden nodes of its rows.
 #
@@ -72,7 +39,6 @@ def stub(cls: type, factor: Factor, sizes: Mapping[str, int]) -> Node:
 Stats = tuple[npt.NDArray[Any], ...]
 # Sweeps over the hidden nodes of new rows, at most, and the relative change of their λ below which they have settled.
 MOST_SWEEPS, SETTLED = 100, 1e-8
-CHAINS = (GaussianChain, MarkovChain)
 
 
 @final
@@ -222,13 +188,22 @@ class _Prediction:
         lam, new = self._taken(factor)
         if not new:
             self.lam[name] = lam
-            sizes = {plate: len(levels) for plate, levels in self.domain.levels.items()}
-            self.made[name] = stub(node.function, factor, sizes)
+            self.made[name] = self._stand_in(node, factor)
             return
         # A new level has its prior, given what its parents were found to be.
         made = build_nodes(self.template, self.tables, self.domain, made=self.made, only=[name])[name]
         self.made[name] = made
         self.lam[name] = self._mixed(factor, lam, self._prior((name,)))
+
+    def _stand_in(self, node: RecordedNode, factor: Factor) -> Node:
+        """A node on the levels that occur, to be read as what was fitted."""
+        if factor.family.is_path:
+            raise TypeError(f"{factor.name!r}: a {factor.family.name} cannot be read by new rows")
+        levels, n_plates = self.domain.levels, len(factor.plates)
+        sizes = [len(levels[p]) if p in levels else n for p, n in zip(factor.plates, factor.lam[0].shape, strict=False)]
+        plates = tuple(Plate(name, size) for name, size in zip(factor.plates, sizes, strict=True))
+        events = [part.shape[-1] for part in factor.lam if part.ndim > n_plates]
+        return StandIn(factor.name, node.function, factor.family, plates, events[0] if events else None)
 
     def _place_joint(self, placed: Collection[str]) -> None:
         """λ of the factors that these nodes share with others, for the levels that occur, once all of them are placed."""
@@ -309,7 +284,7 @@ class _Prediction:
     def _informed(self) -> list[str]:
         """Local variables below which something is observed; and chains, which are drawn from their q as a whole."""
         above = set(self._ancestors(list(self.seen)))
-        chains = {name for name in self.local if issubclass(self.template.nodes[name].function, CHAINS)}
+        chains = {name for name in self.local if self.template.nodes[name].function.is_chain}
         return [name for name in self.local if name in self.wanted and (name in above or name in chains)]
 
     def _gaps(self, nodes: Mapping[str, Node]) -> _Gaps:
@@ -421,10 +396,8 @@ def _levels_that_occur(template: Template, rows: Mapping[str, Table], fitted: Do
             if plate in whole:
                 levels[plate] = find_domain(template, rows, fitted).levels[plate]
             continue
-        only = Template.__new__(Template)
-        only.__dict__.update({**template.__dict__, "level_plates": {plate: template.level_plates[plate]}})
-        domain = find_domain(only, rows, Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories))
-        levels[plate] = domain.levels[plate]
+        before = Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories)
+        levels[plate] = find_domain(template, rows, before).levels[plate]
     return Domain(levels, fitted.categories)
 
 

@@ -29,11 +29,9 @@ from natgrad.families._ops import logsumexp
 from natgrad.network.compile.origins import centred_mean
 from natgrad.network.compile.plan import Plan
 from natgrad.network.language.cdfs import Cdf
-from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
-from natgrad.network.language.robust import Laplace, StudentT
 from natgrad.network.results.fields import field, found_size, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.random import sample_generator
@@ -529,9 +527,9 @@ class Predictive:
         if tau.name in self._new or any(tau.name in _ancestors(node) for node in self._new.values()):
             return None
         usual = tau.family.usual(tuple(np.asarray(part) for part in self._lam[tau.name]))
-        if tau.family.name == "Wishart":
+        if tau.family.is_precision and tau.family.event_ndim:
             first = usual["dof"][..., None, None] * np.eye(tau.size or 0)
-        elif tau.family.name == "Gamma":
+        elif tau.family.is_precision:
             first = usual["shape"]
         else:
             return None
@@ -566,17 +564,11 @@ class Predictive:
         return (*(plate.size for plate in self.node.plates), *event)
 
     def _exact_mean(self) -> Array | None:
-        if not self.node.is_gaussian and not self._is_located():
+        if not self.node.is_gaussian and not self.node.is_located:
             return None
         if any(parent.name in self._new for parent in self.node.parents()):
             return None
         return self._expected("mean", "x") + self._constant()
-
-    def _is_located(self) -> bool:
-        """Whether the mean slot of a leaf that is no Gaussian is its mean: of Student's t for more than one degree of freedom."""
-        df = self.node.parameters.get("df")
-        t = isinstance(self.node, StudentT) and isinstance(df, Constant) and bool(np.all(np.asarray(df.value) > 1))
-        return t or isinstance(self.node, Laplace)
 
     def _expected(self, slot: str, statistic: str) -> Array:
         """A statistic of a slot; a mean is measured from `_constant`."""
@@ -603,7 +595,12 @@ class Predictive:
         precision = self.node.parameters["precision"]
         if isinstance(precision, Constant):
             noise = 1.0 / self._expected("precision", "x")
-        elif isinstance(precision, Gamma) and not precision.plates and not precision.is_observed:
+        elif (
+            isinstance(precision, Node)
+            and precision.family.is_precision
+            and not precision.plates
+            and not precision.is_observed
+        ):
             usual = precision.family.usual(tuple(np.asarray(p) for p in self._lam[precision.name]))
             # E[1/τ] of a shape up to one is infinite, and any number of draws would say something else.
             noise = usual["rate"] / (usual["shape"] - 1.0) if usual["shape"] > 1 else np.asarray(np.inf)

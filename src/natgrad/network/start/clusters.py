@@ -392,7 +392,7 @@ def _exchangeable(problem: NetworkProblem, gate: str, prior: State) -> bool:
         stats: Iterable[Any] = prior.lam[name] if name in problem.blocks else (node.value,)
         parts += [(np.asarray(part), axis) for part in stats]
     own = [np.asarray(part) for part in prior.lam[gate]]
-    if problem.plan.nodes[gate].family.name == "Binary":
+    if problem.plan.nodes[gate].family.has_sides:
         own = [np.stack(own[::-1], axis=-1)]
     parts.append((own[0] if len(own) == 1 else own[1], -1))
     if len(own) == 3:  # a chain: all its states stay alike, and all its moves are alike

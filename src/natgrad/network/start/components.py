@@ -438,7 +438,7 @@ def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
     return {
         gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
         for gate, choices in problem.plan.choices.items()
-        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
+        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and not nodes[gate].family.has_sides
     }
 
 

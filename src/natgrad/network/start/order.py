@@ -87,7 +87,7 @@ def factors_of_products(plan: Plan) -> dict[str, set[str]]:
 
 
 def _stage(plan: Plan, name: str, started: Collection[str]) -> int:
-    if plan.nodes[name].family.name == "Shares":
+    if plan.nodes[name].starts_drawn:
         return 6  # drawn at the start: what reads them comes first
     if plan.nodes[name].kind != CATEGORY and not _chooses(plan, name):
         return 2 if _is_mean(plan, name) else 4

@@ -106,7 +106,7 @@ def _shares(problem: NetworkProblem) -> list[tuple[str, str]]:
     for gate in sorted(set(problem.plan.choices) & set(problem.blocks)):
         for name, readings in problem.plan.terms[gate].readings.items():
             through = any(isinstance(axis, Take) for reading in readings for axis in reading.axes)
-            if through and name in problem.blocks and problem.blocks[name].family.name == "Dirichlet":
+            if through and name in problem.blocks and problem.blocks[name].family.is_simplex:
                 pairs.append((gate, name))
     return pairs
 
@@ -116,8 +116,6 @@ def _shares(problem: NetworkProblem) -> list[tuple[str, str]]:
 
 Stats = tuple[Any, ...]
 Probe = Callable[..., State | None]
-# How far simplices are moved towards a draw, and the logarithms of rates.
-SHARE, SPREAD = 0.5, 0.5
 # A component that holds less than this part of an equal share may be better used elsewhere.
 LIGHT = 0.25
 # Components are moved by their own elements as well where one holds less than this part of an equal share.
@@ -288,35 +286,10 @@ def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
 def _shifted(family: Any, lam: Stats, axis: int, children: Any, rng: np.random.Generator) -> Stats | None:
     """λ of components with so many children each, moved; None for families that something else tells apart (precisions)."""
     lam = tuple(np.asarray(part) for part in lam)
-    mean = np.asarray(family.mean(lam))
-    if family.name == "Normal":
-        away = np.sqrt(children * family.var(lam)) * _noise(mean.shape, axis, rng)
-    elif family.name == "MultivariateNormal":
-        factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children[..., None, None]), -1, -2)
-        away = np.linalg.solve(factor, _noise(mean.shape, axis, rng)[..., None])[..., 0]
-    elif family.name in (
-        "NormalWishart",
-        "GaussianGamma",
-    ):  # the mean is moved, by its precision given that of its children
-        if family.name == "NormalWishart":
-            place: Any = (..., 0)
-            precision = family.usual(lam)["scale"][..., None, None] * mean[..., 1:]
-        else:
-            place = (..., slice(-1))
-            precision = -2.0 * (lam[1] + mean[..., -1:, None] * lam[3])
-        factor = np.swapaxes(np.linalg.cholesky(precision / children[..., None, None]), -1, -2)
-        away = np.zeros_like(mean)
-        away[place] = np.linalg.solve(factor, _noise(mean[place].shape, axis, rng)[..., None])[..., 0]
-    elif family.name == "Gamma":
-        away = mean * np.expm1(SPREAD * _noise(mean.shape, axis, rng))
-    elif family.name == "Dirichlet":
-        drawn = rng.standard_exponential(mean.shape)
-        away = SHARE * (drawn / drawn.sum(-1, keepdims=True) - mean)
-    elif family.name == "Beta":
-        away = SHARE * (rng.random(mean.shape) - mean)
-    else:
+    away = family.disturbance(lam, children, lambda shape: _noise(shape, axis, rng), rng)
+    if away is None:
         return None
-    return _centred(family, mean + away, lam)
+    return _centred(family, np.asarray(family.mean(lam)) + away, lam)
 
 
 def _noise(shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:

@@ -160,7 +160,7 @@ def check_origin(factor: Factor, where: str) -> None:
     """A location is measured from a point of its own kind."""
     if factor.origin is None:
         return
-    if factor.family.name not in ("Normal", "MultivariateNormal", "GaussianGamma", "NormalWishart"):
+    if not hasattr(factor.family, "shifted"):
         refuse(where, f"is a {factor.family.name}, which is measured from zero")
     check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
     shape = np.shape(factor.lam[0])

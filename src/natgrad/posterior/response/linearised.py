@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.families import Dirichlet
 from natgrad.inference.problem import Block, EdgeProblem, GroupProblem, GroupResult, State
 from natgrad.posterior.response.operator import Linearised, Operator
 from natgrad.posterior.response.solvers import FLAT, conjugate_gradients, unresolved_gain
@@ -73,7 +72,7 @@ def along(
 
 def _has_weight(block: Block, part: Any) -> Any:
     """Where moments are of something that occurs: what has no probability at all changes nothing, however it is moved."""
-    return np.asarray(part) > LEAST_LOG if isinstance(block.family, Dirichlet) else np.ones(np.shape(part), dtype=bool)
+    return np.asarray(part) > LEAST_LOG if block.family.is_simplex else np.ones(np.shape(part), dtype=bool)
 
 
 # A target is a polynomial of the other blocks' moments, of low degree: central differences are exact but for its third powers,

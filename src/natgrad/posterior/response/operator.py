@@ -28,18 +28,6 @@ __all__ = ["FLAT", "Linearised", "Operator", "difference"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
-# Families whose V is a formula that takes changes of one λ side by side, along a first axis.
-SIDE_BY_SIDE = (
-    "Normal",
-    "MultivariateNormal",
-    "Gamma",
-    "Wishart",
-    "Dirichlet",
-    "Beta",
-    "Categorical",
-    "Bernoulli",
-    "Poisson",
-)
 
 
 # Numbers in λ up to which what is known as a matrix is used as one array.
@@ -210,9 +198,9 @@ class Operator:
 
     def side_by_side(self, name: str) -> bool:
         """Whether V of a block takes several changes of λ, along a first axis."""
-        family, shapes = self.at.blocks[name].family.name, self.shapes[name]
-        alone = family == "MarkovChain" and len(shapes[0]) == 2 and shapes[0][0] <= LONGEST_CHAIN
-        return family in SIDE_BY_SIDE or alone
+        family, shapes = self.at.blocks[name].family, self.shapes[name]
+        alone = family.is_category and family.is_path and len(shapes[0]) == 2 and shapes[0][0] <= LONGEST_CHAIN
+        return family.covariance_broadcasts or alone
 
     def free_directions(self, name: str) -> Floats | None:
         """An orthogonal basis of what a block's numbers can be, where some are symmetric; None where all are free."""

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special as sp
 
 from natgrad.errors import NotConverged, PoorApproximation
-from natgrad.families import Family, TruncatedExponential, TruncatedNormal
+from natgrad.families import Family
 from natgrad.families._family import tails
 from natgrad.inference.problem import State
 from natgrad.posterior.export import ExportMixin, factors_of
-from natgrad.posterior.factor import DISCRETE, Factor
+from natgrad.posterior.factor import Factor
 from natgrad.posterior.response.operator import Linearised, Operator, difference
 from natgrad.posterior.response.solvers import LEFT, Settled, at_optimum, still_to_go
 from natgrad.posterior.response.solving import Solver, as_quantities
@@ -44,37 +43,19 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any,
     >>> round(float(matched_quantile(Gamma(), np.float64(2.0), np.float64(2.0), 0.5)), 4)  # an exponential
     1.3863
     """
-    if family.name in DISCRETE:
+    if family.is_discrete:
         raise TypeError(f"a {family.name} has no interval: use mean(), its probabilities, and std() of these")
+    quantile = family.matched_quantile(mean, sd, probability, lam)
     with np.errstate(all="ignore"):
-        if isinstance(family, TruncatedNormal | TruncatedExponential):
-            usual = {name: np.asarray(part) for name, part in family.usual(lam).items()}
-            own, low, high = (
-                family._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
-                for t in (probability, 0.0, 1.0)
-            )
-            quantile = np.clip(mean + (own - mean) * sd / np.sqrt(family.var(lam)), low, high)
-        elif family.name in ("Dirichlet", "Beta", "Sticks"):
-            total = mean * (1.0 - mean) / sd**2 - 1.0
-            if np.any(total <= 0):
-                warnings.warn(
-                    "the standard deviation of a probability is larger than any law on [0, 1] with its mean can have: linear "
-                    "response does not reach that far, and the interval is NaN there. Use draws",
-                    PoorApproximation,
-                    stacklevel=3,
-                )
-            quantile = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
-        elif family.name in ("Gamma", "Poisson", "GammaShape", "HalfNormalPrecision"):
-            quantile = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
-        elif family.name == "Wishart":  # elements on the diagonal are Gammas
-            diagonal = np.eye(mean.shape[-1], dtype=bool)
-            positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
-            quantile = np.where(diagonal, positive, mean + sd * sp.ndtri(probability))
-        elif family.name == "NormalGamma":  # a mean beside its precision
-            positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
-            quantile = np.where(np.arange(2) == 1, positive, mean + sd * sp.ndtri(probability))
-        else:
-            quantile = mean + sd * sp.ndtri(probability)
+        beyond = family.support == "unit" and (mean * (1.0 - mean) <= sd**2)
+    if np.any(beyond):
+        warnings.warn(
+            "the standard deviation of a probability is larger than any law on [0, 1] with its mean can have: linear "
+            "response does not reach that far, and the interval is NaN there. Use draws",
+            PoorApproximation,
+            stacklevel=3,
+        )
+        quantile = np.where(beyond, np.nan, quantile)
     return np.asarray(quantile, np.float64)
 
 
@@ -131,7 +112,6 @@ EXACT = 256
 # Numbers of a joint draw: its covariance is a matrix of that size.
 MOST_JOINT = 2_000
 # Families whose values are positive numbers; of a Wishart, those on the diagonal.
-POSITIVE = ("Gamma", "Wishart", "GammaShape", "HalfNormalPrecision")
 
 
 class LinearResponse(ExportMixin):
@@ -163,7 +143,7 @@ class LinearResponse(ExportMixin):
     ) -> None:
         whole = factors_of(at.blocks, State(dict(at.lam), {}, 0))
         self._factors = {**whole, **factors}
-        self._names = [n for n, f in factors.items() if f.family.name not in DISCRETE] if names is None else list(names)
+        self._names = [n for n, f in factors.items() if not f.family.is_discrete] if names is None else list(names)
         for name in self._names:
             self._factor(name)
         settled = at_optimum(at) if left is None else Settled(at, left)
@@ -331,10 +311,10 @@ class LinearResponse(ExportMixin):
     def _warn_if_too_far(self, name: str, variance: Floats) -> None:
         """Say where a straight line from the mean of a positive number is below 0 a standard deviation away, and q's is not."""
         factor = self._factor(name)
-        if factor.family.name not in POSITIVE:
+        if factor.family.support != "positive":
             return
         mean, own = (np.asarray(part, np.float64) for part in (factor.mean(), factor.var()))
-        if factor.family.name == "Wishart":
+        if factor.family.event_ndim == 2:
             mean, own, variance = (np.diagonal(part, axis1=-2, axis2=-1) for part in (mean, own, variance))
         with np.errstate(invalid="ignore"):
             beyond = (variance > mean**2) & (variance > 4.0 * own)
@@ -414,10 +394,12 @@ class ResponseFactor:
 
 def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
     """Standard normal numbers as draws of the node: by the quantile of each, probabilities then made to sum to one."""
-    if factor.family.name in ("Normal", "MultivariateNormal"):
+    if factor.family.is_gaussian:
         return np.asarray(mean + sd * normal)
     from scipy.special import ndtr
 
     start = 0.0 if factor.origin is None else factor.origin
     quantile = matched_quantile(factor.family, mean - start, sd, ndtr(normal), factor.lam) + start
-    return quantile / quantile.sum(-1, keepdims=True) if factor.family.name in ("Dirichlet", "Sticks") else quantile
+    return (
+        quantile / quantile.sum(-1, keepdims=True) if factor.family.is_simplex or factor.family.is_stick else quantile
+    )

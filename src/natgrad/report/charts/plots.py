@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.posterior.factor import DISCRETE
-
 __all__ = ["Plots"]
 
 Floats = npt.NDArray[np.float64]
@@ -221,7 +219,7 @@ class Plots:
 
     def _nodes(self, names: Sequence[str] | None) -> list[str]:
         factors = self._factors()
-        return [name for name in factors if factors[name].family.name not in DISCRETE] if names is None else list(names)
+        return [name for name in factors if not factors[name].family.is_discrete] if names is None else list(names)
 
     def _observed_name(self, name: str | None) -> str:
         nodes: Mapping[str, Any] = (
