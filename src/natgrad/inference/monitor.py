@@ -252,7 +252,7 @@ class RunMonitor:
         self.begun = 0
         self.bound_every: BoundEvery = None
         self.settled: Stop | None = None
-        self.final = False
+        self.final = ""
 
     def enter(
         self,
@@ -472,7 +472,7 @@ class RunMonitor:
         if self.limits.tol == 0 or not self.may_settle:
             return None
         if self.final:
-            self.settled = Stop(Reason.TOLERANCE, "converged: no block reads another, so one sweep is exact")
+            self.settled = Stop(Reason.TOLERANCE, f"converged: {self.final}")
             return self.settled
         left = self._left()
         if left is None or not left.below(self.limits.nats):

@@ -211,3 +211,11 @@ def test_a_kernel_that_is_given_is_in_the_units_of_the_data_and_stays_where_it_i
     np.testing.assert_allclose(model.predict(at, True, what="f")[1] ** 2, np.diag(covariance), atol=1e-8)
     with pytest.raises(ValueError, match='fixed must be some of "kernel", "noise"'):
         VecchiaGPRegressor(fixed=["inducing"]).fit(x, y)
+
+
+def test_the_stop_says_what_ended_the_steps():
+    """It said that one sweep is exact, after three steps of a model without blocks."""
+    x = np.random.default_rng(0).uniform(0, 6, (120, 1))
+    model = ng.VecchiaGPRegressor(n_neighbors=10, tol=1e-12, verbose=False).fit(x, np.sin(x[:, 0]))
+    assert model.stop_.converged
+    assert "sweep" not in str(model.stop_)

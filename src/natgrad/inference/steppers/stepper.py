@@ -20,7 +20,7 @@ __all__ = ["NothingToFinish", "Score", "Scored", "ScoringStepper", "StepInfo", "
 class StepInfo(NamedTuple):
     """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free.
 
-    ``final``: no further step would change anything.
+    ``final``: why no further step would change anything; empty if one may.
     ``unbounded``: there is no bound of this state, and none is to be evaluated. A bound that is NaN is one that was lost.
     """
 
@@ -30,7 +30,7 @@ class StepInfo(NamedTuple):
     bound: float | None = None
     estimate: float = float("nan")
     unbounded: bool = False
-    final: bool = False
+    final: str = ""
 
 
 class Stepper(Protocol):
@@ -124,7 +124,9 @@ class ScoringStepper(NothingToFinish):
                 hyper = {**state.hyper, "h": after}
                 return state._replace(t=state.t + 1, hyper=hyper), StepInfo({}, rho, read, there.value)
             rho *= 0.5
-        return state._replace(t=state.t + 1), StepInfo({}, 0.0, read, here.value, final=True)
+        return state._replace(t=state.t + 1), StepInfo(
+            {}, 0.0, read, here.value, final="no step raises the log likelihood"
+        )
 
     def _at(self, h: Floats) -> Score:
         if self._last is None or self._last[0] is not h:
