@@ -16,6 +16,8 @@ __all__ = ["are_ids", "are_pairs", "as_ratings"]
 
 # Fewer rows of three numbers are a table of three items.
 LEAST_TRIPLES = 4
+# Columns of one scale have fewer than so many times as many different values, and none so many spans away from the mean.
+MORE_IDS = 2
 
 
 def are_pairs(X: Any, y: Any) -> bool:
@@ -68,13 +70,22 @@ def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratin
     return Ratings.from_dense(X)
 
 
+def _distinct(column: Any) -> int:
+    return len(np.unique(column))
+
+
 def _refuse_triples(X: Any) -> None:
     """Ask about an array of three columns of which two may be ids: rows of (user, item, rating), or a table of three items."""
     rows = np.asarray(X) if isinstance(X, (list, np.ndarray)) and not np.ma.isMaskedArray(X) else np.empty((0, 0))
     if rows.ndim != 2 or rows.shape[1] != 3 or len(rows) < LEAST_TRIPLES or rows.dtype.kind not in "iuf":
         return
-    ids = rows[:, :2]
-    if not np.isfinite(rows).all() or (ids != np.round(ids)).any() or len(np.unique(ids, axis=0)) < len(ids):
+    ids, values = rows[:, :2], rows[:, 2]
+    if not np.isfinite(rows).all() or (ids != np.round(ids)).any():
+        return
+    # Pairs may come twice; then ids are of another kind than ratings, of another size, or many more.
+    whole, near = (values == np.round(values)).all(), np.abs(ids - values.mean()).max() <= MORE_IDS * np.ptp(values)
+    alike = whole and near and max(map(_distinct, ids.T)) <= MORE_IDS * _distinct(values)
+    if alike and len(np.unique(ids, axis=0)) < len(ids):
         return
     raise ValueError(
         f"X has {len(rows)} rows of three numbers, the first two of which may be ids: give Ratings(X[:, 0], X[:, 1], X[:, 2]) if "

@@ -243,10 +243,13 @@ def test_steps_that_ran_out_are_counted_over_all_parts(rng):
 
 def test_rows_of_user_item_and_rating_are_not_a_table_of_three_items():
     rows = np.array([[0, 7, 5], [0, 8, 3], [1, 7, 4], [2, 8, 1]])
-    for X in (rows, rows.astype(float), rows.tolist()):
+    stars = np.random.default_rng(0).integers(1, 6, (40, 3)).astype(float)
+    # Pairs that come twice, of many users, with ratings that are no whole numbers, and with ids that no rating is near.
+    many = np.stack([np.arange(40) // 2, np.full(40, 3), np.arange(40) % 5], axis=1)
+    twice = np.column_stack([many[:, :2] % 4, many[:, 2] + 0.5])
+    for X in (rows, rows.astype(float), rows.tolist(), many, twice, stars + np.array([1e3, 0.0, 0.0])):
         with pytest.raises(ValueError, match=r"give Ratings\(X\[:, 0\], X\[:, 1\], X\[:, 2\]\)"):
             ng.MatrixFactorization(1).fit(X)
-    stars = np.random.default_rng(0).integers(1, 6, (40, 3)).astype(float)
     assert ng.MatrixFactorization(1, max_steps=2, tol=0, verbose=False).fit(stars).ratings_.shape == (40, 3)
 
 
