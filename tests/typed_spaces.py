@@ -67,6 +67,7 @@ language_classes: list[Any] = [
     ng.language.Ordinal,
     ng.language.Plate,
     ng.language.Poisson,
+    ng.language.Rayleigh,
     ng.language.StickBreaking,
     ng.language.StudentT,
     ng.language.TruncatedNormal,

@@ -61,6 +61,7 @@ from natgrad.network.language import Normal as Normal
 from natgrad.network.language import Ordinal as Ordinal
 from natgrad.network.language import Plate as Plate
 from natgrad.network.language import Poisson as Poisson
+from natgrad.network.language import Rayleigh as Rayleigh
 from natgrad.network.language import StickBreaking as StickBreaking
 from natgrad.network.language import StudentT as StudentT
 from natgrad.network.language import TruncatedNormal as TruncatedNormal

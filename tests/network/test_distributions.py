@@ -22,6 +22,7 @@ SCALARS: dict[str, tuple[Callable[[], Any], dict[str, float]]] = {
     "StudentT": (lambda: ng.StudentT("x", 0.0, 1.0, df=1.0), {"mean": -1.0, "precision": 2.0, "df": 9.0}),
     "Laplace": (lambda: ng.Laplace("x", 0.0, 1.0), {"mean": -1.0, "precision": 2.0}),
     "LogNormal": (lambda: ng.LogNormal("x", 0.0, 1.0, observed=1.0), {"mean": 0.3, "precision": 6.0}),
+    "Rayleigh": (lambda: ng.Rayleigh("x", 1.0, observed=1.0), {"precision": 2.5}),
     "TruncatedNormal": (
         lambda: L.TruncatedNormal("x", 0.0, 1.0, lower=0.5, upper=2.0),
         {"mean": -1.0, "precision": 2.0},

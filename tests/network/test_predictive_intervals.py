@@ -30,6 +30,7 @@ ONE_PART: dict[str, tuple[Any, dict[str, Any], Any]] = {
     "StudentT": (ng.StudentT, {"mean": A, "precision": B**-2.0, "df": 3.0 + A}, st.t(4.7, A[0], B[0])),
     "Laplace": (ng.Laplace, {"mean": A, "precision": B**-2.0}, st.laplace(A[0], B[0])),
     "LogNormal": (ng.LogNormal, {"mean": A, "precision": B**-2.0}, st.lognorm(B[0], scale=np.exp(A[0]))),
+    "Rayleigh": (ng.Rayleigh, {"precision": B}, st.rayleigh(scale=B[0] ** -0.5)),
     "Poisson": (ng.Poisson, {"rate": 3.0 * A}, st.poisson(5.1)),
     "Binomial": (ng.Binomial, {"prob": 0.2 * A}, st.binom(10, 0.34)),
     "NegativeBinomial": (ng.NegativeBinomial, {"shape": A, "prob": 1.0 - 0.2 * A}, st.nbinom(1.7, 0.34)),

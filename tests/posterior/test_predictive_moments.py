@@ -34,6 +34,7 @@ LEAVES = {
     "student": lambda n: ng.StudentT("y", ng.Normal("m", 0.0, 0.1), ng.Gamma("t", 9.0, 9.0), df=7.0, plate=n, observed=NUMBERS),
     "laplace": lambda n: ng.Laplace("y", ng.Normal("m", 0.0, 0.1), ng.Gamma("t", 9.0, 9.0), plate=n, observed=NUMBERS),
     "lognormal": lambda n: ng.LogNormal("y", ng.Normal("m", 0.0, 0.1), 9.0, plate=n, observed=NUMBERS),
+    "rayleigh": lambda n: ng.Rayleigh("y", ng.Gamma("t", 9.0, 9.0), plate=n, observed=NUMBERS),
     "ordinal": lambda n: ng.Ordinal("y", ng.Normal("m", 0.0, 1.0), cutpoints=[0.0, 0.5, 1.0, 1.5, 2.0], plate=n, observed=COUNTS),
     "truncated": lambda n: ng.TruncatedNormal("y", 0.5, 1.0, lower=0.0, upper=2.0, plate=n, observed=NUMBERS),
     "beta": lambda n: ng.Beta("y", 2.0, 3.0, plate=n, observed=NUMBERS / 3),

@@ -82,6 +82,7 @@ LEAVES = {
     "StudentT": lambda: ng.StudentT("y", effect(), gamma(), df=4.0, plate=n(), observed=gap(REAL)),
     "Laplace": lambda: ng.Laplace("y", effect(), gamma(), plate=n(), observed=gap(REAL)),
     "LogNormal": lambda: ng.LogNormal("y", effect(), gamma(), plate=n(), observed=gap(POSITIVE)),
+    "Rayleigh": lambda: ng.Rayleigh("y", gamma(), plate=n(), observed=gap(POSITIVE)),
     "Bernoulli": lambda: ng.Bernoulli("y", ng.Beta("p", 1.0, 1.0), plate=n(), observed=gap(BINARY)),
     "Bernoulli, logit": lambda: ng.Bernoulli("y", logit=ng.dot(X, weights()), plate=n(), observed=gap(BINARY)),
     "Bernoulli, probit": lambda: ng.Bernoulli("y", probit=ng.dot(X, weights()), plate=n(), observed=gap(BINARY)),

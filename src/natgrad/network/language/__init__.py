@@ -9,6 +9,7 @@ from natgrad.network.language.continuous import (
     HalfNormal,
     MultivariateNormal,
     Normal,
+    Rayleigh,
     Wishart,
 )
 from natgrad.network.language.counts import Bernoulli, Binomial, NegativeBinomial, Poisson
@@ -48,6 +49,7 @@ __all__ = [
     "Ordinal",
     "Plate",
     "Poisson",
+    "Rayleigh",
     "StickBreaking",
     "StudentT",
     "TruncatedNormal",

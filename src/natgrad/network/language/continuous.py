@@ -1,4 +1,4 @@
-"""Define nodes of continuous quantities: Normal, MultivariateNormal, Gamma, Exponential, Wishart, HalfNormal, GammaShape.
+"""Define nodes of continuous quantities: Normal, MultivariateNormal, Gamma, Exponential, Rayleigh, Wishart and others.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Precision everywhere:
@@ -13,6 +13,7 @@ GammaShape  a ~ Gamma(shape, rate), the shape of Gammas x ~ Gamma(a, b): the con
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -57,6 +58,7 @@ from natgrad.network.language.nodes import (
     given_size,
     known,
     left_over,
+    must_be_observed,
     numbers,
 )
 from natgrad.network.language.plates import Plate, as_plates
@@ -64,7 +66,17 @@ from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Label, Polynomial
 from natgrad.validation import check_precision, first, require, where
 
-__all__ = ["Dirichlet", "Exponential", "Gamma", "GammaShape", "HalfNormal", "MultivariateNormal", "Normal", "Wishart"]
+__all__ = [
+    "Dirichlet",
+    "Exponential",
+    "Gamma",
+    "GammaShape",
+    "HalfNormal",
+    "MultivariateNormal",
+    "Normal",
+    "Rayleigh",
+    "Wishart",
+]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -322,6 +334,61 @@ class Exponential(ScalarNode):
 
     def cdf_given(self, slots: Slots) -> Cdf:
         return Cdf(gamma_cdf, (np.ones(()), slots["rate"]))
+
+
+@final
+class Rayleigh(ScalarNode):
+    """x ~ Rayleigh(1/√precision), observed: the length of a vector in the plane whose entries are N(0, 1/precision).
+
+    The density is precision · x · exp(−½ precision x²), and a Gamma is conjugate to the precision.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> tau = ng.Gamma("tau", 1.0, 1.0)
+    >>> speed = ng.Rayleigh("speed", tau, plate=ng.Plate("hour", 4), observed=[2.0, 4.0, 4.0, 2.0])
+    >>> print(ng.Network(speed).fit()["tau"].mean().round(3))  # (1 + 4) / (1 + ½ · 40)
+    0.238
+    """
+
+    family = families.Gamma()  # only for the shape of a value: a number
+    kind = POSITIVE
+    slots_of = (Slot("precision", POSITIVE),)
+
+    def __init__(
+        self, name: str, precision: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
+    ) -> None:
+        must_be_observed(name, observed, "Rayleigh")
+        super().__init__(name, {"precision": precision}, plate, observed, mask)
+
+    @classmethod
+    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        return np.ones(shape)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, value > 0, present, "values > 0")
+        return np.where(present, value, 1.0)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        assert self.value is not None
+        precision, x = self.parameters["precision"], self.value
+        return (
+            precision.stat("log", scope)
+            + known(scope, np.log(x))
+            - known(scope, 0.5 * x**2) * precision.stat("x", scope)
+        )
+
+    def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.rayleigh(1.0 / np.sqrt(slots["precision"]), shape)
+
+    def log_density_given(self, x: Array, slots: Slots) -> Array:
+        return np.asarray(np.log(slots["precision"]) + np.log(x) - 0.5 * slots["precision"] * x**2)
+
+    def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
+        return np.sqrt(0.5 * np.pi / slots["precision"]), (2.0 - 0.5 * np.pi) / slots["precision"]
+
+    def cdf_given(self, slots: Slots) -> Cdf:
+        return Cdf(lambda x, precision: -np.expm1(-0.5 * precision * np.maximum(x, 0.0) ** 2), (slots["precision"],))
 
 
 @final
