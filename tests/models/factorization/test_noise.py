@@ -5,8 +5,7 @@ import numpy as np
 import natgrad as ng
 from natgrad.models.factorization import rotation
 from natgrad.models.factorization.likelihoods import Gaussian
-from natgrad.models.factorization.noise import rescaled_noise
-from natgrad.models.factorization.problem import FullRatingsProblem
+from natgrad.models.factorization.problem import FullRatingsProblem, rescaled_noise
 
 
 def ratings_of(rng, differs, n_users=60, n_items=50, n=1800):

@@ -6,14 +6,14 @@ from scipy import stats
 
 import natgrad as ng
 from natgrad.models.factorization.checks import RatingSettings
-from natgrad.models.factorization.cutpoints import (
+from natgrad.models.factorization.likelihoods import folded_state
+from natgrad.models.factorization.links import (
     Cuts,
     _between,
     better_cuts,
     first_cuts,
     level_probabilities,
 )
-from natgrad.models.factorization.likelihoods import folded_state
 from natgrad.models.factorization.ordinal import FOLD_ROUNDS, Stars
 
 CUTS = np.array([-1.5, -0.2, 0.4, 2.0])

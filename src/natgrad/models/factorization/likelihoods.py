@@ -5,8 +5,9 @@ A likelihood turns ratings into the engine's problem, phase by phase of a run, a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, final
+from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +21,20 @@ from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Stop
 from natgrad.models.factorization.checks import RatingSettings
 from natgrad.models.factorization.features import padded_features
+from natgrad.models.factorization.links import Link
 from natgrad.models.factorization.predictors import (
     GaussianPredictor,
     LikesPredictor,
     Predictor,
 )
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.validation import check_unit
 
 __all__ = [
     "Gaussian",
     "LikelihoodModel",
     "RatingSettings",
+    "VectorModel",
     "extended_state",
     "features_of",
     "folded_state",
@@ -116,14 +120,89 @@ def likelihood_of(
     return Gaussian(settings, ratings, learned, features)
 
 
+class VectorModel(ABC):
+    """A Gaussian vector for every user and item; what is seen of their products is up to the likelihood."""
+
+    sides: ClassVar[tuple[str, ...]] = ("u", "v")
+    learned: dict[str, Any]
+    priors: RatingPriors
+    link: Link | None = None
+    unseen = 0.0
+
+    def __init__(
+        self, settings: RatingSettings, learned: Mapping[str, Any], features: Mapping[str, Floats] | None
+    ) -> None:
+        self.settings, self.n_factors = settings, settings.n_factors
+        self.learned = {**learned, "features": features or learned.get("features") or {}}
+        self.offset = float(learned["offset"])
+        self.warm_up = WARM_UP if settings.learn_priors else 0
+        known = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
+        self.priors = RatingPriors(settings.biases, known, 1.0, settings.learn_priors, learn_noise=False)
+
+    @abstractmethod
+    def predictor(self, state: State, ratings: Ratings) -> Predictor:
+        """What a state predicts."""
+
+    @abstractmethod
+    def _check(self, ratings: Ratings, exact: bool, method: Method | None) -> None:
+        """Refuse ratings or a method that the likelihood cannot take."""
+
+    def _problem(
+        self, ratings: Ratings, hold: bool = False, rows: npt.NDArray[np.int64] | None = None
+    ) -> FullRatingsProblem:
+        features, offset = (
+            features_of(self.learned["features"], ratings, rows),
+            self.offset if self.link is None else 0.0,
+        )
+        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, offset, self.unseen, self.link)
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """Vectors drawn from the prior, biases zero."""
+        return self._problem(ratings).start(seed, scale)
+
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
+        """Learned precisions of factors are held for the first sweeps, and while ratings come in.
+
+        What the first of many ratings cannot tell from noise, later ones may; a factor that was switched off stays so.
+        """
+        exact = method is None or isinstance(method, VB)
+        self._check(ratings, exact, method)
+        hold = self.settings.learn_priors if growing else exact and t < self.warm_up
+        problem = self._problem(ratings, hold)
+        return Phase(problem, method, order=problem.order, until=self.warm_up if hold and not growing else None)
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """New rows at zero, with the variance of the prior."""
+        return with_fresh_rows(
+            state, ratings, lambda few: self._problem(few).start(seed, 0.0), self.learned["features"]
+        )
+
+    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        """Fit the vectors of some users, and their noise, to the items that they rated, with all else held."""
+        if self.learned["features"] or self.unseen:
+            return self._folded(state, some, rows, steps)
+        some, near = narrowed(some, state)
+        return folded_users(state, self._folded(near, some, rows, min(steps, ROUNDS)))
+
+    def _folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        problem = self._problem(some, rows=rows)
+        order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
+        if self.link is not None:  # which is renewed at every step
+            return folded_state(problem, order, state, rows, steps)
+        # All rounds are one step, so that the bound is evaluated once.
+        return folded_state(problem, order * (min(steps, ROUNDS) if len(order) > 1 else 1), state, rows, 1)
+
+    def saved(self) -> dict[str, Any]:
+        """Settings, and what was taken from the data."""
+        return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
+
+
 @final
-class Gaussian:
+class Gaussian(VectorModel):
     """Ratings with biases, learned precisions, and noise that may differ from user to user or item to item.
 
     Of likes, every pair that is not stored counts ``unseen`` parts of a zero.
     """
-
-    sides = ("u", "v")
 
     def __init__(
         self,
@@ -132,16 +211,12 @@ class Gaussian:
         learned: Mapping[str, Any] | None = None,
         features: Mapping[str, Floats] | None = None,
     ) -> None:
-        from natgrad.models.factorization.problem import RatingPriors
-
-        self.settings, self.n_factors = settings, settings.n_factors
         check_unit(ratings.values, "values")
         kept = learned or {
             "offset": float(ratings.values.mean()) if settings.biases else 0.0,
             "variance": _variance(ratings.values),
         }
-        self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
-        self.warm_up = WARM_UP if settings.learn_priors else 0
+        super().__init__(settings, kept, features)
         spread, self.unseen = kept["variance"], float(kept.get("unseen") or 0.0)
         # A product of K factors with this precision on both sides has the variance of the ratings.
         fitting = float(np.sqrt(settings.n_factors / spread))
@@ -159,53 +234,12 @@ class Gaussian:
             item_noise=freedom if by in ("item", "both") else None,
         )
 
-    def _problem(self, ratings: Ratings, hold: bool = False, rows: npt.NDArray[np.int64] | None = None) -> Any:
-        from natgrad.models.factorization.problem import FullRatingsProblem
-
-        features = features_of(self.learned["features"], ratings, rows)
-        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, self.offset, self.unseen)
-
-    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
-        """Vectors drawn from the prior, biases zero."""
-        state: State = self._problem(ratings).start(seed, scale)
-        return state
-
-    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
-        """Learned precisions of factors are held for the first sweeps, and while ratings come in.
-
-        What the first of many ratings cannot tell from noise, later ones may; a factor that was switched off stays so.
-        """
-        exact = method is None or isinstance(method, VB)
+    def _check(self, ratings: Ratings, exact: bool, method: Method | None) -> None:
         if self.unseen and not exact:
             raise ValueError(
                 f'likelihood="bernoulli" reads every pair at each step, got method={method}: leave it out, or give '
                 "n_negatives=0, with which stored likes and dislikes alone count"
             )
-        if growing:
-            problem = self._problem(ratings, hold=self.settings.learn_priors)
-            return Phase(problem, method, order=problem.order)
-        hold = exact and t < self.warm_up
-        problem = self._problem(ratings, hold)
-        return Phase(problem, method, order=problem.order, until=self.warm_up if hold else None)
-
-    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
-        """New rows at zero, with the variance of the prior."""
-        return with_fresh_rows(
-            state, ratings, lambda few: self._problem(few).start(seed, 0.0), self.learned["features"]
-        )
-
-    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
-        """Some users, and their noise, anew, from the items that they rated."""
-        if self.learned["features"] or self.unseen:
-            return self._folded(state, some, rows, steps)
-        some, near = narrowed(some, state)
-        return folded_users(state, self._folded(near, some, rows, steps))
-
-    def _folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
-        problem = self._problem(some, rows=rows)
-        order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
-        # All rounds are one step, so that the bound is evaluated once.
-        return folded_state(problem, order * (min(steps, ROUNDS) if len(order) > 1 else 1), state, rows, 1)
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Moments, and the mean of 1/τ, 1/s and 1/t."""
@@ -215,10 +249,6 @@ class Gaussian:
         if self.unseen:
             return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, noise, self.unseen)
         return GaussianPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
-
-    def saved(self) -> dict[str, Any]:
-        """Settings, and what the data had said of mean and variance."""
-        return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
 
 
 def features_of(

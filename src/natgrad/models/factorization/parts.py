@@ -19,10 +19,10 @@ from natgrad.data.io.ratings import read_run
 from natgrad.data.ratings import Ratings, RatingsRows
 from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, ShardSpec, even_cuts
 from natgrad.kernels.factorization.gather import unpack
-from natgrad.models.factorization.logistic import Link, likes_as_ratings
+from natgrad.models.factorization.links import Link, likes_as_ratings
 from natgrad.models.factorization.sides import Moved, SideRatings, SweepInputs, aligned, empty_rows, packed, unpacked
 
-__all__ = ["CutRows", "Likes", "PlacedRows", "cut_sides", "shards_of"]
+__all__ = ["CutRows", "LinkedMoments", "PlacedRows", "cut_sides", "shards_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -168,7 +168,7 @@ def _n_parts(n_ratings: int, n_threads: int) -> int:
 
 
 @dataclass
-class Likes:
+class LinkedMoments:
     """Packed moments of the rows of a side and of the others before a sweep, m, and what comes back of the rest of the bound."""
 
     own: Floats
@@ -186,7 +186,7 @@ class PlacedRows(NamedTuple):
 
     placed: PlacedShards
     cut: CutRows
-    likes: Likes | None = None
+    likes: LinkedMoments | None = None
     whole: bool = False
 
     def swept(self, sent: SweepInputs, lam: Pair) -> Moved:

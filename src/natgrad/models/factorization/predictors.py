@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from natgrad.models.factorization.cutpoints import Cuts, level_numbers, level_probabilities
+from natgrad.models.factorization.links import Cuts, level_numbers, level_probabilities
 from natgrad.models.factorization.sides import pair_moments
 
 __all__ = [

@@ -6,12 +6,16 @@
 Blocks: "u" and "v" (with the bias as the last number of each vector), "user_precision", "item_precision", "noise",
 "user_noise" and "item_noise"; the last five only where they are learned. The same numbers come from the network that
 declares the model, as the inner product of (u, b, 1) and (v, 1, c); a test demands it.
+
+Likes with dislikes, and levels, have a ``link`` from f = u·v + b + c to what is seen, and a bound that is Gaussian in f
+(`natgrad.models.factorization.links`): before each sweep its parameters are renewed at the state, given which likes or levels are
+ratings with precisions of their own. So the bound of a sweep never falls.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -25,16 +29,17 @@ from natgrad.inference.executors.threads import PlacedShards
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors
+from natgrad.kernels.factorization.gather import sum_rows
 from natgrad.models.factorization.blending import blended_block, owned
-from natgrad.models.factorization.noise import rescaled_noise
-from natgrad.models.factorization.parts import PlacedRows, cut_sides, shards_of
+from natgrad.models.factorization.links import Link, linked
+from natgrad.models.factorization.parts import LinkedMoments, PlacedRows, cut_sides, shards_of
 from natgrad.models.factorization.pruning import RatingPruning
 from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows, without_dead
-from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings
+from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings, packed
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 
-__all__ = ["FullRatingsProblem", "RatingPriors"]
+__all__ = ["FullRatingsProblem", "RatingPriors", "rescaled_noise"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -102,6 +107,8 @@ class FullRatingsProblem(EdgeProblem):
         What is taken off every rating: the model has no mean of its own.
     unseen : float
         What each pair that is not stored counts as an observed zero, in parts of a rating: its log density is multiplied by this.
+    link : float or Cuts, optional
+        m of likes and dislikes, or the cutpoints of levels; the noise is known, 1, and the offset 0.
     """
 
     shards_by_row = True
@@ -118,8 +125,9 @@ class FullRatingsProblem(EdgeProblem):
         features: Mapping[str, Floats] | None = None,
         offset: float = 0.0,
         unseen: float = 0.0,
+        link: Link | None = None,
     ) -> None:
-        self.unseen = unseen
+        self.unseen, self.link = unseen, link
         self.features = dict(features or {})
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
@@ -138,6 +146,8 @@ class FullRatingsProblem(EdgeProblem):
     @placed.setter
     def placed(self, placed: PlacedShards | None) -> None:
         self._placed = placed
+        if self.link is not None:  # sides are made where they are ratings
+            return
         for name, side in self.sides.items():
             whole = self.unseen > 0.0
             side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name], whole=whole)
@@ -151,8 +161,44 @@ class FullRatingsProblem(EdgeProblem):
     def at(self, sides: dict[str, SideRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""
         made = copy.copy(self)
-        made.sides, made.values, made.trust, made.offset = sides, values, trust, 0.0
+        made.sides, made.values, made.trust, made.offset, made.link = sides, values, trust, 0.0, None
         return made
+
+    def _as_ratings(self, state: State) -> tuple[FullRatingsProblem, Callable[[], float]]:
+        """Return the ratings that likes or levels are to a state, and what the bound has besides theirs; itself without a link.
+
+        Where shards are placed, the rest of the bound comes with what is next asked of the users.
+        """
+        if self.link is None:
+            return self, float
+        if self.placed is not None:
+            return self._as_ratings_elsewhere(state, self.placed)
+        side, n = self.sides["u"], len(self.ratings)
+        user, item = (packed(owned(state.mu[name])) for name in OTHER)
+        mean, square = side.pair_moments(user, item, self.size, of_users=True)
+        by_user, values, trust, rest = np.empty((2, n)), np.empty(n), np.empty(n), np.empty(n)
+        linked(self.link, (mean, square), side.rows.place, self.ratings.values, (*by_user, values, trust), rest)
+        rows, items = side.rows, self.sides["v"].rows
+        sides = {
+            "u": SideRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
+            "v": SideRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
+        }
+        rest_of_users = np.empty(side.n_rows)
+        sum_rows(rows.start, rest, rest_of_users)
+        return self.at(sides, values, trust), lambda: float(rest_of_users.sum())
+
+    def _as_ratings_elsewhere(
+        self, state: State, placed: PlacedShards
+    ) -> tuple[FullRatingsProblem, Callable[[], float]]:
+        assert self.link is not None
+        moments, sides = {name: packed(owned(state.mu[name])) for name in OTHER}, {}
+        rest = np.empty(len(moments["u"]))
+        for name, other in OTHER.items():
+            out = rest if name == "u" else np.empty(len(moments[name]))
+            likes = LinkedMoments(moments[name], moments[other], name == "u", self.link, out)
+            sides[name] = SideRatings(self.sides[name].rows, self.priors.biases)
+            sides[name].elsewhere = PlacedRows(placed, self.cuts[name], likes)
+        return self.at(sides, self.ratings.values, np.ones(1)), lambda: float(rest.sum())
 
     @cached_property
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
@@ -242,7 +288,8 @@ class FullRatingsProblem(EdgeProblem):
     @property
     def pruning(self) -> RatingPruning | None:  # type: ignore[override]
         """Learned precisions switch factors off, which sweeps need not read then."""
-        return RatingPruning(self) if self.priors.learn_precision and not self.features else None
+        plain = self.link is None and not self.features
+        return RatingPruning(self) if self.priors.learn_precision and plain else None
 
     def prior_of(self, name: str) -> Pair:
         """λ of the known prior of a Gamma; of a map, N(0, 1) for every number, in its unit."""
@@ -294,9 +341,18 @@ class FullRatingsProblem(EdgeProblem):
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order; the bound needs no rating to be read again."""
-        work = RatingSweep(self, state)
+        ratings, rest = self._as_ratings(state)
+        work = RatingSweep(ratings, state)
         info = {name: work.update(name, float(rho)) for name in order}
-        return SweepResult(State(work.lam, work.mu, state.t + 1, state.memory), work.bound(), info)
+        bound = work.bound()
+        if self.link is not None and self.placed is not None and "u" not in order:
+            ratings.errors_of_users(state)
+        return SweepResult(State(work.lam, work.mu, state.t + 1, state.memory), bound + rest(), info)
+
+    def errors_of_users(self, state: State) -> Floats:
+        """Compute Σ_n E[t] E[(r − …)²] of every user, with which the rest of a linked bound comes from where shards are."""
+        mu = {name: owned(state.mu[name]) for name in OTHER}
+        return self.sides["u"].errors(mu["u"], mu["v"], np.ones(len(mu["v"][0])))
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at a state."""
@@ -304,15 +360,20 @@ class FullRatingsProblem(EdgeProblem):
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
-        return RatingSweep(self, state, afresh=True).parts()
+        ratings, rest = self._as_ratings(state)
+        if self.link is not None and self.placed is not None:
+            ratings.errors_of_users(state)
+        parts = RatingSweep(ratings, state, afresh=True).parts()
+        return {**parts, "r": parts["r"] + rest()}
 
     def rotate_pair(
         self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
     ) -> Rotation | None:
         """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it.
 
-        A side that is not ``needed`` stays as it was: use_rotation it takes as long as updating it.
+        A side that is not ``needed`` stays as it was: turning it takes as long as updating it. A link reads both.
         """
+        needed = needed if self.link is None else None
         sums = {}
         for side in pair:
             mean, second = state.mu[side]
@@ -364,7 +425,7 @@ class FullRatingsProblem(EdgeProblem):
         column: int | None = None,
     ) -> Pair:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
-        name, work = block.name, RatingSweep(self, state)
+        name, work = block.name, RatingSweep(self._as_ratings(state)[0], state)
         prior = work.prior_message(name)
         out = owned(prior if full is None or name in full else tuple(np.zeros_like(part) for part in prior))
         out = out[0].copy(), out[1].copy()
@@ -398,3 +459,30 @@ class FullRatingsProblem(EdgeProblem):
         mu, log_det = (np.empty(lam[0].shape), np.empty(lam[1].shape)), np.empty(len(lam[0]))
         rating_vectors.moments(*lam, *mu, log_det)
         return mu, log_det
+
+
+def rescaled_noise(problem: FullRatingsProblem, state: State) -> State:
+    """Multiply s and t by numbers, and divide τ by them, where the bound is largest; products stay.
+
+    Ratings see τ, s and t through their product alone. A sweep moves what τ and the mean of s disagree on by the weight of the
+    prior, ν/(ν + n), which takes a hundred sweeps.
+
+    Of a number c and the N rows that have ratings, with S = Σ E[s], the bound is N ν/2 log c − ν/2 c S − a log c − b E[τ]/c.
+    """
+    own, lam, mu = problem.priors, dict(state.lam), dict(state.mu)
+    for side, nu in (("u", own.user_noise), ("v", own.item_noise)):
+        if nu is None or not own.learn_noise:
+            continue
+        name = NOISE[side]
+        rated = np.diff(problem.sides[side].rows.start) > 0
+        total, tau = float(np.asarray(mu[name][0])[rated].sum()), float(mu["noise"][0])
+        rate = own.rate * own.unit**2
+        linear = 0.5 * nu * float(rated.sum()) - own.shape
+        scale = (linear + np.sqrt(linear**2 + 2.0 * nu * total * rate * tau)) / (nu * total)
+        if not (np.isfinite(scale) and scale > 0.0):
+            continue
+        lam[name] = np.where(rated, lam[name][0] / scale, lam[name][0]), lam[name][1]
+        lam["noise"] = np.asarray(lam["noise"][0] * scale), lam["noise"][1]
+        for changed in (name, "noise"):
+            mu[changed] = problem.moments(problem.blocks[changed], lam[changed])
+    return state._replace(lam=lam, mu=mu)

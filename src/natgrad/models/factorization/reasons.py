@@ -21,7 +21,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import Ratings
 from natgrad.inference.problem import State
 from natgrad.models.factorization.likelihoods import Gaussian
-from natgrad.models.factorization.logistic import Link, linked
+from natgrad.models.factorization.links import Link, linked
 from natgrad.models.factorization.sides import pair_moments
 
 __all__ = ["reasons"]
@@ -61,8 +61,7 @@ def reasons(kind: Any, state: State, ratings: Ratings, row: int, item: int) -> t
     elif isinstance(kind, Gaussian):
         told = _Told(rated, values - kind.offset, _trust(kind, state, row, rated), prior)
     else:
-        link = kind.offset if settings.likelihood == "bernoulli" else kind.cuts
-        hidden = _hidden(link, state, row, rated, values, bool(settings.biases))
+        hidden = _hidden(kind.link, state, row, rated, values, bool(settings.biases))
         told = _Told(rated, *hidden, prior)
     return rated, _parts(state, told, item, kind.n_factors, bool(settings.biases))
 

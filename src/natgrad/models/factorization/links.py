@@ -1,13 +1,18 @@
-"""Ordered levels: cutpoints and the means of hidden numbers in; the ratings that levels are to these, and better cutpoints, out.
+"""Turn likes with dislikes, or levels, into Gaussian ratings given moments of both sides, by a bound that is Gaussian in f.
 
-    z_n ~ N(f_n, 1),   level k where κ_k < z_n < κ_{k+1}
+Likes, f_n = m + u_i · v_j + b_i + c_j:
 
-(Albert and Chib, 1993). Given q(f), q(z_n) is N(E[f_n], 1) between its two cutpoints, so that a level is a rating E[z_n] with
-precision 1, and the bound of the levels is
+    log p(y | f) ≥ (y − ½) f − ½ ω (f² − ξ²) + log σ(ξ) − ½ ξ,   ω = tanh(ξ/2) / (2 ξ),   ξ² = E[f²]
+
+(Jaakkola and Jordan, 2000; ω is the mean of a Pólya–Gamma variable). Given ω these are ratings (y − ½)/ω − m with
+noise precision ω.
+
+Levels, f_n = u_i · v_j + b_i + c_j and hidden z_n ~ N(f_n, 1), level k where κ_k < z_n < κ_{k+1} (Albert and Chib, 1993). Given
+q(f), q(z_n) is N(E[f_n], 1) between its two cutpoints, so that a level is a rating E[z_n] with precision 1, and the bound is
 
     Σ_n log [Φ(κ_{k+1} − E[f_n]) − Φ(κ_k − E[f_n])] − ½ Var[f_n]
 
-which is concave in the cutpoints.
+which is concave in the cutpoints. A row is computed by itself, so that parts of a side give the bits of the whole.
 """
 
 from __future__ import annotations
@@ -18,7 +23,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-__all__ = ["Cuts", "better_cuts", "first_cuts", "level_numbers", "level_probabilities", "levels_as_ratings", "pulls"]
+from natgrad.kernels.factorization.gather import sum_rows
+from natgrad.kernels.factorization.pairs import logistic_bound
+from natgrad.models.factorization.sides import SideRatings
+
+__all__ = [
+    "Cuts", "Link", "better_cuts", "first_cuts", "level_numbers", "level_probabilities", "likes_as_ratings", "linked", "pulls",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -39,6 +50,41 @@ class Cuts(NamedTuple):
     def ends(self) -> Floats:
         """With those of the first and the last level."""
         return np.concatenate([[-np.inf], self.points, [np.inf]])
+
+
+# What takes u·v + b + c to what is seen: σ with an offset, or the cutpoints of levels.
+Link = float | Cuts
+
+
+def linked(
+    link: Link,
+    moments: tuple[Floats, Floats],
+    places: npt.NDArray[np.integer],
+    seen: Floats,
+    out: tuple[Floats, ...],
+    rest: Floats,
+) -> None:
+    """Ratings and precisions, in the order of the moments and at their ``places`` (``out``: four arrays); what the bound adds."""
+    if isinstance(link, Cuts):
+        levels_as_ratings(link, moments[0], places, seen, out, rest)
+    else:
+        logistic_bound(*moments, link, places, seen, *out, rest)
+
+
+def likes_as_ratings(
+    likes: SideRatings, own: Floats, others: Floats, *, size: int, of_users: bool, link: Link
+) -> tuple[SideRatings, Floats]:
+    """The ratings, and of each row what the bound has besides theirs.
+
+    ``own`` are packed moments of the rows, users or items, and ``others`` of those they have likes with.
+    """
+    rows, n = likes.rows, len(likes.rows.values)
+    moments = likes.pair_moments(own, others, size, of_users)
+    (values, trust, rest), by_row = np.empty((3, n)), np.empty(likes.n_rows)
+    # Here likes are at their places: both orders are the same.
+    linked(link, moments, np.arange(n), rows.values, (values, trust, values, trust), rest)
+    sum_rows(rows.start, rest, by_row)
+    return SideRatings(rows._replace(values=values), likes.biased, trust=trust, n_all=likes.n_all), by_row
 
 
 def first_cuts(values: Floats) -> Cuts:
