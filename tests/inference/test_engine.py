@@ -9,7 +9,7 @@ from networks import CASES, factorised, ratings
 
 import natgrad as ng
 from natgrad.inference.trace import Reason
-from natgrad.network.groups.groups import NetworkGroups
+from natgrad.network.execute.groups import NetworkGroups
 from natgrad.network.start.initial import make_start
 
 METHODS = {

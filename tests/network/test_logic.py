@@ -8,7 +8,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.errors import CoupledCategories, PoorApproximation, UnreachedNode
-from natgrad.network.compile.logic import ties_of
+from natgrad.network.results.ties import ties_of
 
 OR = [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]]
 # Lauritzen and Spiegelhalter (1988): parents and the table [parents…, states] of each node.

@@ -22,7 +22,6 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
-from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.origins import warn_of_offsets
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
@@ -37,6 +36,7 @@ from natgrad.network.results.fit import Fit, Settings, warn_at_end
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
+from natgrad.network.results.ties import warn_of_ties
 from natgrad.network.start.components import asked_moves, moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order, default_order

@@ -25,7 +25,7 @@ from natgrad.models import hmm
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
-from natgrad.network.groups import groups as network_groups
+from natgrad.network.execute import groups as network_groups
 from natgrad.recommenders import FactorPriors
 from tests.network.bound_cases import CASES
 

@@ -12,8 +12,8 @@ from networks import CASES, scalar_mixture
 import natgrad as ng
 from natgrad.inference.schema import Misfit
 from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory
-from natgrad.network.groups.groups import Groups
-from natgrad.network.groups.summary import NotAdditive, Summary
+from natgrad.network.execute.groups import Groups
+from natgrad.network.execute.summary import NotAdditive, Summary
 from natgrad.posterior.files.tables import check_sums
 
 # Few different lengths of batches: each is compiled once.

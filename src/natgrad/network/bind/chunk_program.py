@@ -267,7 +267,7 @@ class ChunkProgram:
     @cached_property
     def summary(self) -> Any:
         """What adds up; raises `NotAdditive`."""
-        from natgrad.network.groups.summary import Summary
+        from natgrad.network.execute.summary import Summary
 
         plate_of = {name: self.plate if name in self.rows else None for name in self.plan.terms}
         order = tuple(name for name in self.plan.blocks if name not in self.local)

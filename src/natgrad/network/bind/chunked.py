@@ -3,7 +3,7 @@
     λ̂_i = prior + Σ_chunks message_i(chunk, moments of the co-parents)
 
 Hidden nodes of rows are solved inside their chunk, given the globals, and not held. Where what a chunk tells the globals adds up
-(`natgrad.network.groups.summary`), chunks are groups: one pass is a sweep, what they told may be remembered, and samples of them
+(`natgrad.network.execute.summary`), chunks are groups: one pass is a sweep, what they told may be remembered, and samples of them
 are steps. Elsewhere, where a row reads several globals through different indices, a sweep is a pass for each stage of globals
 that do not meet in a row. Sums are made in the order of the chunks: the bits are the same for any number of threads or workers.
 

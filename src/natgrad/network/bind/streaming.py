@@ -33,11 +33,11 @@ from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.sorted_rows import warn_of_sorted_rows
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.compile.growing import remarks
-from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.origins import warn_of_offsets
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
+from natgrad.network.results.ties import warn_of_ties
 from natgrad.network.start.components import asked_moves
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order

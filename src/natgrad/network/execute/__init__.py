@@ -1,1 +1,1 @@
-"""A Plan in, sweeps, targets and bounds out."""
+"""Compute sweeps, targets and bounds of a Plan."""

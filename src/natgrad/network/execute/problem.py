@@ -32,6 +32,7 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
 from natgrad.network.execute.exact_updates import all_told, one_sweep, repeated_sweeps, told
+from natgrad.network.execute.groups import NetworkGrouping
 from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
@@ -45,7 +46,6 @@ from natgrad.network.execute.updates import (
     take_column,
 )
 from natgrad.network.execute.written_out import Writer
-from natgrad.network.groups.groups import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import probes_of
 

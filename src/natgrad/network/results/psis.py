@@ -25,8 +25,8 @@ import numpy.typing as npt
 from natgrad.errors import PoorApproximation
 from natgrad.families._ops import logsumexp
 from natgrad.inference.problem import State
-from natgrad.network.compile.logic import ties_of
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.results.ties import ties_of
 from natgrad.validation import whole_number
 
 __all__ = ["RELIABLE", "Importance", "importance"]

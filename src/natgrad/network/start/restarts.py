@@ -17,7 +17,7 @@ from natgrad.inference.starts import Ended, Rivals, Starts
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
 from natgrad.inference.trace import StartRecord
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.groups.groups import Groups
+from natgrad.network.execute.groups import Groups
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.polynomial import Take

@@ -1,4 +1,4 @@
-"""What a batch of groups tells the globals, as numbers that add up over the groups.
+"""Sum the messages of a batch of groups to the globals.
 
 Each monomial of a grouped term is a product of global factors, local factors and data. Contract all but the global ones over
 the elements of a batch: what is left is an array S with the axes of the global factors, and the monomial is ⟨S, globals⟩.

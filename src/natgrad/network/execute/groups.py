@@ -332,7 +332,7 @@ class NetworkGroups(GroupProblem):
         self.summary = None
         self._batches: dict[int, tuple[Ints | None, list[Batch]]] = {}
         if remember:
-            from natgrad.network.groups.summary import Summary
+            from natgrad.network.execute.summary import Summary
 
             self.summary = Summary(problem, groups.local, groups.globals, groups.plate_of)
             observed = sum(len(problem.observed[t.node]) for t in groups.grouped if t.node in problem.observed)

@@ -1,4 +1,4 @@
-"""A plan in; the known tables that tie several hidden categories so hard that independent factors cannot follow, out.
+"""Find known tables that tie hidden categories so hard that independent factors cannot follow.
 
 q = Π q_i gives every hidden category a factor of its own. Where a known table says that one is a function of others (an "or", a
 copy), or nearly so, the posterior lies on combinations: q settles on one of them and is sure of it. What counts is not that a

@@ -1,1 +1,0 @@
-"""Declared networks with independent groups: which ones, and steps that read some of them."""
