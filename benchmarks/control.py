@@ -5,10 +5,6 @@
 
 table     every sampled method with `Auto` on three sets of ratings: diverged?, messages to 1 % of the converged bound
 grid      Robbins–Monro: 25 pairs (κ, ρ₁) for C = 1 and 20, the best one on five seeds
-networks  a mixture, a topic model and an HMM: default, full VB and Robbins–Monro at equal messages
-stress    ratings × 10 and × 0.1, starts too narrow and too wide, K from 1 to 20, users with 1 and with 10,000 ratings
-sweeps    the default alone: sweeps to 1 % and 0.1 %, on ratings and on networks
-seconds   the same in seconds, seconds of a sweep and of a message; to be run alone
 figure    the paper's Figure 2 with the default over it, docs/figures/control.png
 
 A finished run is a file in ``.bench/control``, so that an interrupted part goes on where it was; delete that folder to
@@ -27,7 +23,6 @@ from control_tables import (
     best_of,
     gap,
     is_finite,
-    number,
     spread,
     table,
     to_within,
@@ -197,97 +192,7 @@ def merit(record: Record, best: float) -> tuple[bool, float, float]:
     return record["diverged"], to_within(record, best, 1), gap(record, best)
 
 
-# -- part: stress --
-
-
-def part_stress(options: argparse.Namespace) -> None:
-    methods = (("default", 0, "a"), ("children", 1, "a"), ("children", 20, "b"), ("batch", 1000, "b"))
-    rows, everything = [], []
-    for scale, K in product((10.0, 0.1), (1, 5, 20)):
-        base = Run("stress", n_factors=K, scale=scale, sweeps=20.0, every=0.5, quick=options.quick)
-        starts = (0.01, 1.0, 3.0)
-        plan = {m: [replace(base, method=m[0], size=m[1], option=m[2], init_scale=s) for s in starts] for m in methods}
-        longer = execute([replace(base, sweeps=60.0, seed=s) for s in (0, 1)], options.jobs, "stress, long runs")
-        runs = [run for group in plan.values() for run in group]
-        records = execute(runs, options.jobs, f"stress, × {scale:g}, K = {K}")
-        best = best_of([*records, *longer])
-        everything += [*records, *longer]
-        for group in plan.values():
-            mine, records = records[: len(starts)], records[len(starts) :]
-            gaps = [gap(record, best) for record in mine]
-            rows.append({
-                "ratings": f"× {scale:g}", "K": K, "method": label(group[0]), "finite": yes([is_finite(r) for r in mine]),
-                **{f"gap from {s:g}, %": number(g, digits=2) for s, g in zip(starts, gaps, strict=True)},
-                "recovered": yes([g <= 5 for g in gaps]),
-            })  # fmt: skip
-    body = [
-        TITLES["stress"] + ". Gap: below the best bound of the same ratings and K, over all methods and starts and two "
-        "default runs of 60 sweeps, after 20 sweeps' worth of messages, in %; from starts 0.01, 1 and 3 times as wide as the "
-        "prior, seed 0. "
-        "*Recovered*: within 5 %. *Finite*: every bound evaluated and every mean at the end. Methods with `Auto()`.",
-        "",
-        *table(list(rows[0]), [list(row.values()) for row in rows]),
-    ]  # fmt: skip
-    write("stress", "Starts and scales that are wrong", body, rows, everything, options.quick)
-
-
-# -- part: sweeps --
-
-
-def part_sweeps(options: argparse.Namespace) -> None:
-    rows, everything = [], []
-    for data, K in product(sets_there(("paper", "jester")), (5, 20)):
-        default, plain = references(data, options, n_factors=K)
-        rows.append(sweep_row(data, K, default, best_of([*default, *plain])))
-        everything += [*default, *plain]
-    for data in ("vectors", "scalars", "pca"):
-        runs = [Run(data, seed=s, sweeps=60.0, tol=1e-9, quick=options.quick) for s in seeds_of(options)]
-        records = execute(runs, options.jobs, data)
-        rows.append(sweep_row(data, 6 if data == "pca" else 5, records, best_of(records)))
-        everything += records
-    body = [
-        "Full sweeps' worth of messages (a sweep that was thrown away counts) until the bound is within 1 % and 0.1 % of "
-        "the best over all starts (and, for ratings with K = 5, long full VB), for good; median and range. *Spread*: "
-        "between the best and the worst end, in % of the best.",
-        "",
-        *table(list(rows[0]), [list(row.values()) for row in rows]),
-        *[f"- {name}: {TITLES[name]}." for name in dict.fromkeys(row["data"] for row in rows)],
-        "",
-        f"No method, no step given; seeds 0 to {len(seeds_of(options)) - 1}; tol 1e-9, at most 100 sweeps (K = 20: 40; "
-        "networks: 60).",
-        "",
-    ]  # fmt: skip
-    write("sweeps", "Sweeps of the default", body, rows, everything, options.quick)
-
-
-def sweep_row(data: str, K: int, records: list[Record], best: float) -> dict[str, object]:
-    ends = [record["end"] for record in records]
-    return {
-        "data": data,
-        "K": K,
-        "to 1 %": spread([to_within(record, best, 1) for record in records]),
-        "to 0.1 %": spread([to_within(record, best, 0.1) for record in records]),
-        "spread, %": number(100 * (max(ends) - min(ends)) / abs(max(ends)), digits=2),
-        "starts": len(records),
-        "chosen": records[0]["choice"],
-    }
-
-
-# -- parts in files of their own --
-
-
-def part_networks(options: argparse.Namespace) -> None:
-    from control_networks import compare_networks
-
-    compare_networks(options, sets_there(("mixture", "topics", "chain")), seeds_of(options, 3))
-
-
-def part_seconds(options: argparse.Namespace) -> None:
-    from control_seconds import measure_seconds
-
-    measure_seconds(
-        options, {(d, K): references(d, options, K) for d, K in product(sets_there(("paper", "jester")), (5, 20))}
-    )
+# -- the figure --
 
 
 def part_figure(options: argparse.Namespace) -> None:
@@ -304,10 +209,6 @@ def part_figure(options: argparse.Namespace) -> None:
 PARTS = {
     "table": part_table,
     "grid": part_grid,
-    "networks": part_networks,
-    "stress": part_stress,
-    "sweeps": part_sweeps,
-    "seconds": part_seconds,
     "figure": part_figure,
 }
 

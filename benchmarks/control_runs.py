@@ -19,14 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from control_data import NETWORKS, ROOT, load_network, load_ratings
+from control_data import ROOT, load_ratings
 
 import natgrad as ng
-from natgrad.inference.engine import Limits, Phase
-from natgrad.inference.engine import run as run_engine
-from natgrad.inference.options import checked_step
-from natgrad.inference.trace import Trace
-from natgrad.reproduce.paquet_runs import declare, prior_draw
+from natgrad.reproduce.paquet_runs import declare
 
 CACHE = ROOT / ".bench" / "control"
 # Each process computes with one thread, so that two of them share two cores; read when Numba and XLA are first used.
@@ -56,8 +52,6 @@ class Run:
     longer: tuple[float, ...] = ()  # allowed instead, one after the other, as long as the bound is below the goal
     every: float = 0.1  # sweeps between bounds; 0 is "log"
     tol: float = 0.0
-    scale: float = 1.0  # ratings are multiplied by it
-    init_scale: float = 1.0
     threads: int = 1
     quick: bool = False
     goal: float = -math.inf  # follows from other runs, and is no part of the key
@@ -109,24 +103,17 @@ def _use_one_thread() -> None:
 def perform(run: Run) -> Record:
     """Compute one run and keep its record."""
     began, used = time.perf_counter(), time.process_time()
-    record = _network_run(run) if run.data in NETWORKS else _ratings_run(run)
+    record = _ratings_run(run)
     record |= {
         "run": asdict(run),
         "wall_seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - used,
         "source": source(),
-        "numba_threads": _numba_threads(),
     }
     partial = run.path.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(record))
     partial.rename(run.path)
     return record
-
-
-def _numba_threads() -> int:
-    from natgrad.threads import n_threads
-
-    return n_threads()
 
 
 @lru_cache(maxsize=1)
@@ -138,47 +125,23 @@ def source() -> str:
     return digest.hexdigest()[:8]
 
 
-# -- the two kinds --
-
-
 def _ratings_run(run: Run) -> Record:
-    ratings = load_ratings(run.data, run.quick, run.scale)
+    ratings = load_ratings(run.data, run.quick)
     method, step = run.how()
     full = 2 * run.n_factors * len(ratings)
     per_step = {"children": run.size * run.n_factors * (ratings.n_users + ratings.n_items)}
     per_step["batch"] = 2 * run.n_factors * run.size
     every = max(1, round(run.every * full / per_step.get(run.method, full))) if run.every else "log"
-    problem, trace = declare(ratings, run.n_factors).problem, Trace()
-    phase = Phase(problem, method, checked_step(step, method, problem), ("u", "v"), bound_every=every)
-    found, bound = prior_draw(problem, run.seed, run.init_scale), -math.inf
+    options = {"bound_every": every} if run.method in per_step else {}
     for sweeps in (run.sweeps, *run.longer):
-        limits = Limits(tol=run.tol, share=len(ratings), max_messages=_left(trace, sweeps * full))
-        result = run_engine(phase, found, limits=limits, seed=run.seed, trace=trace, verbose=False)
-        found, bound = result.state, problem.bound(result.state) if result.bound is None else result.bound
-        if bound >= run.goal or result.stop.diverged:
+        limits = {"tol": run.tol, "max_steps": 10**6, "max_messages": round(sweeps * full)}
+        fit = declare(ratings, run.n_factors).fit(
+            method, step=step, init="random", order=["u", "v"], seed=run.seed, verbose=False, **limits, **options
+        )
+        if fit.elbo >= run.goal or fit.stop.diverged:
             break
-    means = np.concatenate([np.ravel(found.mu[name][0]) for name in "uv"])
-    return _record(trace, bound, result.stop, full) | {"finite_means": bool(np.isfinite(means).all())}
-
-
-def _left(trace: Trace, messages: float) -> int:
-    return round(messages) - (int(trace["messages_read"][-1]) if trace else 0)
-
-
-def _network_run(run: Run) -> Record:
-    case = load_network(run.data, run.quick)
-    full = case.network.problem.n_messages
-    method, step = (None, None) if run.method == "svi" else run.how()
-    every = 1
-    if run.method == "svi":
-        method = ng.SVI({case.plate: case.batch}, local_steps=run.size)
-        step = ng.inference.RobbinsMonro(first=run.first, forgetting=run.kappa)
-        every = max(1, round(run.every * 50))  # a batch is a fiftieth of the groups
-    limits = {"max_steps": 10**6, "max_messages": round(run.sweeps * full), "tol": run.tol, "bound_every": every}
-    # Factorisations start at a draw of their own accord; the others are asked to.
-    init = "random" if case.plate else None
-    fit = case.network.fit(method, step=step, seed=run.seed, init=init, verbose=False, **limits)
-    return _record(fit.trace, fit.elbo, fit.stop, full)
+    means = np.concatenate([np.ravel(fit[name].mean()) for name in "uv"])
+    return _record(fit.trace, fit.elbo, fit.stop, full) | {"finite_means": bool(np.isfinite(means).all())}
 
 
 def _record(trace: Any, elbo: float, stop: Any, full: int) -> Record:

@@ -41,12 +41,6 @@ def to_within(record: Record, best: float, percent: float, column: str = "sweeps
     return record[column][first] if first < len(record[column]) and not record["diverged"] else np.inf
 
 
-def bound_after(record: Record, sweeps: float) -> float:
-    """The last bound known when so many sweeps' worth were read; NaN before the first."""
-    known = np.searchsorted(record["sweeps"], sweeps * (1 + 1e-9), side="right")
-    return record["elbo"][known - 1] if known else np.nan
-
-
 def is_finite(record: Record) -> bool:
     return not record["diverged"] and record["end"] is not None and record.get("finite_means", True)
 

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from engine_limits import limit_of, machine
 from problems import PROBLEMS
 
 HERE = Path(__file__).resolve().parent
@@ -72,7 +71,7 @@ def main() -> int:
     names = options.only or [name for name, run in RUNS.items() if run.quick or not options.quick]
 
     peer_python = make_peer()
-    rows, speed = [], machine()
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             arrays = Path(folder) / f"{name}.npz"
@@ -80,9 +79,7 @@ def main() -> int:
             run = RUNS[name]
             ours = measure(sys.executable, "natgrad_engine.py", name, arrays, run.sweeps)
             peer = measure(peer_python, "peers/bayespy_engine.py", name, arrays, run.peer_sweeps)
-            limit, of_what = limit_of(name, speed)
-            row = compare(name, ours, peer)
-            rows.append(row | {"limit_seconds": limit, "limit_of": of_what, "limit_part": limit / row["seconds"]})
+            rows.append(compare(name, ours, peer))
             print(summary(rows[-1]), flush=True)
             arrays.unlink()
 
@@ -168,18 +165,16 @@ def markdown(rows: list[dict]) -> str:
         "the largest relative difference of the two bounds over all sweeps that both made; *first fit* is natgrad's",
         "`fit(max_steps=1)` in a fresh process, compilation included, and *break-even* the number of sweeps after",
         "which that first fit has paid for itself; memory is the peak of the process in MB, natgrad's and BayesPy's.",
-        "*Limit* is the part of this machine's arithmetic or memory bandwidth, whichever is reached first, that a",
-        "sweep makes use of (counted in `benchmarks/engine_limits.py`).",
         "",
-        "| network | natgrad, s | BayesPy, s | ratio | difference | first fit, s | break-even | memory | limit |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| network | natgrad, s | BayesPy, s | ratio | difference | first fit, s | break-even | memory |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         even = "never" if row["break_even_sweeps"] is None else math.ceil(row["break_even_sweeps"])
         lines.append(
             f"| {row['title']} | {row['seconds']:.3g} | {row['peer_seconds']:.3g} | {row['ratio']:.1f} "
             f"| {row['bound_difference']:.0e} | {row['cold_seconds']:.2f} | {even} "
-            f"| {row['peak_mb']:.0f}, {row['peer_peak_mb']:.0f} | {row['limit_part']:.0%} of {row['limit_of']} |"
+            f"| {row['peak_mb']:.0f}, {row['peer_peak_mb']:.0f} |"
         )
     six = [row["ratio"] for row in rows if row["name"] != "mixture_small"]
     lines += (

@@ -1,7 +1,6 @@
 """Sparse Gaussian processes against GPflow, GPyTorch and GPJax: steps, time to a density, flights, a million rows, pictures.
 
     python benchmarks/gp.py speed --peers FOLDER            # kin40k: seconds of a step, and held-out density over time
-    python benchmarks/gp.py share                            # how much of a step is BLAS and LAPACK that nobody can avoid
     python benchmarks/gp.py tables --peers FOLDER           # the default fit against SVGP at its CPU, on four tables
     python benchmarks/gp.py flights --peers FOLDER          # New York flights: RMSE and NLPD at equal time
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
@@ -28,7 +27,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA") or HERE.parents[1] / "shared" / "data") / "gp"
-OWN = ("natgrad", "blas")  # in this environment
+OWN = ("natgrad",)  # in this environment
 PEERS = ("gpflow", "gpytorch", "gpjax")
 SIZES = ((100, 256), (500, 1024))
 MARKS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -219,28 +218,6 @@ def tables(options: argparse.Namespace) -> None:
     publish("gp-tables", found, "\n".join(lines) + "\n")
 
 
-def share(options: argparse.Namespace) -> None:
-    """The calls of `peers/gp_blas.py` alone against a whole step, one after the other several times; the best of each."""
-    found, data = [], kin40k()
-    with tempfile.TemporaryDirectory() as folder:
-        for n_inducing, batch in SIZES:
-            start = Path(folder) / f"{n_inducing}.npz"
-            write_start(start, data, n_inducing, batch)
-            steps = str(3 * options.steps if n_inducing == 100 else max(10, options.steps // 5))
-            rounds = [[run_engine(name, start, options, "--steps", steps)["cpu"] for name in OWN] for _ in range(3)]
-            found.append([n_inducing, batch, *np.min(rounds, axis=0).tolist()])
-    lines = [
-        "The calls of BLAS and LAPACK that a step of any sparse GP must make (`benchmarks/peers/gp_blas.py` lists them and why),",
-        "made alone at the same sizes, and a whole step of natgrad on kin40k: milliseconds of the processor, float64, one core.",
-        "",
-        "| M | B | step | its BLAS and LAPACK | share |", "|---|---|---|---|---|",
-    ]  # fmt: skip
-    lines += [
-        f"| {m} | {b} | {1e3 * step:.2f} | {1e3 * calls:.2f} | {calls / step:.0%} |" for m, b, step, calls in found
-    ]
-    publish("gp-share", found, "\n".join([*lines, "", "`python benchmarks/gp.py share`"]) + "\n")
-
-
 def flights(options: argparse.Namespace) -> None:
     """Arrival delays: a linear model, boosted trees, and processes with equal time."""
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -398,7 +375,7 @@ def publish(name: str, found, table: str) -> None:
 
 
 PARTS = {
-    "speed": speed, "tables": tables, "share": share, "flights": flights, "million": million,
+    "speed": speed, "tables": tables, "flights": flights, "million": million,
     "pictures": pictures,
 }  # fmt: skip
 

@@ -1,18 +1,13 @@
 """Hidden Markov models: seconds, memory, reads and quality of natgrad, hmmlearn and dynamax on the same chains.
 
-    python benchmarks/hmm.py speed sizes live kinds either memory reads genome marks quality long     # or some of these
+    python benchmarks/hmm.py speed memory reads genome marks quality     # or some of these
         --hmmlearn PYTHON --dynamax PYTHON      interpreters that have the peers (hmmlearn 0.3.3, dynamax 1.0.1)
 
 speed     one E-step with statistics at K = 8, D = 2: subchains, the exact chain, and the peers; medians of three after a warm-up
-sizes     the same in processor seconds of one thread, K from 2 to 64, against dynamax
-live      microseconds for a row that comes alone, in processor time, of every kind of emissions and durations
-kinds     observations a processor second of each kind of emissions and durations
-either    the exact chain and subchains, in processor seconds and held-out score, by the size of the data
 memory    peak resident bytes of one iteration at T = 2 M, each in a process of its own
 reads     T = 1 M: held-out log p of subchains after a part of one pass, and of batch VB
 genome    4.9 M symbols, K = 4 and 8;   marks   672 k × 10 binary marks, K = 10
 quality   five seeds, T = 100 k: who reaches the truth − 0.02, and in what time
-long      T = 100 M symbols from a memory-mapped file: resident bytes and seconds of subchains
 
 Results: ``benchmarks/results/hmm-<task>.json`` and ``.md``.
 """
@@ -30,8 +25,6 @@ from pathlib import Path
 
 import numpy as np
 from hmm_data import generated, genome, marks, true_score
-from hmm_live import live_rows
-from hmm_sizes import chain_or_subchains, estep_sizes, kinds_of_emissions
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PEER = HERE / "results", HERE / "peers" / "hmm_peer.py"
@@ -226,56 +219,6 @@ def quality(args):
         tabulate("quality", "T = 100 k, K = 8, D = 2; cpu: seconds of all threads", rows)
 
 
-def long_task(args):
-    rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        path, n_times = Path(folder) / "symbols.npy", 100_000_000
-        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n_times,))
-        part = draw_symbols(1_000_000, rng)
-        for begin in range(0, n_times, len(part)):
-            out[begin : begin + len(part)] = np.roll(part, int(rng.integers(len(part))))
-        out.flush()
-        del out
-        env = os.environ
-        ran = subprocess.run(
-            [sys.executable, __file__, "one-long", "--data", str(path)], check=True, capture_output=True, text=True, env=env
-        )  # fmt: skip
-        rows = json.loads(ran.stdout.strip().splitlines()[-1])
-    tabulate("long", "T = 100 M symbols in a memory-mapped file, K = 8", rows)
-
-
-def draw_symbols(n_times, rng):
-    from natgrad.data.datasets.generated import draw_states
-
-    transition = 0.9 * np.eye(8) + 0.1 * rng.dirichlet(np.ones(8), 8)
-    emission = np.cumsum(rng.dirichlet(0.3 * np.ones(4), 8), axis=1)
-    states = draw_states(transition, n_times, rng)
-    return np.minimum((rng.random(n_times)[:, None] > emission[states]).sum(1), 3).astype(np.uint8)
-
-
-def one_long(args):
-    import natgrad as ng
-
-    X = np.load(args.data, mmap_mode="r")
-    begin = time.perf_counter()
-    model = ng.CategoricalHMM(8, categories=4, method=ng.models.hmm.Subchains(), max_passes=0.05).fit(X)
-    row = {
-        "run": "subchains of 64", "passes": model.trace_.last.messages_read / (16 * len(X)),
-        "seconds": time.perf_counter() - begin, "peak_MB": peak_megabytes(),
-    }  # fmt: skip
-    begin = time.perf_counter()
-    model.predict(X, out=Path(args.data).with_name("path.npy"))
-    rows = [
-        row,
-        {"run": "path of all states, to a file", "seconds": time.perf_counter() - begin, "peak_MB": peak_megabytes()},
-    ]
-    print(json.dumps(rows))
-
-
-def peak_megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
 def tabulate(task, title, rows):
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [title, "", "| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
@@ -299,26 +242,9 @@ def write(task, lines, rows):
     print(text)
 
 
-def live(args):
-    write("live", *live_rows())
-
-
-def sizes(args):
-    write("sizes", *estep_sizes(problem_of, peer, args.dynamax))
-
-
-def kinds(args):
-    write("kinds", *kinds_of_emissions())
-
-
-def either(args):
-    write("either", *chain_or_subchains())
-
-
 TASKS = {
-    "speed": speed, "live": live, "sizes": sizes, "kinds": kinds, "either": either,
-    "memory": memory, "reads": reads, "genome": genome_task, "marks": marks_task, "quality": quality,
-    "long": long_task, "one-iteration": one_iteration, "one-long": one_long,
+    "speed": speed, "memory": memory, "reads": reads, "genome": genome_task, "marks": marks_task, "quality": quality,
+    "one-iteration": one_iteration,
 }  # fmt: skip
 
 

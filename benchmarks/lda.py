@@ -1,7 +1,6 @@
 """Benchmarks of LDA: one command for all parts.
 
     python benchmarks/lda.py quality --peers /path/to/peer/environment     # held-out scores and CPU seconds against four peers
-    python benchmarks/lda.py speed                                         # the local step
     python benchmarks/lda.py growth                                        # documents, topics, vocabulary
 
 Each part has its own options: ``python benchmarks/lda.py quality --help``. Peers live in an environment of their own,
@@ -11,7 +10,7 @@ Each part has its own options: ``python benchmarks/lda.py quality --help``. Peer
 import importlib
 import sys
 
-PARTS = {"quality": "lda_quality", "speed": "lda_speed", "growth": "lda_growth"}
+PARTS = {"quality": "lda_quality", "growth": "lda_growth"}
 
 
 def main() -> None:

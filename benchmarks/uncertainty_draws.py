@@ -1,11 +1,9 @@
-"""Posterior draws against reference posteriors, and coverage of intervals on simulated data; writes the tables of docs/draws.md.
+"""Compare posterior draws with the reference draws of ten posteriors of posteriordb; write a table of docs/draws.md.
 
-python benchmarks/uncertainty_draws.py posteriordb [file]      ten posteriors with reference draws
-python benchmarks/uncertainty_draws.py coverage [simulations]  mixture, hidden Markov model, topics, hierarchical regression
+python benchmarks/uncertainty_draws.py
 """
 
 import json
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -115,69 +113,6 @@ def posteriordb():
     (FIGURES / "draws-posteriordb.md").write_text("\n".join(lines) + "\n")
 
 
-# -- coverage --
-
-
-def mixture():
-    """Two components one standard deviation to each side."""
-    n, k = ng.Plate("n", 60), ng.Plate("k", 2)
-    z = ng.Categorical("z", ng.Dirichlet("weights", 4.0, size=2), plate=n)
-    mu, tau = ng.Normal("mu", 0.0, 0.25, plate=k), ng.Gamma("tau", 4.0, 4.0, plate=k)
-    y = ng.Normal("y", mu[z], tau[z], plate=n, observed=np.zeros(60))
-    return ng.Network(y), {"init": "kmeans"}, ["weights", "mu", "tau"]
-
-
-def hidden_markov():
-    """Emissions that overlap."""
-    t, k = ng.Plate("t", 80), ng.Plate("k", 2)
-    rows = ng.Dirichlet("rows", [[4.0, 1.0], [1.0, 4.0]], plate=k)
-    z = ng.MarkovChain("z", [0.5, 0.5], rows, plate=t)
-    mu = ng.Normal("mu", 0.0, 0.25, plate=k)
-    return ng.Network(ng.Normal("y", mu[z], 1.0, plate=t, observed=np.zeros(80))), {"init": "kmeans"}, ["rows", "mu"]
-
-
-def topics():
-    """Twenty documents of thirty words, three topics."""
-    doc, topic, token = ng.Plate("doc", 20), ng.Plate("topic", 3), ng.Plate("token", 600)
-    theta = ng.Dirichlet("theta", 0.5, size=3, plate=doc)
-    phi = ng.Dirichlet("phi", 0.3, size=12, plate=topic)
-    z = ng.Categorical("z", theta[np.repeat(np.arange(20), 30)], plate=token)
-    w = ng.Categorical("w", phi[z], plate=token, observed=np.zeros(600, dtype=int))
-    return ng.Network(w), {"init": "random"}, ["theta", "phi"]
-
-
-def hierarchy():
-    """Eight groups of five, with a slope for each observation's covariate."""
-    n, g = ng.Plate("n", 40), ng.Plate("g", 8)
-    x = np.linspace(2.0, 4.0, 40)
-    spread, tau = ng.Gamma("spread", 3.0, 3.0), ng.Gamma("tau", 3.0, 3.0)
-    mean, slope = ng.Normal("mean", 0.0, 0.25), ng.Normal("slope", 0.0, 1.0)
-    level = ng.Normal("level", mean, spread, plate=g)
-    y = ng.Normal("y", level[np.repeat(np.arange(8), 5)] + x * slope, tau, plate=n, observed=np.zeros(40))
-    return ng.Network(y), {}, ["mean", "slope", "level", "spread", "tau"]
-
-
-def coverage(simulations):
-    lines = ["| model | parameters | q | draws | CPU s for a posterior by draws |", "|---|---|---|---|---|"]
-    for make in (mixture, hidden_markov, topics, hierarchy):
-        network, options, names = make()
-        q = network.calibrate(simulations, names=names, fit_options=options)
-        begun = time.process_time()
-        drawn = network.calibrate(
-            simulations, level="draws", names=names, fit_options=options, draws_options={"n": 300, "warmup": 200}
-        )
-        spent = (time.process_time() - begun) / simulations
-        for name in names:
-            held = [found.coverage(0.9)[name] for found in (q, drawn)]
-            model, (of_q, of_draws) = make.__name__.replace("_", " "), (100 * share for share in held)
-            lines.append(f"| {model} | {name} | {of_q:.0f} % | {of_draws:.0f} % | {spent:.1f} |")
-            print(lines[-1], flush=True)
-    (FIGURES / "draws-coverage.md").write_text("\n".join(lines) + "\n")
-
-
 if __name__ == "__main__":
     warnings.simplefilter("ignore", PoorMixing)
-    if sys.argv[1:2] == ["coverage"]:
-        coverage(int(sys.argv[2]) if len(sys.argv) > 2 else 100)
-    else:
-        posteriordb()
+    posteriordb()
