@@ -44,11 +44,11 @@ def test_all_cells_are_all_chunks(h5ad, size):
 def test_a_file_that_holds_no_cells_says_so(tmp_path):
     h5py = pytest.importorskip("h5py")
     (tmp_path / "text.h5ad").write_text("no")
-    with pytest.raises(ValueError, match=r"text.h5ad: cannot be read as .h5ad"):
+    with pytest.raises(ValueError, match=r"text.h5ad: cannot be read"):
         open_source(tmp_path / "text.h5ad")
     with h5py.File(tmp_path / "empty.h5ad", "w") as file:
-        file["var"] = [1]
-    with pytest.raises(ValueError, match="there is no 'X' in it: not an AnnData file"):
+        file["genes"] = [1]
+    with pytest.raises(ValueError, match=r"empty.h5ad: cannot be read"):
         open_source(tmp_path / "empty.h5ad")
 
 
@@ -56,42 +56,24 @@ def test_an_unknown_layer_and_columns_are_refused(tmp_path):
     anndata = pytest.importorskip("anndata")
     made = anndata.AnnData(sparse.csc_matrix(np.eye(3, dtype=np.float32)))
     made.write_h5ad(tmp_path / "columns.h5ad")
-    with pytest.raises(ValueError, match="X is a csc_matrix, in which rows cannot be found"):
+    with pytest.raises(ValueError, match="X is stored by columns, in which rows cannot be found"):
         open_source(tmp_path / "columns.h5ad")
     with pytest.raises(ValueError, match="there is no layer 'raw'; there are none"):
         open_source(tmp_path / "columns.h5ad", layer="raw")
 
 
-def test_a_damaged_cell_file_is_refused_by_name(tmp_path, rng):
-    h5py = pytest.importorskip("h5py")
+def test_a_damaged_cell_file_is_refused_by_name(tmp_path):
+    anndata, h5py = pytest.importorskip("anndata"), pytest.importorskip("h5py")
     path = tmp_path / "cells.h5ad"
-    with h5py.File(path, "w") as file:
-        file["X"] = np.ones((3, 2))
-        file["var/_index"] = ["g1", "g2"]
-    assert len(open_source(path).take(np.arange(3))) == 3
-    with h5py.File(path, "a") as file:
-        del file["X"], file["var/_index"]
-        file["X"] = np.full((3, 2), -1.0)
-        file["var/_index/strange"] = 1
-    with pytest.raises(
-        ValueError, match=r"cells\.h5ad: var/_index is no column of texts, but a group of \['strange'\]"
-    ):
-        open_source(path)
-    with h5py.File(path, "a") as file:
-        del file["var/_index"]
-        file["var/_index"] = ["g1", "g2"]
+    anndata.AnnData(np.full((3, 2), -1.0)).write_h5ad(path)
     with pytest.raises(ValueError, match=r"cells\.h5ad: cannot be read \(X must hold counts"):
         open_source(path).take(np.arange(3))
-
-
-def test_names_beside_a_mask_are_read_and_a_missing_one_is_named(tmp_path):
-    """As anndata 0.13 writes them with pandas 3."""
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
-        file["X"] = np.ones((3, 2))
-        file["var/_index/values"], file["var/_index/mask"] = ["g1", "g2"], [False, False]
-    assert open_source(tmp_path / "cells.h5ad").take(np.arange(3)).vocabulary.tolist() == ["g1", "g2"]
-    with h5py.File(tmp_path / "cells.h5ad", "a") as file:
-        file["var/_index/mask"][1] = True
-    with pytest.raises(ValueError, match=r"var/_index\[1\] is missing: every gene needs a name"):
-        open_source(tmp_path / "cells.h5ad")
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        file["X"] = np.ones((3, 5))
+    with pytest.raises(ValueError, match="X has 5 genes, and var names 2"):
+        open_source(path)
+    with h5py.File(path, "a") as file:
+        del file["var"]
+    with pytest.raises(ValueError, match=r"cells\.h5ad: cannot be read"):
+        open_source(path)
