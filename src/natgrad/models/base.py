@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from natgrad.inference.steppers.groups import Look
     from natgrad.posterior.export import Posterior, Summary
 
-__all__ = ["Estimator", "register"]
+__all__ = ["Estimator", "number_of", "register"]
 
 
 # What the command line remembers of the files it reads.
@@ -84,6 +84,7 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
 
     # What a fit sets.
     posterior_: Posterior
+    n_rows_seen_: float
     _state: State
 
     # Which columns of a file were what ("target", "user", …), if the command line read it; later files are read alike.
@@ -476,3 +477,14 @@ def _check_columns(columns: Any) -> None:
         names = name if isinstance(name, list) else [name]
         if role not in COLUMN_ROLES or not all(isinstance(one, str) for one in names):
             raise Misfit(f"columns: {role!r} = {name!r} is not the name of a column that is read")
+
+
+def number_of(given: Any, name: str, most: int) -> tuple[int, bool]:
+    """A number of components, or the most that may be found, and whether it is found."""
+    if isinstance(given, str) and given == "auto":
+        return most, True
+    if isinstance(given, (tuple, list)) and len(given) == 2 and given[0] == "auto":
+        return whole_number(given[1], f'most of {name}=("auto", most)'), True
+    if isinstance(given, (str, tuple, list)):
+        raise ValueError(f'{name} must be a whole number ≥ 1, "auto" or ("auto", most), got {given!r}')
+    return whole_number(given, name), False

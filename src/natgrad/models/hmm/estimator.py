@@ -26,13 +26,13 @@ from natgrad.inference.options import FitOptions, all_or_nothing, checked_method
 from natgrad.inference.starts import Starts
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
+from natgrad.models.base import number_of
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.inputs import InputChain
 from natgrad.models.hmm.live import LiveHMM, checked_clocks
 from natgrad.models.hmm.priors import FORBIDDEN, Transitions, walk
 from natgrad.models.hmm.tracks import Tracks, own_of, parts_of
 from natgrad.models.registry import EVERY_MODEL
-from natgrad.models.rows import number_of
 from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.validation import real_number, whole_number
