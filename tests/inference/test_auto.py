@@ -10,11 +10,9 @@ from networks import CASES, scalar_mixture
 
 import natgrad as ng
 from natgrad.inference.auto import choose, free_memory, largest_coupling
-from natgrad.inference.steppers.accelerated import AcceleratedStepper
-from natgrad.inference.steppers.checked import KEY, SafeguardedStepper
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
-from natgrad.inference.steppers.sweep import ExactStepper
+from natgrad.inference.steppers.sweep import SAFEGUARD, AcceleratedStepper, ExactStepper, SafeguardedStepper
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.reproduce.paquet_runs import declare
 
@@ -172,7 +170,7 @@ def guarded(method, steps, network=None, **options):
     """A default fit, and its last check after every step."""
     seen = []
     fit = (network or regression()).fit(
-        method, max_steps=steps, tol=0, callbacks=[lambda p: seen.append(p.state.memory[KEY])], **options
+        method, max_steps=steps, tol=0, callbacks=[lambda p: seen.append(p.state.memory[SAFEGUARD])], **options
     )
     return fit, seen
 

@@ -5,7 +5,7 @@ The names below are public, as ``natgrad.inference.PerNode``; the modules are no
 
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import HeldOut, Progress
-from natgrad.inference.executors.threads import Dask
+from natgrad.inference.executors import Dask
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.options import LocalOptions
 from natgrad.inference.step_sizes import Constant, HoldThenDecay, PerNode, RobbinsMonro

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
 from natgrad.errors import NotAdditive
-from natgrad.inference.executors.threads import Executor
+from natgrad.inference.executors import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import EdgeProblem, GroupProblem, Problem
 from natgrad.inference.step_sizes import Constant, PerNode, Step
-from natgrad.inference.steppers.accelerated import AcceleratedStepper, PrunedStepper
-from natgrad.inference.steppers.checked import SafeguardedStepper
 from natgrad.inference.steppers.groups import FOLLOWING, ONE_PASS, GroupStepper, WholePasses
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import Stepper
-from natgrad.inference.steppers.sweep import ExactStepper
+from natgrad.inference.steppers.sweep import AcceleratedStepper, ExactStepper, PrunedStepper, SafeguardedStepper
 from natgrad.validation import real_number
 
 __all__ = ["Auto", "Choice", "Control", "choose"]

@@ -19,7 +19,7 @@ from natgrad.inference.checkpoint import (
     restore_callback_states,
     run_fingerprint,
 )
-from natgrad.inference.executors.threads import Executor, Threads, opened, place_shards
+from natgrad.inference.executors import Executor, Threads, opened, place_shards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
 from natgrad.inference.moves import Moves, Proposal, proposals, records_of_start

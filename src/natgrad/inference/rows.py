@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.executors.threads import ShardSpec, shard_in_files
+from natgrad.inference.executors import ShardSpec, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State, Stats
 from natgrad.threads import in_order
 

@@ -20,10 +20,9 @@ from natgrad.inference.options import CheckpointOptions, checked_every, checked_
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.origins import warn_of_offsets
-from natgrad.network.compile.plan import Plan, make_plan
+from natgrad.network.compile.plan import Plan, make_plan, remarks
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.inference.executors.threads import BroadcastArgument, Dask, ShardSpec
+from natgrad.inference.executors import BroadcastArgument, Dask, ShardSpec
 from natgrad.models.lda import problem as lda_problem
 
 distributed = pytest.importorskip("distributed")

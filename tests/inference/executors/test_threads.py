@@ -12,7 +12,7 @@ import natgrad as ng
 from natgrad import threads
 from natgrad.data.origin import Mapped
 from natgrad.inference import rows as row_parts
-from natgrad.inference.executors.threads import (
+from natgrad.inference.executors import (
     Broadcast,
     BroadcastArgument,
     Dask,

@@ -9,8 +9,8 @@ from networks import CASES
 import natgrad as ng
 from natgrad.families import Gamma
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, State, SweepResult
-from natgrad.inference.steppers import accelerated as accelerate
-from natgrad.inference.steppers.accelerated import KEY, AcceleratedStepper
+from natgrad.inference.steppers import sweep as accelerate
+from natgrad.inference.steppers.sweep import ACCELERATED, AcceleratedStepper
 
 
 def assert_equal_states(one, other):
@@ -172,7 +172,7 @@ def test_an_extrapolated_sweep_that_fell_is_thrown_away_and_both_are_counted():
     assert float(state.lam["x"][1][0]) == 0.5
     # γ (y − x) beyond y, then y itself; no momentum is left after a failure.
     assert problem.starts == [8.0, 4.0 - 0.6 * 4.0, 4.0, 2.0 - 0.6 * 2.0, 2.0, 1.0 - 0.6, 1.0]
-    assert state.memory[KEY].age == 0
+    assert state.memory[ACCELERATED].age == 0
 
 
 @pytest.mark.usefixtures("without_rest")
@@ -185,7 +185,7 @@ def test_an_extrapolated_sweep_that_rose_is_kept_and_momentum_grows():
     second = first + 1.0 + 0.6 + 0.25 * (first + 1.0 - 2.0)
     third = second + 1.0 + 0.6 + 0.4 * (second + 1.0 - (first + 1.0))
     np.testing.assert_allclose(problem.starts, [1.0, first, second, third], rtol=1e-14)
-    assert state.memory[KEY].age == 3
+    assert state.memory[ACCELERATED].age == 3
 
 
 # -- scalar factors: a turn may lower the bound --

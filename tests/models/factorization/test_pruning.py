@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.steppers.accelerated import PrunedStepper
+from natgrad.inference.steppers.sweep import PrunedStepper
 from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.problem import FullRatingsProblem
 from natgrad.models.factorization.pruning import FADES, RatingPruning

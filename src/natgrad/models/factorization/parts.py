@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from natgrad.data.io.ratings import read_run
 from natgrad.data.ratings import Ratings, RatingsRows
-from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, ShardSpec, even_cuts
+from natgrad.inference.executors import BroadcastArgument, Call, PlacedShards, ShardSpec, even_cuts
 from natgrad.kernels.factorization.gather import unpack
 from natgrad.models.factorization.links import Link, likes_as_ratings
 from natgrad.models.factorization.sides import Moved, SideRatings, SweepInputs, aligned, empty_rows, packed, unpacked

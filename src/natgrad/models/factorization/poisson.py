@@ -21,7 +21,7 @@ from natgrad.data.ratings import Ratings, RatingsRows
 from natgrad.families import Gamma
 from natgrad.families.natural_step import blend, distance, size_of
 from natgrad.inference.engine import Phase
-from natgrad.inference.executors.threads import BroadcastArgument
+from natgrad.inference.executors import BroadcastArgument
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.kernels.factorization.counts import share_counts

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma, MultivariateNormal
-from natgrad.inference.executors.threads import PlacedShards
+from natgrad.inference.executors import PlacedShards
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import Call, ShardSpec, even_cuts, shard_in_files
+from natgrad.inference.executors import Call, ShardSpec, even_cuts, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
 from natgrad.kernels.hmm.emissions import n_statistics

@@ -21,7 +21,7 @@ import scipy.special as sp
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.origin import Origin
 from natgrad.errors import NotAtMaximum
-from natgrad.inference.executors.threads import ShardSpec
+from natgrad.inference.executors import ShardSpec
 from natgrad.inference.problem import GroupResult, State
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import solve_documents, topic_counts

@@ -22,7 +22,7 @@ import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import BroadcastArgument, Call, ShardSpec, even_cuts
+from natgrad.inference.executors import BroadcastArgument, Call, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
 from natgrad.inference.steppers.groups import rows_of
 from natgrad.kernels.lda import plain

@@ -27,7 +27,7 @@ from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunk_program import CHANGE, change_of, changed_held
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.tables import Table
-from natgrad.network.compile.growing import axes_of
+from natgrad.network.compile.plan import axes_of
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.start.components import NetworkComponents, moves_of
 from natgrad.network.start.order import default_order

@@ -29,8 +29,7 @@ from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.network.bind.chunking import NUMBER
 from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import ChunkSums, Window, Windows
-from natgrad.network.compile.growing import axes_of
-from natgrad.network.compile.plan import Plan, weight_key
+from natgrad.network.compile.plan import Plan, axes_of, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem

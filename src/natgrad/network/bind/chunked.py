@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.origin import identities
-from natgrad.inference.executors.threads import BroadcastArgument, ShardSpec
+from natgrad.inference.executors import BroadcastArgument, ShardSpec
 from natgrad.inference.problem import (
     Block,
     BlockInfo,

@@ -32,9 +32,8 @@ from natgrad.network.bind.bound import Binding, aligned, find_domain
 from natgrad.network.bind.build import Domain, build_nodes, made_parents
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.updating import warm_state
-from natgrad.network.compile.growing import BEFORE
 from natgrad.network.compile.joint_factors import groups_inside, with_joint_factors
-from natgrad.network.compile.plan import Plan, make_plan
+from natgrad.network.compile.plan import BEFORE, Plan, make_plan
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import REAL
 from natgrad.network.language.nodes import Node

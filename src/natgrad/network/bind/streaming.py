@@ -22,18 +22,16 @@ from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain, Template
-from natgrad.network.bind.carried_sums import carry_over, with_memory
 from natgrad.network.bind.chunk_components import moves_for, start_of_one_in_chunks
-from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
-from natgrad.network.bind.chunk_starts import start_from_rows
+from natgrad.network.bind.chunk_groups import ChunkGroups, carry_over, chunked_problem, with_memory
+from natgrad.network.bind.chunk_starts import start_from_rows, warn_of_sorted_rows
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunking import chains_along
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
-from natgrad.network.bind.sorted_rows import warn_of_sorted_rows
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
-from natgrad.network.compile.growing import remarks
 from natgrad.network.compile.origins import warn_of_offsets
+from natgrad.network.compile.plan import remarks
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init

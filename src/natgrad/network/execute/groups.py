@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.inference.executors.threads import Broadcast, Executor, Threads
+from natgrad.inference.executors import Broadcast, Executor, Threads
 from natgrad.inference.methods import SVI
 from natgrad.inference.problem import (
     Block,

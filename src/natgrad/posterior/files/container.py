@@ -26,7 +26,7 @@ from natgrad.inference import auto, methods, step_sizes
 from natgrad.inference.options import LocalOptions
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
-from natgrad.inference.steppers import accelerated, checked, groups
+from natgrad.inference.steppers import groups, sweep
 from natgrad.inference.trace import MoveRecord, Reason, StartRecord, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 
@@ -362,8 +362,8 @@ for _group, _classes in _PLAIN.items():
 register(methods.SVI, "method.SVI", _svi_fields)
 register(auto.Auto, "step.Auto")
 # What methods remember.
-register(accelerated.History, "memory.History")
-register(checked.Snapshot, "memory.Snapshot")
+register(sweep.History, "memory.History")
+register(sweep.Snapshot, "memory.Snapshot")
 register(groups.BatchMemory, "memory.Kept")
 register(groups.GroupMemory, "memory.Remembered")
 register(State)

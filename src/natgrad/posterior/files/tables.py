@@ -14,9 +14,8 @@ from natgrad.inference.auto import Auto
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.problem import GroupProblem
 from natgrad.inference.schema import LARGEST, check, either, record, refuse, state_of
-from natgrad.inference.steppers.accelerated import History
-from natgrad.inference.steppers.checked import Snapshot
 from natgrad.inference.steppers.groups import BatchMemory, GroupMemory, check_shapes
+from natgrad.inference.steppers.sweep import History, Snapshot
 from natgrad.posterior.factor import Factor
 
 __all__ = ["METHOD", "RUN", "STEP", "check_origin", "check_seen", "check_sums", "group_state", "groups_of", "memory_of"]
