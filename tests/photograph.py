@@ -3,7 +3,7 @@
     python tests/photograph.py take before.json        write it down
     python tests/photograph.py compare before.json     say which fits have changed since, and where first
 
-For whoever moves code without meaning to change a number. Bits depend on the machine and on the versions of the libraries, so a
+For those who move code without changing a number. Bits depend on the machine and on the versions of the libraries, so a
 photograph is compared on the machine that took it and is not kept in the repository.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from checkpoint_cases import CASES
+from promises.runs import RUNS
 from safetensors.numpy import load_file
 
 
@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("path", type=Path)
     options = parser.parse_args()
     now = {}
-    for name, fit in CASES.items():
+    for name, fit in RUNS.items():
         now[name] = photographed(fit())
         print(f"{name}: {now[name]['steps']} steps, {now[name]['elbo']}", file=sys.stderr)
     if options.action == "take":

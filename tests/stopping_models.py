@@ -105,29 +105,6 @@ def blobs(n: int, size: int, components: int, apart: float) -> ng.Network:
     return ng.Network(ng.MultivariateNormal("y", mu[z], precision[z], plate=point, observed=y))
 
 
-def counts_mixture() -> ng.Network:
-    rng = np.random.default_rng(0)
-    y = rng.poisson(np.array([2.0, 6.0, 15.0])[rng.integers(0, 3, 300)])
-    point, component = ng.Plate("point", 300), ng.Plate("component", 3)
-    z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=3), plate=point)
-    rate = ng.Gamma("rate", 1.0, 0.1, plate=component)
-    return ng.Network(ng.Poisson("y", rate[z], plate=point, observed=y))
-
-
-def latent_classes() -> ng.Network:
-    """Answers to ten questions, by class."""
-    rng = np.random.default_rng(0)
-    yes = rng.beta(0.5, 0.5, size=(3, 10))
-    y = (rng.random((200, 10)) < yes[rng.integers(0, 3, 200)]).astype(int)
-    person, kind = ng.Plate("person", 200), ng.Plate("class", 3)
-    z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=3), plate=person)
-    asked = [
-        ng.Bernoulli(f"q{j}", ng.Beta(f"p{j}", 1.0, 1.0, plate=kind)[z], plate=person, observed=y[:, j])
-        for j in range(4)
-    ]
-    return ng.Network(*asked)
-
-
 def chain(sequences: int, times: int, states: int, apart: float = 3.0) -> ng.Network:
     rng = np.random.default_rng(0)
     path = np.zeros((sequences, times), int)
@@ -174,51 +151,6 @@ def powers(n: int, degree: int) -> ng.Network:
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, n)
     return regression(x[:, None] ** np.arange(degree + 1), np.sin(3 * x) + 0.1 * rng.normal(size=n))
-
-
-def heavy_tails() -> ng.Network:
-    """A regression whose rows have precisions of their own."""
-    rng = np.random.default_rng(0)
-    x, row = rng.normal(size=(100, 3)), ng.Plate("row", 100)
-    y = x @ [1.0, -1.0, 0.5] + rng.standard_t(2, size=100)
-    w = ng.MultivariateNormal("w", np.zeros(3), 0.01 * np.eye(3))
-    own = ng.Gamma("own", 2.0, 2.0, plate=row)
-    return ng.Network(ng.Normal("y", ng.dot(x, w), own, plate=row, observed=y))
-
-
-def schools() -> ng.Network:
-    """Groups with a common level, all precisions learned."""
-    rng = np.random.default_rng(0)
-    where = rng.integers(0, 8, 80)
-    level, spread = ng.Normal("level", 0.0, 0.01), ng.Gamma("spread", 1.0, 1.0)
-    effect = ng.Normal("effect", level, spread, plate=ng.Plate("school", 8))
-    y = 5.0 + rng.normal(size=8)[where] + rng.normal(size=80)
-    noise = ng.Gamma("noise", 1.0, 1.0)
-    return ng.Network(ng.Normal("y", effect[where], noise, plate=ng.Plate("pupil", 80), observed=y))
-
-
-def crossed() -> ng.Network:
-    """A mean, and effects of two crossed factors."""
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 10, 200), rng.integers(0, 12, 200)
-    mean = ng.Normal("mean", 0.0, 1e-4)
-    one = ng.Normal("one", 0.0, ng.Gamma("p", 1.0, 1.0), plate=ng.Plate("a", 10))
-    two = ng.Normal("two", 0.0, ng.Gamma("q", 1.0, 1.0), plate=ng.Plate("b", 12))
-    y = 30.0 + rng.normal(size=10)[a] + rng.normal(size=12)[b] + rng.normal(size=200)
-    noise = ng.Gamma("noise", 1.0, 1.0)
-    return ng.Network(ng.Normal("y", mean + one[a] + two[b], noise, plate=ng.Plate("row", 200), observed=y))
-
-
-def factors(learned: bool) -> ng.Network:
-    """Principal components with relevances, or factor analysis with a noise for each column."""
-    rng = np.random.default_rng(0)
-    y = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 8)) + 0.5 * rng.normal(size=(60, 8))
-    row, column, factor = ng.Plate("row", 60), ng.Plate("column", 8), ng.Plate("factor", 4)
-    relevance = ng.Gamma("relevance", 1e-2, 1e-2, plate=factor)
-    w = ng.MultivariateNormal("w", np.zeros(4), ng.diag(relevance), plate=column)
-    x = ng.MultivariateNormal("x", np.zeros(4), np.eye(4), plate=row)
-    noise = ng.Gamma("noise", 1.0, 1.0, plate=column) if learned else ng.Gamma("noise", 1.0, 1.0)
-    return ng.Network(ng.Normal("y", ng.dot(w, x), noise, plate=(row, column), observed=y))
 
 
 def topics(docs: int = 40, words: int = 30) -> ng.Network:
@@ -278,8 +210,6 @@ NETWORKS: dict[str, Row] = {
     "5 overlapping blobs": network(lambda: blobs(400, 2, 5, 1.5), init="kmeans"),
     "5 overlapping blobs, plain sweeps": network(lambda: blobs(400, 2, 5, 1.5), ng.VB(), init="kmeans"),
     "8 components for 4 blobs": network(lambda: blobs(300, 2, 8, 3.0), init="random"),
-    "mixture of counts": network(counts_mixture, init="random"),
-    "latent classes": network(latent_classes, init="random"),
     "chain of 3 states": network(lambda: chain(10, 40, 3), init="random"),
     "chain of 3 states, overlapping": network(lambda: chain(10, 40, 3, 1.5), init="random"),
     "one chain of 4 states": network(lambda: chain(1, 300, 4), init="random"),
@@ -288,11 +218,6 @@ NETWORKS: dict[str, Row] = {
     "nearly equal columns, plain sweeps": network(lambda: twins(300, 0.3), ng.VB()),
     "200,000 rows": network(lambda: twins(200_000, 1e-3)),
     "polynomial": network(lambda: powers(60, 7)),
-    "heavy tails": network(heavy_tails),
-    "schools": network(schools),
-    "crossed effects": network(crossed),
-    "principal components": network(lambda: factors(False)),
-    "factor analysis": network(lambda: factors(True)),
     "topics": network(topics, init="random"),
     "factorisation, all together": network(CASES["factorised"], ng.VB("b"), init="random"),
 }

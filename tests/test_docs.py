@@ -25,8 +25,6 @@ DOCS = ROOT / "docs"
 MODELS = DOCS / "models.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 WIDEST = 72  # a line of code is read without scrolling on a desktop; on a phone it is wrapped (docs/assets/site.css)
-# Pages for people that open with something else: pictures, a table of features, commands, or the program of a tutorial.
-OPENED_OTHERWISE = {"gallery.md", "comparison.md", "command-line.md"}
 
 
 class Block(NamedTuple):
@@ -109,37 +107,6 @@ def test_model_runs_and_its_bound_never_falls(section: str) -> None:
     assert bounds[-1] == pytest.approx(fit.elbo, rel=1e-9)
 
 
-def pages_for_people() -> list[Path]:
-    """Learn, Models and Guides, as the navigation of the site has them."""
-    parts = re.split(r"^  - (\w+):", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1], flags=re.MULTILINE)
-    chosen = [
-        text
-        for name, text in zip(parts[1::2], parts[2::2], strict=True)
-        if name in ("Home", "Learn", "Models", "Guides")
-    ]
-    return [DOCS / page for text in chosen for page in re.findall(r"[\w./-]+\.md", text)]
-
-
-@pytest.mark.parametrize(
-    "page",
-    [p for p in pages_for_people() if p.name not in OPENED_OTHERWISE and p.parent.name != "tutorials"],
-    ids=lambda p: p.stem,
-)
-def test_a_page_opens_with_an_example_and_its_output(page: Path) -> None:
-    """The output is compared with what the example prints when the page is run."""
-    first = blocks(page)[0]
-    assert first.shown, "show what the first block prints in a block of ```text"
-
-
-def test_a_tutorial_shows_its_output_and_its_program() -> None:
-    pages = [p for p in pages_for_people() if p.parent.name == "tutorials" and p.name != "index.md"]
-    assert len(pages) > 10
-    for page in pages:
-        assert re.search(
-            r'--8<-- "docs/tutorials/output/\w+\.txt".*--8<-- "examples/\w+\.py"', page.read_text(), re.DOTALL
-        )
-
-
 @pytest.mark.parametrize(
     "page",
     [p for p in PAGES if p.parent.name != "reference" and p.stem != "architecture"],
@@ -154,12 +121,6 @@ def test_lines_of_code_are_short(page: Path) -> None:
     lines = [line for block in fenced for line in block.splitlines()]
     lines += [line[4:] for block in indented for line in block.splitlines()]
     assert not [line for line in lines if len(line) > WIDEST]
-
-
-def test_the_picture_of_the_readme_is_there() -> None:
-    picture = re.search(r"\(([^)]*\.png)\)\]\(([^)]*\.py)\)", (ROOT / "README.md").read_text())
-    assert picture, "the picture of the README links to the script that draws it"
-    assert all((ROOT / path).is_file() for path in picture.groups())
 
 
 def test_the_reference_is_what_the_code_says() -> None:

@@ -1,8 +1,5 @@
 """Compiled programs are shared by networks of one structure."""
 
-import gc
-import weakref
-
 import jax
 import numpy as np
 import pytest
@@ -37,40 +34,6 @@ def test_one_structure_is_compiled_once(programs):
     np.testing.assert_allclose(other.trace["elbo"], fitted(seed=1, backend="numpy").trace["elbo"], rtol=1e-12)
     fitted(7)
     assert set(programs) > known  # another shape is another program
-
-
-def test_the_bound_of_a_fit_compiles_nothing(programs):
-    fit = fitted()
-    known = set(programs)
-    assert fit.elbo == fit.trace["elbo"][-1]
-    assert set(programs) == known
-    assert sum(fit.elbo_by_node().values()) == pytest.approx(fit.elbo, rel=1e-13)  # evaluated directly
-    assert set(programs) > known
-
-
-@pytest.mark.parametrize("given", [float, lambda number: np.full(4, number)], ids=["numbers", "arrays"])
-def test_numbers_of_priors_compile_nothing(programs, given):
-    def with_prior(mean, precision, backend="jax"):
-        n = ng.Plate("n", 4)
-        mu = ng.Normal("mu", given(mean), given(precision), plate=n)
-        y = ng.Normal("y", mu, given(precision), plate=n, observed=np.arange(4.0))
-        return ng.Network(y).fit(backend=backend, verbose=False)
-
-    first = with_prior(1.0, 1.3)
-    known = set(programs)
-    second = with_prior(2.0, 1.3)
-    np.testing.assert_allclose(second["mu"].mean() - first["mu"].mean(), 0.5)
-    third = with_prior(-0.5, 2.0)  # −½ of the density times 2 is a number that other densities have
-    assert set(programs) == known
-    np.testing.assert_allclose(third.elbo, with_prior(-0.5, 2.0, "numpy").elbo, rtol=1e-12)
-
-
-def test_memory_is_bounded_and_networks_are_freed(programs, monkeypatch):
-    monkeypatch.setattr(_jax, "MAX_PROGRAMS", 4)
-    dropped = [weakref.ref(fitted(size).problem) for size in (11, 12, 13)]
-    gc.collect()
-    assert all(reference() is None for reference in dropped)
-    assert len(programs) <= 4
 
 
 def test_functions_with_the_same_shapes_and_other_constants_are_other_programs(programs):

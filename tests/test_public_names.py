@@ -46,24 +46,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ng.Nonsense  # noqa: B018
 
 
-# Each takes longer to import than the networks themselves.
-HEAVY = """
-    click jax matplotlib numba optax pandas pyarrow rich
-    scipy.linalg scipy.optimize scipy.sparse scipy.stats sklearn
-"""
-
-
-def imported(code: str, *names: str) -> str:
-    ran = f"[name for name in {names!r} if name in sys.modules]"
-    shown = f"import sys; {code}; print({ran})"
-    return subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def test_import_loads_nothing_and_networks_nothing_heavy() -> None:
-    assert imported("import natgrad", "natgrad.network", "natgrad.models", "numpy", "scipy", *HEAVY.split()) == "[]"
-    assert imported("import natgrad; natgrad.Network", *HEAVY.split()) == "[]"
-
-
 def test_a_program_of_a_user_is_typed():
     """`make lint` checks tests/typed_user.py with mypy --strict; it uses every name at the top."""
     text = (Path(__file__).parent / "typed_user.py").read_text()

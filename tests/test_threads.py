@@ -1,9 +1,6 @@
 """The matrix library has one thread while a fit runs, and the user's number of threads afterwards, however fits overlap."""
 
-import contextlib
-import linecache
 import os
-import sys
 import threading
 
 import numpy as np
@@ -11,8 +8,6 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 import natgrad as ng
-from natgrad import threads as thread_module
-from natgrad.models.gp import problem
 from natgrad.threads import in_order, one_blas_thread
 
 
@@ -68,56 +63,6 @@ def test_an_error_inside_restores_them_too(threads):
     assert threads() == {3}
 
 
-def struck(number: int, function) -> bool:
-    """Call a function and press Ctrl-C at the n-th line of what enters and leaves a block; whether there were so many."""
-    lines = 0
-
-    def trace(frame, event, argument):
-        nonlocal lines
-        if frame.f_code.co_filename not in (thread_module.__file__, contextlib.__file__):
-            return None
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        # A lock is released in one instruction, at the line of its `with`: Python handles no signal before that.
-        if event in ("call", "line") and "with self._lock" not in line:
-            lines += 1
-            if lines == number:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
-def one_block():
-    with one_blas_thread():
-        pass
-
-
-def blocks_in_blocks():
-    with one_blas_thread():
-        one_block()
-        one_block()
-
-
-@pytest.mark.parametrize("function", [one_block, blocks_in_blocks])
-def test_an_interrupt_at_any_line_of_enter_and_exit_leaves_the_number_alone(threads, function):
-    number = 1
-    while struck(number, function):
-        assert threads() == {3}, number
-        number += 1
-    assert number > 20  # enter, the block, exit
-    with one_blas_thread():
-        assert threads() == {1}
-    assert threads() == {3}
-
-
 def test_fits_in_threads_leave_the_number_alone(threads, rng):
     counts = rng.poisson(0.5, (20, 10))
     one_began, other_ended = threading.Event(), threading.Event()
@@ -144,25 +89,6 @@ def test_fits_in_threads_leave_the_number_alone(threads, rng):
 def test_work_that_is_shared_has_one_each(threads):
     assert in_order(lambda item: (item, threads()), range(5)) == [(item, {1}) for item in range(5)]
     assert threads() == {3}
-
-
-@pytest.fixture
-def classifier(rng):
-    """A fitted one; before there are three threads, which old libraries that began with one do not survive everywhere."""
-    x = rng.normal(size=(30, 1))
-    with pytest.warns(ng.errors.NotConverged):
-        return ng.SparseGPClassifier(n_inducing=5, max_steps=3).fit(x, x[:, 0] > 0)
-
-
-def test_processes_predict_with_one(classifier, threads, rng, monkeypatch):
-    x = rng.normal(size=(30, 1))
-    seen = []
-    plain = problem.compiled
-    monkeypatch.setattr(problem, "compiled", lambda kernel: seen.append(threads()) or plain(kernel))
-    classifier.predict_proba(x)
-    classifier.sample(x, 2, seed=0)
-    assert seen
-    assert set(map(frozenset, seen)) == {frozenset({1})}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -39,30 +39,6 @@ def test_from_raw_text_to_topics_and_a_page(workspace):
     np.testing.assert_allclose([[float(v) for v in row[1:]] for row in rows[1:]], model.transform(letters()), atol=1e-4)
 
 
-def test_clusters_of_rows(workspace):
-    options = ("--columns", "x,y")
-    told = json.loads(
-        right(
-            "fit", "mixture", "rows.csv", "-o", "m", *options, "--n-components", 3, "--covariance", "diag", "--report", "p.html",
-            "--held-out", 0.2, "--n-init", 1, "--json",
-        ).stdout
-    )  # fmt: skip
-    assert told["model"] == "GaussianMixture"
-    assert told["data"].startswith("40 rows, columns x, y")
-    assert np.isfinite(told["held_out"])
-    model = ng.load(workspace / "m")
-    assert model.covariance == "diag"
-    assert "component 0" in (workspace / "p.html").read_text()
-    rows = list(csv.DictReader(right("predict", "m", "rows.csv", *options).stdout.splitlines()))
-    X = np.array([[float(row["x"]), float(row["y"])] for row in rows])
-    assert [int(row["component"]) for row in rows] == model.predict(X).tolist()
-    np.testing.assert_allclose([float(row["probability"]) for row in rows], model.predict_proba(X).max(1), atol=1e-5)
-    score = json.loads(right("score", "m", "rows.csv", *options, "--json").stdout)["score"]
-    assert score == pytest.approx(model.score(X))
-    right("report", "m", "-o", "q.html", "--held-out", "rows.csv", *options)
-    assert "nats a row" in (workspace / "q.html").read_text()
-
-
 def test_ratings_from_file_to_recommendation(workspace):
     right("fit", "mf", "ratings.csv", "-o", "m", "--n-factors", 2, "--max-steps", 20)
     model = ng.load(workspace / "m")
@@ -140,22 +116,6 @@ def _written(path, text):
     return path
 
 
-def test_series_from_file_to_states(workspace):
-    right("fit", "hmm", "series.csv", "-o", "m", "--n-states", 2, "--columns", "level", "--report", "p.html")
-    model = ng.load(workspace / "m")
-    levels = np.array([[float(line.split(",")[0])] for line in (workspace / "series.csv").read_text().split()[1:]])
-    rows = list(csv.DictReader(right("decode", "m", "series.csv", "--columns", "level").stdout.splitlines()))
-    np.testing.assert_array_equal([int(row["state"]) for row in rows], model.predict(levels))
-    assert all(float(row["probability"]) <= 1 for row in rows)
-    assert json.loads(right("score", "m", "series.csv", "--columns", "level", "--json").stdout)["score"] == model.score(
-        levels
-    )
-    assert 'id="path-data"' in (workspace / "p.html").read_text()
-    (workspace / "two.csv").write_text("who,level\n" + "\n".join(f"{'ab'[n > 2]},{n % 2}" for n in range(6)))
-    result = right("fit", "hmm", "two.csv", "-o", "n", "--n-states", 2, "--sequence", "who", "--n-init", 1)
-    assert "6 times in 2 sequences, columns level" in result.output
-
-
 def test_rows_from_file_to_predictions(workspace):
     right("fit", "gp", "rows.csv", "-o", "m", "--columns", "x", "--target", "y", "--n-inducing", 10, "--max-steps", 50)
     model = ng.load(workspace / "m")
@@ -185,20 +145,6 @@ def test_an_order_of_classes_is_a_list_with_commas(workspace):
     result = call(*fit, "--order", "bad,fair")
     assert result.exit_code
     assert "very good" in result.output
-
-
-def test_several_targets_of_which_some_are_missing(workspace):
-    x = np.linspace(0, 6, 60)
-    lines = [f"{v},{np.sin(v)},{'' if 2 < v < 3 else -2 * np.sin(v)}" for v in x]
-    (workspace / "pair.csv").write_text("x,y,z\n" + "\n".join(lines))
-    right("fit", "gp", "pair.csv", "-o", "m", "--target", "y,z", "--n-inducing", 10, "--max-steps", 100)
-    model = ng.load(workspace / "m")
-    assert model.output_correlation_[0, 1] < -0.9
-    (workspace / "new.csv").write_text("x\n2.5\n")
-    (row,) = csv.DictReader(right("predict", "m", "new.csv", "--columns", "x").stdout.splitlines())
-    np.testing.assert_allclose([float(row["mean 0"]), float(row["mean 1"])], model.predict([[2.5]])[0], rtol=1e-4)
-    right("report", "m", "-o", "p.html", "--data", "pair.csv")
-    assert "Correlations of the functions" in (workspace / "p.html").read_text()
 
 
 def _rows_and_kinds(folder):
@@ -256,29 +202,6 @@ def test_advice_names_options(workspace):
     assert "name one with --column" in call("fit", "lda", "two.csv", "-o", "x").output
 
 
-def test_inputs_of_transitions(workspace):
-    rows = [f"{3 * (t // 7 % 2) + t % 3 / 2},{'ab'[t % 7 == 0]}" for t in range(60)]
-    (workspace / "pushed.csv").write_text("\n".join(["level,push", *rows]) + "\n")
-    options = (
-        "--n-states",
-        2,
-        "--n-init",
-        1,
-        "--emissions",
-        '{"level": Gaussian()}',
-        "--transitions",
-        "Transitions(inputs='push')",
-    )
-    right("fit", "hmm-tracks", "pushed.csv", "-o", "m", *options, "--report", "p.html")
-    model = ng.load(workspace / "m")
-    assert model.inputs_.tolist() == ["a", "b"]
-    assert np.diagonal(model.transmat_[0]).min() > 0.9
-    assert np.diagonal(model.transmat_[1]).max() < 0.4
-    found = list(csv.DictReader(right("decode", "m", "pushed.csv").stdout.splitlines()))
-    assert len({row["state"] for row in found[:7]}) == 1
-    assert "Transitions with the input b" in (workspace / "p.html").read_text()
-
-
 REVIEWED = {
     "supervised": ("--target", "price"),
     "author": ("--authors", "author"),
@@ -309,31 +232,6 @@ def test_topics_of_documents_with_columns_besides(workspace, kind):
         assert "--authors says which column it is" in one_line(
             call("fit", kind, "reviews.csv", "-o", "x", "--column", "text")
         )
-
-
-def test_several_kinds_of_columns_and_durations(workspace):
-    rows = [f"{3 * (t // 10 % 2) + t % 3 / 2},{t % 4},{'xy'[t // 10 % 2]}" for t in range(60)]
-    (workspace / "kinds.csv").write_text("\n".join(["level,n,word", *rows]) + "\n")
-    kinds = '{"word": Categorical(), "level": StudentT(dof=4), "n": Poisson()}'
-    options = (
-        "--n-states",
-        2,
-        "--n-init",
-        1,
-        "--emissions",
-        kinds,
-        "--transitions",
-        "Transitions(durations=NegativeBinomial(2))",
-    )
-    right("fit", "hmm-tracks", "kinds.csv", "-o", "m", *options, "--report", "p.html", "--json")
-    model = ng.load(workspace / "m")
-    assert model.categories_["word"].tolist() == ["x", "y"]
-    assert (model.emissions["level"].dof, model.transitions.durations.r) == (4, 2)
-    found = list(csv.DictReader(right("decode", "m", "kinds.csv").stdout.splitlines()))
-    assert len({row["state"] for row in found[:10]}) == 1
-    assert "level: means in each state" in (workspace / "p.html").read_text()
-    wrong = call("fit", "hmm-tracks", "kinds.csv", "-o", "b", "--emissions", "Gauss()")
-    assert "Gauss is not known here" in one_line(wrong, code=2)
 
 
 def test_ratings_in_time_and_context(workspace):

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import os
-import subprocess
 import sys
 
 import click
@@ -46,20 +44,6 @@ def test_no_option_of_a_model_is_glued_to_its_value():
                 flag = option.opts[0]
                 if flag.startswith("--"):
                     assert said == f"try {flag} x, {flag}=3 or {flag} more"
-
-
-@pytest.mark.parametrize("rows", [30, 30_000])
-def test_a_reader_that_has_enough_ends_the_command_without_a_word(rows, workspace):
-    """As `natgrad predict … | head -1`, with an output that fits into the pipe and one that does not."""
-    right("fit", "mixture", "rows.csv", "-o", "m", "--columns", "x,y", "--n-components", 2, "--n-init", 1)
-    (workspace / "many.csv").write_text("x,y\n" + "0.5,1.5\n" * rows)
-    code = "from natgrad.cli.main import main; main()"
-    words = [sys.executable, "-c", code, "predict", "m", "many.csv"]
-    read, write = os.pipe()
-    os.close(read)  # nobody reads
-    ended = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
-    os.close(write)
-    assert ended.stderr == ""
 
 
 def test_words_of_a_model_do_not_command_the_terminal(workspace):

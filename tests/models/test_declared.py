@@ -23,10 +23,13 @@ NETWORK, DEFINITION, BOTH = "a declared network", "its definition", "a declared 
 # What is held, to what, and where.
 EQUALITIES = [
     ("`GaussianHMM`, full and diagonal", BOTH, "models/test_declared.py::test_chains_and_mixtures_are_their_networks"),
-    ("tied and spherical covariances", DEFINITION, "models/test_by_definition.py::test_a_chain_has_the_bound_of_all_paths"),
     (
-        "`CategoricalHMM`, `PoissonHMM`, `BernoulliHMM`", BOTH,
-        "models/hmm/test_problem.py::test_the_same_bound_and_posterior_as_the_declared_network",
+        "tied and spherical covariances", DEFINITION,
+        "models/test_against_networks.py::test_a_chain_has_the_bound_that_all_paths_add_up_to",
+    ),
+    (
+        "`CategoricalHMM`, `PoissonHMM`, `BernoulliHMM`", DEFINITION,
+        "models/test_against_networks.py::test_a_chain_has_the_bound_that_all_paths_add_up_to",
     ),
     ("several tracks", NETWORK, "models/hmm/test_general.py::test_four_kinds_of_tracks_are_the_declared_network"),
     ("`Autoregressive`", NETWORK, "models/hmm/test_general.py::test_an_autoregression_is_the_declared_network"),
@@ -36,7 +39,7 @@ EQUALITIES = [
     ),
     ("`StudentT`, `Mixture` in one state", NETWORK, "models/hmm/test_general.py::test_one_state_is_the_declared_network"),
     ("`durations=`", DEFINITION, "models/hmm/test_durations.py::test_the_bound_is_that_of_all_segmentations"),
-    ("`inputs=`", DEFINITION, "models/hmm/test_inputs.py::test_the_bound_is_that_of_the_evidence_of_all_paths"),
+    ("`inputs=`", DEFINITION, "models/hmm/test_inputs.py::test_answers_are_sums_over_all_paths"),
     ("`GaussianMixture`", BOTH, "models/test_declared.py::test_chains_and_mixtures_are_their_networks"),
     ("`LDA`", NETWORK, "models/test_against_networks.py::test_topics_are_those_of_the_network_sweep_by_sweep"),
     (
@@ -54,7 +57,10 @@ EQUALITIES = [
     ),
     ("counts", NETWORK, "models/test_declared.py::test_counts_are_the_declared_network"),
     ("`ContextFactorization`", NETWORK, "recommenders/test_context.py::test_it_is_its_declared_network"),
-    ("Gaussian noise, several outputs", NETWORK, "models/gp/test_outputs.py::test_outputs_are_the_network_that_declares_them"),
+    (
+        "Gaussian noise, several outputs", DEFINITION,
+        "models/gp/test_outputs.py::test_inducing_inputs_at_the_data_give_the_dense_process_of_all_outputs",
+    ),
     ("other likelihoods of Gaussian processes", DEFINITION, "models/gp/test_joint.py::test_values_are_those_of_a_slow_twin"),
     ("`StateSpaceGP`", BOTH, "models/gp/test_state_space.py::test_it_is_the_declared_chain"),
 ]  # fmt: skip

@@ -176,28 +176,6 @@ def test_labels_are_those_of_the_fit_in_every_chain() -> None:
     assert (agree >= 0.5).mean() > 0.95  # never the other way round, but for ties of what q is not sure of
 
 
-@pytest.mark.slow
-def test_draws_of_a_mixture_are_those_of_the_network_that_declares_it() -> None:
-    model, x = overlapping()
-    prior = model._model_
-    n, k = ng.Plate("n", 30), ng.Plate("k", 2)
-    shape, rate = 0.5 * prior.dof, 0.5 * float(prior.rate[0])
-    tau = ng.Gamma("tau", shape, rate, plate=k)
-    mu = ng.Normal("mu", float(prior.mean[0]), prior.scale * tau, plate=k)
-    z = ng.Categorical("z", ng.Dirichlet("pi", prior.alpha), plate=n)
-    fit = ng.Network(ng.Normal("x", mu[z], tau[z], plate=n, observed=x[:, 0])).fit(
-        init={"z": model.predict_proba(x)}, verbose=False
-    )
-    theirs, ours = fit.draws(4000, verbose=False), model.draws(x, 4000, verbose=False)
-    for name, factor in (("means", theirs["mu"]), ("covariances", None), ("weights", theirs["pi"])):
-        mine = ours[name].values.reshape(-1, 2)
-        other = (1.0 / theirs["tau"].values if factor is None else factor.values).reshape(-1, 2)
-        for power in (1, 2):
-            spread = np.std(np.sort(mine, 1) ** power, 0) / np.sqrt(200.0)  # order statistics: labels do not matter
-            away = np.abs((np.sort(mine, 1) ** power).mean(0) - (np.sort(other, 1) ** power).mean(0))
-            assert (away < 4 * spread).all(), (name, power, away / spread)
-
-
 def test_a_run_of_draws_goes_on_where_it_stopped_and_draws_are_kept_in_files(tmp_path) -> None:
     model, x = overlapping()
     whole = model.draws(x, 20, warmup=10, chains=2, verbose=False)

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sparse
-from marking import some_slow
 from promises.cases import CASES
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
@@ -88,39 +87,6 @@ def checks():
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learn(estimator, check) -> None:
     check(estimator)
-
-
-def made_of(kind: str, rng: np.random.Generator) -> list[np.ndarray]:
-    """Sequences of three states that are easy to tell apart, of different lengths; counts and categories have an own scale."""
-    levels = {"GaussianHMM": [0.0, 5.0, 10.0], "PoissonHMM": [1.0, 12.0, 40.0], "CategoricalHMM": [0, 2, 4]}[kind]
-    out = []
-    for length in (31, 20, 47, 25, 38, 29):
-        state = np.repeat(rng.integers(0, 3, length), 6)[:length]
-        level = np.asarray(levels)[state]
-        drawn = {"GaussianHMM": rng.normal(level), "PoissonHMM": rng.poisson(level)}.get(
-            kind, level + (rng.random(length) < 0.2)
-        )
-        out.append(drawn if kind == "CategoricalHMM" else drawn[:, None])
-    return out
-
-
-@pytest.mark.parametrize(
-    "kind", some_slow(["GaussianHMM", "PoissonHMM", "CategoricalHMM"], ["GaussianHMM", "CategoricalHMM"])
-)
-def test_whole_sequences_may_come_in_any_order_and_in_part(kind, rng) -> None:
-    sequences, order = made_of(kind, rng), rng.permutation(6)
-    shuffled = [sequences[k] for k in order]
-    one, other = (getattr(ng, kind)(3, tol=1e-12, max_passes=500).fit(X) for X in (sequences, shuffled))
-    assert other.elbo_ == pytest.approx(one.elbo_, rel=1e-10)
-    np.testing.assert_allclose(one.score(shuffled), one.score(sequences), rtol=1e-13)
-    whole, parts = one.predict_proba(sequences), [one.predict_proba([sequence]) for sequence in sequences]
-    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(
-        np.concatenate([parts[k] for k in order]), one.predict_proba(shuffled), rtol=0, atol=1e-13
-    )
-    # The rows of one sequence are not rows alone: in another order the model says something else of them.
-    longest = sequences[2]
-    assert abs(one.score([longest[::2]]) * 24 + one.score([longest[1::2]]) * 23 - one.score([longest]) * 47) > 1.0
 
 
 @pytest.fixture(scope="module")

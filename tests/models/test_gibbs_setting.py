@@ -83,12 +83,3 @@ def test_predictions_of_a_sampled_mixture_are_the_means_over_draws() -> None:
     joint = weights[:, None] * np.exp(-0.5 * distance / variances[:, None]) / (2 * np.pi * variances[:, None])
     np.testing.assert_allclose(model.predict_proba(X), (joint / joint.sum(-1, keepdims=True)).mean(0), atol=1e-8)
     np.testing.assert_allclose(model.score_samples(X), np.log(joint.sum(-1).mean(0)), atol=1e-8)
-
-
-def test_intervals_of_draws_are_wider_than_those_of_q_where_states_overlap() -> None:
-    rng = np.random.default_rng(1)
-    X = np.concatenate([rng.normal(size=(60, 1)), 1.5 + rng.normal(size=(60, 1))])
-    settings = {"weight_prior": 5.0, "covariance": hmm.Gaussian(mean_scale=1.0), "seed": 0, "verbose": False}
-    q = ng.GaussianMixture(2, **settings).fit(X)
-    drawn = ng.GaussianMixture(2, inference="gibbs", n_sweeps=400, **settings).fit(X)
-    assert (drawn.posterior_["weights"].std() > 1.2 * q.posterior_["weights"].std()).all()

@@ -4,31 +4,13 @@ import networks
 import numpy as np
 import pytest
 from loops import compiled_loops  # noqa: F401 - for all tests here
+from promises.promises import same_attributes
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
 from natgrad.models.registry import MODELS
 
 TEXTS = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 8
-
-
-def same_fit(first, second) -> None:
-    """Two estimators that agree in every fitted attribute that is an array, a number or a trace."""
-    assert vars(first).keys() == vars(second).keys()
-    for name, value in vars(first).items():
-        if isinstance(value, np.ndarray):
-            np.testing.assert_array_equal(getattr(second, name), value, err_msg=name)
-        elif isinstance(value, (int, float, str)):
-            assert getattr(second, name) == value, name
-    for name, factor in first.posterior_.items():
-        np.testing.assert_array_equal(factor.mean(), second.posterior_[name].mean())
-        np.testing.assert_array_equal(factor.std(), second.posterior_[name].std())
-        if hasattr(factor, "lam"):  # of a finish by Gibbs there are draws
-            for part, other in zip(factor.lam, second.posterior_[name].lam, strict=True):
-                np.testing.assert_array_equal(part, other)
-    if hasattr(first, "trace_"):
-        for column in ("t", "elbo", "messages_read"):
-            np.testing.assert_array_equal(first.trace_[column], second.trace_[column])
 
 
 @pytest.fixture
@@ -66,11 +48,11 @@ def test_a_stream_goes_on_with_words_it_never_saw(tmp_path) -> None:
     model = ng.LDA(2).partial_fit(TEXTS[:4]).partial_fit(TEXTS[4:8])
     model.save(tmp_path / "topics")
     again = ng.load(tmp_path / "topics")
-    same_fit(model, again)
+    same_attributes(model, again)
     more = [[1, 2], [0, 1]]
     for one in (model, again):
         one.partial_fit(more, vocabulary=["fig", "apple"])
-    same_fit(model, again)
+    same_attributes(model, again)
     assert again.vocabulary_.tolist()[-1] == "fig"
 
 
@@ -81,32 +63,6 @@ def test_settings_changed_after_the_fit_do_not_change_the_fit(counts, tmp_path) 
     np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
     np.testing.assert_array_equal(model.posterior_["theta"].lam[0], again.posterior_["theta"].lam[0])
     assert again.seed == 7
-
-
-# Compilation takes seconds a network; one of them is enough to see a mistake soon.
-@pytest.mark.parametrize(
-    "case",
-    [
-        networks.scalar_mixture,
-        *(
-            pytest.param(case, marks=pytest.mark.slow)
-            for case in (networks.pca, networks.lda, networks.hmm, networks.several)
-        ),
-    ],
-    ids=lambda case: case.__name__,
-)
-def test_a_fit_of_a_network_goes_on_as_if_never_saved(case, tmp_path) -> None:
-    net, init, order = case()
-    fit = net.fit(max_steps=5, tol=0, init=init, order=order)
-    fit.save(tmp_path / "fit")
-    saved = ng.load(tmp_path / "fit")
-    assert saved.elbo == fit.elbo
-    assert (str(saved.stop), saved.settings, list(saved)) == (str(fit.stop), fit.settings, list(fit))
-    np.testing.assert_array_equal(saved.trace["elbo"], fit.trace["elbo"])
-    for name in fit:
-        np.testing.assert_array_equal(saved[name].mean(), fit[name].mean())
-    further, resumed = fit.continue_fit(max_steps=5, tol=0), saved.attach(net).continue_fit(max_steps=5, tol=0)
-    np.testing.assert_array_equal(further.trace["elbo"], resumed.trace["elbo"])
 
 
 def test_a_fit_is_attached_only_to_its_own_network(tmp_path) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from adversary.files import bits_of
 from adversary.watch import watching
-from checkpoint_cases import CASES
+from promises.runs import RUNS
 
 import natgrad as ng
 from natgrad.posterior.files.checkpoints import Checkpoints, checkpoints_in
 
-QUICK = ("LDA, memoised", "LDA, learned priors", "MF, default", "MF, messages")
+QUICK = ("network, memoised", "Topics: learned priors", "Ratings: gaussian", "Ratings: sampled children")
 
 
 def interrupted(fit, step, folder, **options):
@@ -28,9 +28,9 @@ def interrupted(fit, step, folder, **options):
         fit(checkpoint=folder, every=1000, **options)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in RUNS])
 def test_an_interrupted_fit_goes_on_bit_by_bit(name, tmp_path):
-    fit = CASES[name]
+    fit = RUNS[name]
     whole = fit()
     expected = bits_of(whole)
     n_steps = len(getattr(whole, "trace_", None) or whole.trace)

@@ -248,14 +248,15 @@ def _topics(*words: str, **settings: Any) -> Case:
     X = counts()
     own = {"n_topics": 2, "n_jobs": 1, "inference": "vb", **settings}
     table = {f"w{v}": X[:40, v] for v in range(12)}
-    command = ("lda", "--n-topics", str(own["n_topics"]), "--column", "text", *words)
+    inference = ("--inference", own["inference"])
+    command = ("lda", "--n-topics", str(own["n_topics"]), "--column", "text", *inference, *words)
     return Case(ng.LDA, own, (X[:40],), (X[40:],), limit="max_passes", table=table, command=command)
 
 
 TOPICS = {
     "LDA": _topics(),
     "learned priors": _topics("--doc-prior", "learn", "--topic-prior", "learn", doc_prior="learn", topic_prior="learn"),
-    'inference="gibbs"': _topics("--inference", "gibbs", "--gibbs-sweeps", "6", inference="gibbs", gibbs_sweeps=6),
+    'inference="gibbs"': _topics("--gibbs-sweeps", "6", inference="gibbs", gibbs_sweeps=6),
     'LDA("auto")': _topics(n_topics="auto"),
     "batches of documents": _topics("--method", "SVI({'doc': 10})", method=ng.SVI({"doc": 10})),
 }

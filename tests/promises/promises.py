@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import csv
 import dataclasses
 import importlib
 import inspect
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from cli.calls import call
@@ -25,6 +28,7 @@ import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConjugate, NotConverged, PlateMismatch
 from natgrad.inference.trace import Reason
 
+matplotlib.use("Agg")
 Ability = Callable[[Case, Path], None]
 
 
@@ -298,7 +302,7 @@ def same_attributes(model: Any, other: Any) -> None:
     for name, factor in {} if left_out else model.posterior_.items():
         np.testing.assert_array_equal(factor.mean(), other.posterior_[name].mean(), err_msg=name)
         np.testing.assert_array_equal(factor.std(), other.posterior_[name].std(), err_msg=name)
-    for column in ("t", "elbo", "messages_read"):
+    for column in ("t", "elbo", "messages_read") if hasattr(model, "trace_") else ():  # steps of partial_fit have none
         np.testing.assert_array_equal(model.trace_[column], other.trace_[column])
 
 
@@ -307,7 +311,14 @@ def shown(case: Case, folder: Path) -> None:
     data = case.data[0] if len(case.data) == 1 else case.data if len(case.data) == 2 else (case.data[0], LENGTHS)
     page = model.report(folder / "p.html", data=data).read_text()
     assert type(model).__name__ in page
-    assert case.fitted().report(folder / "q.html").exists()
+    model.save(folder / "m")
+    assert ng.load(folder / "m").report(folder / "q.html").exists()
+    run, intervals = model.plot()
+    assert run.lines
+    if not isinstance(model, (ng.StateSpaceGP, ng.VecchiaGPRegressor)):  # whose parameters are point estimates
+        assert {label.get_text() for label in intervals.get_yticklabels()} <= {*model.summary().rows, ""}
+    run.figure.canvas.draw()
+    plt.close(run.figure)
 
 
 def commanded(case: Case, folder: Path) -> None:
@@ -332,6 +343,13 @@ def commanded(case: Case, folder: Path) -> None:
     asking = "decode" if "--sequence" in case.command else "transform" if case.command[0] == "lda" else "predict"
     asked = call(asking, folder / "m", path, "-o", folder / "out.csv")
     assert asked.exit_code == 0, asked.output
+    if asking != "transform":
+        column, known = written_of(model, case, table)
+        found = [row[column] for row in csv.DictReader((folder / "out.csv").read_text().splitlines())]
+        if column in ("mean", "mean 0"):
+            np.testing.assert_allclose(np.array(found, dtype=float), known, rtol=1e-4, atol=1e-5)
+        else:
+            assert found == [str(value) for value in known]
     if asking == "decode":
         inputs = ("--inputs", "0,1") if any("inputs=" in word for word in case.command) else ()
         ahead = call("forecast", folder / "m", "--data", path, "--steps", 2, *inputs)
@@ -344,6 +362,19 @@ def commanded(case: Case, folder: Path) -> None:
         ]
 
 
+def written_of(model: Any, case: Case, table: dict[str, Any]) -> tuple[str, Any]:
+    """A column of what the command predicts, and what the model says in Python."""
+    if case.command[0] in ("mf", "context"):
+        known = {role: table[role] for role in ("time", "context") if role in table}
+        return "mean", model.predict(table["user"], table["item"], **known)
+    if len(case.data) == 3:
+        return "state", model.predict(frame_of(case, "pandas") if named_settings(case) else case.data[0], LENGTHS)
+    found = model.predict(case.data[0])
+    if found.ndim == 2:
+        return "mean 0", found[:, 0]
+    return {"mixture": "component", "gp-classifier": "class"}.get(case.command[0], "mean"), found
+
+
 def objective(model: Any) -> float:
     """What the fit maximised: the bound, or the log likelihood of a model that has none."""
     return float(model.elbo_ if hasattr(model, "elbo_") else model.log_likelihood_)
@@ -352,7 +383,7 @@ def objective(model: Any) -> float:
 def unsaid(case: Case) -> dict[str, Any]:
     """Settings that the command line was not told, as they are by default."""
     usual = case.kind().get_params()
-    names = ("n_init", "batch_size")
+    names = ("n_init", "solver")
     said = {word[2:].replace("-", "_") for word in case.command if word.startswith("--")}
     return {name: usual[name] for name in names if name in usual and name not in said}
 

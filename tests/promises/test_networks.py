@@ -62,10 +62,14 @@ def sampled_children(network, fit, path):
 
 
 def saving(network, fit, path):
+    """A fit that was saved is the fit, and goes on as if it never had been."""
     fit.save(path / "fit.natgrad")
     loaded = ng.load(path / "fit.natgrad")
+    assert (loaded.elbo, str(loaded.stop), loaded.settings) == (fit.elbo, str(fit.stop), fit.settings)
     for name in fit:
         np.testing.assert_array_equal(loaded[name].mean(), fit[name].mean())
+    one, other = fit.continue_fit(max_steps=2, tol=0), loaded.attach(network).continue_fit(max_steps=2, tol=0)
+    np.testing.assert_array_equal(one.trace["elbo"], other.trace["elbo"])
     assert pickle.loads(pickle.dumps(fit)).elbo == fit.elbo
 
 
@@ -98,6 +102,23 @@ REFUSED = {
         if name.startswith(("switching", "left to right")) or (name.startswith("state space") and "inputs" not in name)
     },
 }
+
+
+# A dozen of nodes, structures and combinations: the gate saves them and goes on; everything else of them, and the rest, is slow.
+DOZEN = (
+    "leaf Normal, censored", "leaf Bernoulli, logit", "leaf Multinomial", "hidden StudentT", "hidden Dirichlet, shared",
+    "hidden MarkovChain", "hidden GaussianChain", "censored mixture", "ordinal slopes", "level slopes and groups",
+    "experts with labels", "horseshoe",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")  # few steps do not converge
+@pytest.mark.parametrize("name", DOZEN)
+def test_a_dozen_are_saved_and_drawn(name, tmp_path):
+    network = ng.Network(CASES[name]())
+    fit = fitted(network)
+    for capability in (saving, drawing, predictive, simulate):
+        capability(network, fit, tmp_path)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold
 
 import natgrad as ng
 from natgrad.recommenders.columns import TimeBins
@@ -132,14 +131,6 @@ def test_callbacks_and_pages_show_the_model(fitted, tmp_path):
     assert "held-out" not in fitted.report(tmp_path / "q.html").read_text().split("<h2")[0]
 
 
-@pytest.mark.slow
-def test_searches_cut_rows_with_their_times():
-    columns = np.column_stack([ROWS["user"], [int(i[1:]) for i in ROWS["item"]], ROWS["year"]])
-    model = clone(MODEL).set_params(time=2, context=None, max_steps=3, n_factors=1)
-    search = GridSearchCV(model, {"n_bins": [1, 4]}, cv=KFold(2)).fit(columns, ROWS["rating"])
-    assert search.best_params_ == {"n_bins": 4}
-
-
 def test_bins_go_on_with_their_length():
     bins = TimeBins(0.0, 8.0, 4).extended(np.array([-1.0, 3.0, 11.0]))
     assert bins == TimeBins(-2.0, 12.0, 7)
@@ -167,30 +158,3 @@ def test_chunks_of_ratings_are_the_whole():
     assert "5 chunks of 70" in chunks.trace_.strategy
     np.testing.assert_allclose(chunks.trace_["elbo"], whole.trace_["elbo"], rtol=1e-12)
     np.testing.assert_allclose(chunks.predict(ROWS[:20]), whole.predict(ROWS[:20]), rtol=1e-9)
-
-
-def test_chunks_are_saved_and_go_on(tmp_path):
-    model = clone(MODEL).set_params(chunk_rows=90, max_steps=2, n_factors=1).fit(ROWS[:250])
-    model.save(tmp_path / "m.natgrad")
-    again = ng.load(tmp_path / "m.natgrad")
-    assert again.chunk_rows == 90
-    np.testing.assert_array_equal(again.predict(ROWS[:20]), model.predict(ROWS[:20]))
-    model.partial_fit(ROWS[250:])
-    assert len(model.ratings_) == 300
-    with pytest.raises(ValueError, match="chunk_rows"):
-        clone(MODEL).set_params(chunk_rows=0).fit(ROWS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("context", [None, "place"])
-def test_workers_give_the_same_bits(context):
-    distributed = pytest.importorskip("distributed")
-    quick = clone(MODEL).set_params(context=context, max_steps=4, chunk_rows=70)
-    here = clone(quick).fit(ROWS)
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
-        there = clone(quick).set_params(executor=cluster).fit(ROWS)
-    assert here.trace_["elbo"].tolist() == there.trace_["elbo"].tolist()
-    for name in here.posterior_:
-        for one, other in zip(here.posterior_[name].lam, there.posterior_[name].lam, strict=True):
-            np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(here.predict(ROWS), there.predict(ROWS))

@@ -338,15 +338,6 @@ def test_report_method_writes_the_page(topics, tmp_path):
         topics.report(tmp_path / "page.html", data=[text.split() for text in letters()], names=["a", "b"])
 
 
-def test_loaded_models_have_pages_too(topics, fit, tmp_path):
-    for name, model in (("topics", topics), ("fit", fit)):
-        model.save(tmp_path / name)
-        page = make_page(Subject(ng.load(tmp_path / name)))
-        Checked(page)
-        assert "The run" in page
-    assert "words read" not in make_page(Subject(ng.load(tmp_path / "topics")))
-
-
 def test_unfinished_history_is_no_problem():
     model = ng.LDA(n_topics=2, seed=0).partial_fit(letters())
     assert not hasattr(model, "trace_")
@@ -414,13 +405,6 @@ def test_what_the_model_says_comes_first(pages):
         sections = re.findall(r'<section id="([^"]+)"', page)
         assert sections[-1] == "run", name
     assert re.search(r"<h1>(.*?)</h1>", pages["Fit"])[1].startswith("A network: ")
-
-
-def test_bound_of_a_process_is_the_same_on_card_and_chart(process):
-    """In the units of the data, whatever the outputs were divided by."""
-    estimates = process.trace_["elbo_estimate"]
-    last = estimates[np.isfinite(estimates)][-1]
-    assert process.elbo_ == pytest.approx(last, rel=0.02)
 
 
 def test_the_number_of_components_is_drawn_with_the_fate_of_its_moves(tmp_path) -> None:

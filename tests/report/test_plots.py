@@ -65,14 +65,6 @@ def test_axes_that_are_given_are_drawn_on(fit):
     assert all(ax.get_xlabel() for ax in axes)
 
 
-def test_models_have_them_too():
-    model = ng.GaussianMixture(2).fit(np.random.default_rng(0).normal([[-3.0], [3.0]], 1.0, (2, 20)).reshape(-1, 1))
-    assert len(model.plot()) == 2
-    assert len(model.summary()) == len(model.posterior_.summary())
-    with pytest.raises(TypeError, match="declare the model as one"):
-        model.plot.ppc()
-
-
 def test_what_cannot_be_drawn_is_said(fit):
     with pytest.raises(KeyError, match="not an observed node; these are y"):
         fit.plot.ppc("mu")
@@ -97,28 +89,3 @@ def test_what_fits_is_drawn_and_the_rest_is_named():
     assert {ax.get_title() for ax in panels} == {"tau", *(f"mu[{i}]" for i in range(23))}
     assert panels[0].figure.get_supxlabel() == "not drawn: 38 of mu (names= chooses)"
     assert many.plot.forest(["tau"]).get_title() == ""
-
-
-@pytest.mark.parametrize("name", ["lda", "lda gibbs", "ratings", "process", "line", "states", "mixture"])
-def test_every_model_is_drawn(name):
-    rng = np.random.default_rng(0)
-    counts, X = rng.poisson(1.0, (30, 40)), rng.normal(size=(120, 3))
-    ratings = ng.data.Ratings(np.arange(400) % 40, np.arange(400) // 20, rng.normal(3.0, 1.0, 400))
-    few = {"verbose": False, "tol": 0}
-    model = {
-        "lda": lambda: ng.LDA(4, inference="vb", max_passes=3, **few).fit(counts),
-        "lda gibbs": lambda: ng.LDA(4, verbose=False).fit(counts),
-        "ratings": lambda: ng.MatrixFactorization(3, max_steps=3, **few).fit(ratings),
-        "process": lambda: ng.SparseGPRegressor(n_inducing=100, max_steps=3, **few).fit(X, X[:, 0]),
-        "line": lambda: ng.StateSpaceGP(max_steps=3, **few).fit(X[:, :1], X[:, 0]),
-        "states": lambda: ng.GaussianHMM(4, max_passes=3, **few).fit(X),
-        "mixture": lambda: ng.GaussianMixture(5, max_passes=3, **few).fit(X),
-    }[name]()
-    run, intervals = model.plot()
-    assert run.lines
-    if name != "line":  # whose parameters are point estimates
-        drawn = [label.get_text() for label in intervals.get_yticklabels()]
-        assert 1 < len(drawn) <= 60
-        assert set(drawn) <= set(model.summary().rows)
-        assert ("not drawn: " in intervals.get_title()) == (len(model.summary()) > 60)
-    run.figure.canvas.draw()

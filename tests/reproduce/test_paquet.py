@@ -319,24 +319,11 @@ def test_broken_file_is_run_again(tmp_path):
     assert shelf.get(trial) is None
 
 
-@pytest.mark.slow
-def test_two_processes_find_the_same(tiny, tmp_path):
-    one, two = (paquet.run_experiment(tiny, TINY, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
-    for setting, finding in one.items():
-        np.testing.assert_array_equal(two[setting].runs[0].bound, finding.runs[0].bound)
-
-
 # -- the command --
 
 
 def call(*arguments):
     return CliRunner().invoke(command.main, [str(argument) for argument in arguments])
-
-
-def test_version_and_help():
-    assert call("--version").output == f"natgrad, version {ng.__version__}\n"
-    assert "reproduce" in call("--help").output
-    assert "--ratings" in call("reproduce", "paquet", "--help").output
 
 
 def test_command_from_end_to_end(tiny, tmp_path, monkeypatch):

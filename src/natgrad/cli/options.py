@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import operator
 import re
 import tomllib
 from importlib import import_module
@@ -19,32 +20,19 @@ import click
 
 __all__ = ["Value", "config_option", "estimator_options", "given_parameters", "parameters_of"]
 
+# Every name that may be written as in Python, and where it is defined.
 CALLS = {
-    name: "natgrad.inference"
-    for name in (
-        "VB",
-        "Children",
-        "GlobalBatch",
-        "SVI",
-        "RobbinsMonro",
-        "Constant",
-        "HoldThenDecay",
-        "PerNode",
-        "Auto",
-        "LocalOptions",
-    )
+    name: home
+    for home, names in {
+        "natgrad.inference": "VB Children GlobalBatch SVI RobbinsMonro Constant HoldThenDecay PerNode Auto LocalOptions",
+        "natgrad.models.hmm": "Gaussian StudentT Autoregressive Poisson Bernoulli Categorical Mixture NegativeBinomial Explicit "
+        "Subchains Transitions",
+        "natgrad.covariance": "RBF Matern12 Matern32 Matern52 Periodic RationalQuadratic Linear White Categories",
+        "natgrad.models.gp": "Solver",
+        "natgrad.recommenders": "FactorPriors",
+    }.items()
+    for name in names.split()
 }
-# What states of a hidden Markov model emit, and how long they last.
-CALLS |= {
-    name: "natgrad.models.hmm"
-    for name in (
-        "Gaussian", "StudentT", "Autoregressive", "Poisson", "Bernoulli", "Categorical", "Mixture", "NegativeBinomial",
-        "Explicit", "Subchains", "Transitions",
-    )
-}  # fmt: skip
-
-
-CALLS |= {"Solver": "natgrad.models.gp", "FactorPriors": "natgrad.recommenders"}
 # The choice that stands for None, where the default is another.
 NONE = "none"
 # Settings that every model has, in words for the command line; what a model says of its own settings is in its docstring.
@@ -96,6 +84,11 @@ def _read(tree: ast.expr) -> Any:
             raise ValueError(f"{tree.func.id} is not known here; known are {', '.join(CALLS)}")
         keywords = {word.arg: _read(word.value) for word in tree.keywords if word.arg}
         return _called(tree.func.id)(*(_read(part) for part in tree.args), **keywords)
+    if isinstance(tree, ast.BinOp) and any(isinstance(part, ast.Call) for part in ast.walk(tree)):
+        combine = {ast.Add: operator.add, ast.Mult: operator.mul}.get(type(tree.op))
+        if combine is None:
+            raise ValueError("of kernels there are sums and products")
+        return combine(_read(tree.left), _read(tree.right))
     if isinstance(tree, ast.Name) and tree.id in CALLS:
         return _called(tree.id)()
     if isinstance(tree, ast.Dict) and all(key is not None for key in tree.keys):

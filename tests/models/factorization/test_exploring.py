@@ -159,18 +159,6 @@ def test_a_visitor_gets_what_a_folded_user_gets(models, by):
         model.recommend_for(liked, ratings=[1.0])
 
 
-def test_vectors_of_draws_give_what_is_predicted(rng):
-    who, what = np.arange(12).repeat(6), rng.integers(0, 8, 72)
-    stars = rng.integers(1, 6, 72).astype(float)
-    ratings = ng.data.Ratings(who, what, stars, duplicates="last")
-    model = ng.MatrixFactorization(2, inference="gibbs", n_sweeps=40, max_steps=5, tol=0, verbose=False).fit(ratings)
-    found = model.vectors()
-    pairs = np.repeat(found.user_ids, len(found.item_ids)), np.tile(found.item_ids, len(found.user_ids))
-    np.testing.assert_allclose((found.users @ found.items.T).ravel(), model.predict(*pairs), atol=2e-5)
-    best = model.recommend(0, n=2, exclude_seen=False)
-    np.testing.assert_allclose(best.scores, model.predict([0, 0], best.items), atol=2e-5)
-
-
 @pytest.mark.parametrize("name", ["full", "known", "likes"])
 def test_diverse_lists_trade_score_for_unlikeness(models, name):
     model = models[name]

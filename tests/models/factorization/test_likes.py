@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.models.factorization.likelihoods import likelihood_of
 from natgrad.models.factorization.sweep import RatingSweep
 
 SETTINGS = {"likelihood": "bernoulli", "verbose": False}
@@ -118,21 +117,6 @@ def test_reasons_add_up_and_visitors_are_ranked_as_users(rng):
     assert new.recommend("zoe", n=5).items.tolist() == visitor.items.tolist()
 
 
-def test_probabilities_are_those_of_all_pairs(rng):
-    table = table_of(rng, 200, 60, 0.1)
-    model = ng.MatrixFactorization(3, priors=ng.recommenders.FactorPriors(n_negatives=2), **SETTINGS).fit(
-        likes_of(table)
-    )
-    users, items = (part.ravel() for part in np.indices(table.shape))
-    chance = model.predict(users, items)
-    assert chance.min() > 0
-    assert chance.max() < 1
-    assert chance.mean() == pytest.approx(table.mean(), rel=0.35)
-    low, high = model.interval(users[:50], items[:50])
-    assert (low <= chance[:50]).all()
-    assert (chance[:50] <= high).all()
-
-
 @pytest.mark.parametrize(("settings", "message"), [
     ({"priors": ng.recommenders.FactorPriors(n_negatives=0)}, "n_negatives=0: there are only likes"),
     ({"likelihood": "gaussian", "priors": ng.recommenders.FactorPriors(n_negatives=4)},
@@ -143,14 +127,3 @@ def test_probabilities_are_those_of_all_pairs(rng):
 def test_what_makes_no_sense_is_refused(rng, settings, message):
     with pytest.raises(ValueError, match=message):
         ng.MatrixFactorization(2, **{**SETTINGS, **settings}).fit(likes_of(table_of(rng)))
-
-
-def test_stored_likes_and_dislikes_alone_are_a_logistic_model(rng):
-    table = table_of(rng)
-    model = ng.MatrixFactorization(2, priors=ng.recommenders.FactorPriors(n_negatives=0), **SETTINGS).fit(
-        ng.Ratings(*(x.ravel() for x in np.indices(table.shape)), table.ravel())
-    )
-    assert type(model._kind) is type(likelihood_of(model._settings(), model.ratings_))
-    assert model.user_biases_ is not None
-    found = model.predict(*(x.ravel() for x in np.indices(table.shape)))
-    assert found[table.ravel() == 1].mean() > found[table.ravel() == 0].mean() + 0.2

@@ -3,9 +3,8 @@
 import numpy as np
 
 import natgrad as ng
-from natgrad.models.factorization import rotation
 from natgrad.models.factorization.likelihoods import Gaussian
-from natgrad.models.factorization.problem import FullRatingsProblem, rescaled_noise
+from natgrad.models.factorization.problem import rescaled_noise
 
 
 def ratings_of(rng, differs, n_users=60, n_items=50, n=1800):
@@ -36,17 +35,3 @@ def test_scales_of_noise_move_where_the_bound_is_largest(rng):
             lam = dict(best.lam)
             lam[side], lam["noise"] = (lam[side][0] / scale, lam[side][1]), (lam["noise"][0] * scale, lam["noise"][1])
             assert problem.bound(best._replace(lam=lam)) < high
-
-
-def test_factors_without_data_die_at_once_and_the_bound_never_falls(monkeypatch):
-    monkeypatch.setattr(FullRatingsProblem, "pruning", None)  # which leaves them out before they are dead
-    ratings = ratings_of(np.random.default_rng(3), ())
-    found = {}
-    for dead in (0.0, rotation.DEAD):
-        monkeypatch.setattr(rotation, "DEAD", dead)
-        found[dead] = ng.MatrixFactorization(8, max_steps=400).fit(ratings)
-    slow, fast = found.values()
-    assert fast.n_steps_ < 0.6 * slow.n_steps_
-    assert fast.elbo_ > slow.elbo_ - 0.5
-    assert fast.n_factors_ == slow.n_factors_ == 2
-    assert np.diff(fast.trace_["elbo"]).min() > -1e-7

@@ -7,7 +7,7 @@ import natgrad as ng
 from natgrad.inference.steppers.sweep import PrunedStepper
 from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.problem import FullRatingsProblem
-from natgrad.models.factorization.pruning import FADES, RatingPruning
+from natgrad.models.factorization.pruning import RatingPruning
 
 
 def ratings_of(rng, n_users=50, n_items=40, n=1200, rank=2):
@@ -116,24 +116,3 @@ def test_the_same_factors_stay_in_fewer_sweeps(monkeypatch):
     assert fast.n_factors_ == slow.n_factors_ == 2
     assert fast.elbo_ == pytest.approx(slow.elbo_, abs=0.5)
     assert np.diff(fast.trace_["elbo"]).min() > -1e-7
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_factors_that_sweeps_keep_do_not_fade(monkeypatch, seed):
-    """Signals near the edge of what can be told from noise: no factor that is in use at the end is below the threshold."""
-    monkeypatch.setattr(FullRatingsProblem, "pruning", None)
-    rng = np.random.default_rng(seed)
-    rows, columns = (60, 60) if seed % 2 else (120, 30)
-    edge = np.sqrt(rows) + np.sqrt(columns)
-    table = rng.normal(size=(rows, columns))
-    for strength in np.linspace(0.6, 1.6, 6):
-        u, v = rng.normal(size=rows), rng.normal(size=columns)
-        table += strength * edge * np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v)
-    model = ng.MatrixFactorization(12, tol=1e-7, max_steps=3000).fit(table)
-    share = np.zeros(12)
-    for mean, second in (model.result_.state.mu["u"], model.result_.state.mu["v"]):
-        share += ((mean**2).sum(0) / np.einsum("rkk->k", second))[:12]
-    in_use = share > 0.05
-    assert in_use.sum() == model.n_factors_ > 0
-    assert share[in_use].min() > FADES

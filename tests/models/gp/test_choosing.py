@@ -60,16 +60,6 @@ def test_a_few_are_enough_for_a_smooth_function_and_lose_nothing():
 
 
 @pytest.mark.slow
-def test_a_rough_function_has_a_rough_kernel_and_more_of_the_bound_than_the_default():
-    rng = np.random.default_rng(3)
-    x = np.sort(rng.uniform(0, 10, 500))[:, None]
-    walk = np.cumsum(rng.normal(size=500) * np.sqrt(np.diff(x[:, 0], prepend=0.0)))
-    rough = ng.SparseGPRegressor("auto", 100, max_steps=100, verbose=False).fit(x, walk)
-    assert "Matern" in str(rough.kernel_)
-    assert rough.elbo_ > ng.SparseGPRegressor(n_inducing=100, max_steps=400, verbose=False).fit(x, walk).elbo_
-
-
-@pytest.mark.slow
 def test_a_sum_is_taken_where_it_gains():
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (600, 4))

@@ -93,17 +93,6 @@ def test_a_sampled_fit_cools_down_and_says_so_nowhere():
     assert steps <= settled.n_steps_ // 3  # the steps at the end are not among those that were compared
 
 
-def test_several_outputs_share_kernel_and_inducing_inputs():
-    x, y = wave()
-    model = quick(max_steps=100).fit(x, np.stack([y, 3.0 - 2.0 * y], 1))
-    mean, sd = model.predict(x, return_std=True)
-    assert mean.shape == sd.shape == (200, 2)
-    np.testing.assert_allclose(mean[:, 1], 3.0 - 2.0 * mean[:, 0], atol=0.05)
-    assert model.interval(x[:3])[0].shape == (3, 2)
-    assert model.sample(x[:3], 4).shape == (4, 3, 2)
-    assert model.noise_variance_.shape == (2,)
-
-
 def test_counts_and_outliers_have_their_likelihoods(rng):
     x, y = wave()
     counts = rng.poisson(np.exp(1.0 + np.sin(x[:, 0])))
@@ -211,17 +200,6 @@ def _bound_before(model, x, y):
         return model.fit(x, y).elbo_
 
 
-@pytest.mark.parametrize("number", [0, 3, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
-def test_gaussian_noise_survives_awkward_data(number):
-    x, f = awkward(number)
-    model = quick(n_inducing=16).fit(x, f * (1e6 if number == 3 else 1.0))
-    mean, sd = model.predict(x, return_std=True)
-    assert np.isfinite(model.elbo_)
-    assert np.isfinite(mean).all()
-    assert (sd > 0).all()
-    assert len(model.inducing_) <= len(x)
-
-
 def test_a_kernel_without_numbers_is_named():
     def broken(x, z, scale):
         return jnp.log(-scale * jnp.ones((x.shape[0], z.shape[0])))
@@ -321,19 +299,3 @@ def test_a_given_kernel_is_in_the_units_of_the_data(name, rng):
             assert np.allclose(sd / u, first[1], atol=1e-4)
             pairs = zip(model.kernel_.theta, kernel.theta, strict=True)
             assert all(np.allclose(one, other, atol=1e-8) for one, other in pairs)
-
-
-def test_units_do_not_change_a_fit(rng):
-    """Of a learned kernel with several columns, too: predictions, and lengths in the units of each column."""
-    x = rng.normal(size=(80, 2)) + np.array([3.0, -1.0])
-    y, scale = np.sin(2 * x[:, 0]) + x[:, 1], np.array([1e6, 1e-4])
-    one = quick(kernel=cov.Matern52(1.0, [1.0, 2.0]) + cov.Linear([1.0, 1.0])).fit(x, y)
-    two = quick(kernel=cov.Matern52(100.0, scale * [1.0, 2.0]) + cov.Linear(100.0 / scale**2, origin=[0.0, 0.0])).fit(
-        scale * x, 10 * y
-    )
-    assert np.allclose(10 * one.predict(x), two.predict(scale * x), rtol=1e-5)
-    pairs = one.kernel_.in_units(np.zeros(2), 1 / scale, 1e-2), two.kernel_
-    assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(*(k.theta for k in pairs), strict=True))
-    assert np.allclose(one.kernel_(x[:5]) * 100, two.kernel_(scale * x[:5]))
-    usual = quick().fit(scale * x, 10 * y)
-    assert np.allclose(usual.kernel_.lengthscale / quick().fit(x, y).kernel_.lengthscale, scale, rtol=1e-4)

@@ -216,23 +216,6 @@ def test_the_optimum_is_that_of_the_bound_by_its_definition(name):
     assert problem.bound(state) >= -best.fun - 1e-8
 
 
-def test_an_ordinal_bound_is_above_that_of_the_declared_network():
-    """The network adds a hidden number for each row, and loses what that costs."""
-    x, curved = curve()
-    numbers = np.digitize(curved, [-0.6, 0.0, 0.6])
-    psi = np.array([-1.0, 0.2, -0.4])
-    problem, state = begun(Ordinal(4), numbers[:, None].astype(float), psi, 6)
-    stepper = GroupStepper(problem, 30, *problem.local_limits, ng.Constant(1.0), remember=False)
-    for _ in range(40):
-        state, _ = stepper.step(state, 0)
-    f = ng.GaussianProcess("f", cov.RBF(1.4, 0.9), inducing=np.linspace(0.5, 4.5, 6)[:, None], jitter=1e-10)
-    y = ng.Ordinal("y", f(x), cutpoints=cutpoints(psi), plate=ng.Plate("row", 30), observed=numbers)
-    fit = ng.Network(y).fit(tol=1e-10)
-    assert fit.elbo < problem.bound(state) < fit.elbo + 5.0
-    mean = problem.batch_of(state.hyper["settings"], x, np.zeros((30, 1))).a.T @ state.mu["v"][0][0]
-    assert np.corrcoef(mean, f.at(fit["f"], x).mean)[0, 1] > 0.995
-
-
 def test_a_step_never_lowers_its_batchs_bound_and_the_last_pass_not_that_of_all(rng):
     for name, (likelihood, psi, _, _) in cases().items():
         curved = curve()[1]
@@ -361,16 +344,3 @@ def test_noise_that_varies_is_found():
     np.testing.assert_allclose(drawn.std(0), model.predict([[3.0], [40.0]], return_std=True)[1], rtol=0.1)
     with pytest.raises(AttributeError, match=r"noise_std\(X\) has it"):
         model.noise_variance_  # noqa: B018
-
-
-def test_noise_that_varies_has_no_units_and_columns_of_its_own():
-    x, y = loud()
-    options = {"n_inducing": 12, "likelihood": "heteroskedastic", "verbose": False, "max_steps": 40}
-    one = ng.SparseGPRegressor(**options).fit(x, y)
-    other = ng.SparseGPRegressor(**options).fit(1e3 * x + 5, 1e6 * y - 3)
-    np.testing.assert_allclose(other.noise_std(1e3 * x + 5), 1e6 * one.noise_std(x), rtol=1e-5)
-    assert other.elbo_ == pytest.approx(one.elbo_ - 600 * np.log(1e6), rel=1e-6)
-    both = ng.SparseGPRegressor(**options).fit(x, np.c_[y, -2 * y])
-    np.testing.assert_allclose(both.noise_std(x)[:, 1], 2 * both.noise_std(x)[:, 0], rtol=1e-6)
-    assert both.log_predictive_density(x, np.c_[y, -2 * y]).shape == (600,)
-    assert both.interval(x)[0].shape == both.predict(x).shape == (600, 2)

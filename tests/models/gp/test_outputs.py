@@ -78,25 +78,6 @@ def test_inducing_inputs_at_the_data_give_the_dense_process_of_all_outputs(n_out
     np.testing.assert_allclose(np.cov(drawn[:, 1].T), covariance[1], atol=0.05)  # 4 standard errors of 40,000 draws
 
 
-def test_fewer_inducing_inputs_bound_it_from_below_and_sweeps_do_not_matter(rng):
-    x, y, psi = case(rng, 3, gaps=True)
-    problem, start = begun(x, y, x[::3], psi, joint=True)
-    once = problem.sweep(start)
-    assert once.bound < dense(psi, x, y)
-    assert problem.sweep(once.state).bound == pytest.approx(once.bound, abs=1e-10)
-
-
-def test_outputs_that_do_not_go_together_are_fits_of_their_own(rng):
-    x, y, psi = case(rng, 3)
-    psi = np.column_stack([psi[:, 0], np.zeros(3), np.eye(3)])
-    problem, start = begun(x, y, x[::2], psi)
-    alone = 0.0
-    for column, own in zip(y.T, psi[:, 0], strict=True):
-        single, first = begun(x, column, x[::2], np.array([own]), law=Gaussian())
-        alone += single.sweep(first).bound
-    assert problem.sweep(start).bound == pytest.approx(alone, abs=1e-9)
-
-
 @pytest.mark.parametrize("gaps", [False, True])
 def test_slopes_at_the_best_q_are_those_of_the_evidence(gaps, rng):
     x, y, psi = case(rng, 3, gaps=gaps)
@@ -181,18 +162,6 @@ def test_a_correlation_is_found_and_better_than_none():
     np.testing.assert_allclose(np.diagonal(model.output_correlation_), 1.0)
     assert alone.output_correlation_[0, 1] == 0.0
     np.testing.assert_allclose(model.noise_variance_, 0.04, rtol=0.35)
-
-
-def test_an_output_is_predicted_where_only_the_other_is_seen():
-    x, f, y = pair()
-    hidden = x[:, 0] % 4 > 1.5
-    seen = y.copy()
-    seen[hidden, 0] = np.nan
-    model, alone = quick(max_steps=150).fit(x, seen), quick(max_steps=150, outputs="independent").fit(x, seen)
-    wrong = [np.sqrt(np.mean((m.predict(x)[hidden, 0] - f[hidden, 0]) ** 2)) for m in (model, alone)]
-    assert wrong[0] < 0.75 * wrong[1]
-    masked = quick(max_steps=150).fit(x, np.ma.masked_invalid(seen))
-    assert masked.elbo_ == model.elbo_
 
 
 def test_what_is_known_of_a_row_tells_of_its_other_output():
@@ -284,22 +253,6 @@ def test_gaps_of_outputs_that_are_independent_are_left_out():
     assert np.isfinite(rate.log_predictive_density(x, counts)).all()
 
 
-def test_awkward_outputs():
-    x, _, y = pair()
-    same = quick().fit(x, np.column_stack([y[:, 0], y[:, 0], np.full(len(x), 7.0)]))
-    assert same.output_correlation_[0, 1] > 0.95
-    np.testing.assert_allclose(same.predict(x)[:, 2], 7.0, atol=0.2)
-    wide = quick(max_steps=20).fit(x[:3], np.random.default_rng(0).normal(size=(3, 6)))
-    assert np.isfinite(wide.elbo_)
-    assert wide.predict_cov(x[:2]).shape == (2, 6, 6)
-    assert np.linalg.eigvalsh(wide.predict_cov(x[:2])).min() > 0
-    single = quick(max_steps=5).fit(x, y[:, :1])
-    assert single.predict_cov(x[:2]).shape == (2, 1, 1)
-    few = y.copy()
-    few[1:, 1] = np.nan  # one number is all that is seen of the second
-    assert np.isfinite(quick(max_steps=5).fit(x, few).predict(x)).all()
-
-
 def test_mistakes_are_explained():
     x, _, y = pair()
     unseen = np.column_stack([y, np.full(len(x), np.nan)])
@@ -321,57 +274,6 @@ def test_mistakes_are_explained():
         fitted().predict(x[:1], given=[[1.0, np.inf]])
     with pytest.raises(ValueError, match="covariances of outputs are for Gaussian noise"):
         quick(likelihood="poisson", max_steps=2).fit(x, np.ones_like(y)).predict_cov(x)
-
-
-def test_what_data_say_of_kernel_and_noise_is_the_curvature_of_the_dense_evidence():
-    """B of the fit stays, whatever kernel and noise are."""
-    x, _, y = pair()
-    x, y = x[::8], y[::8].copy()
-    y[::3, 1] = np.nan
-    fixed = {
-        "solver": Solver(standardize=False, jitter=1e-10, method=ng.VB(), learning_rate=0.1),
-        "fixed": "inducing",
-        "inducing": x,
-    }
-    model = quick(kernel=cov.Matern52(1.0, 0.7), max_steps=200, **fixed).fit(x, y)
-    response = model.linear_response()
-    b = model.output_covariance_
-    seen = ~np.isnan(y.ravel())
-
-    def evidence(logs):
-        kernel = cov.Matern52(*np.exp(logs[:2]))
-        noise = np.kron(np.eye(len(x)), np.diag(np.exp(logs[2:])))
-        return multivariate_normal(np.zeros(seen.sum()), (np.kron(kernel(x), b) + noise)[np.ix_(seen, seen)]).logpdf(
-            y.ravel()[seen]
-        )
-
-    at = np.concatenate([np.ravel(f.log_mean) for f in response.values()])
-    steps = 1e-3 * np.eye(4)
-    hessian = np.array([[evidence(at + i + j) - evidence(at + i - j) - evidence(at - i + j) + evidence(at - i - j)
-                         for j in steps] for i in steps]) / 4e-6  # fmt: skip
-    np.testing.assert_allclose(np.linalg.inv(-hessian), response.covariance, rtol=0.02, atol=1e-4)
-    told = response.influence("noise")["row"]
-    assert told.shape == (2, len(x))
-    assert np.isfinite(told).all()
-
-
-@pytest.mark.parametrize("gaps", [False, True])
-def test_outputs_are_the_network_that_declares_them(gaps, rng):
-    """A dense vector of all values with the covariance K ⊗ B, and rows that read its entries: bound and predictions to 1e-8."""
-    x, y, psi = case(rng, 2, n=9, gaps=gaps)
-    problem, start = begun(x, y, x, psi, joint=gaps)
-    after = problem.sweep(start)
-    mixing = LAW.parts(psi)[1]
-    covariance = np.kron(KERNEL(x), mixing @ mixing.T)
-    seen = np.flatnonzero(~np.isnan(y.ravel()))
-    f = ng.MultivariateNormal("f", np.zeros(len(covariance)), np.linalg.inv(covariance))
-    entry, precisions = ng.Plate("entry", len(seen)), np.tile(1.0 / LAW.noises(psi), len(x))[seen]
-    read = ng.dot(np.eye(len(covariance))[seen], f)
-    fit = ng.Network(ng.Normal("y", read, precisions, plate=entry, observed=y.ravel()[seen])).fit(ng.VB())
-    assert after.bound == pytest.approx(fit.elbo, abs=1e-8)
-    mean, var = Predictor.of(problem, after.state).latent(x)
-    np.testing.assert_allclose(mean.ravel(), fit["f"].mean(), atol=1e-8)
-    np.testing.assert_allclose(var.ravel(), fit["f"].var(), atol=1e-8)
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 1.0])
@@ -403,18 +305,3 @@ def test_correlations_are_kept_as_far_as_they_gain_more_than_chance(gaps, rng):
         kept.append(part)
     assert kept[0] == 0.0  # there is no correlation, and one of 0.2 is worse than none
     assert kept[1] > 0.5
-
-
-@pytest.mark.slow
-def test_outputs_that_have_nothing_in_common_are_uncorrelated():
-    rng = np.random.default_rng(1)
-    x = np.sort(rng.uniform(0, 10, 120))[:, None]
-    waves = np.column_stack([np.sin(2.0 * x[:, 0]), np.cos(5.0 * x[:, 0] + 1.0)]) + 0.1 * rng.normal(size=(120, 2))
-    settings = {"n_inducing": 30, "max_steps": 150, "verbose": False, "tol": 0.0}
-    alone = ng.SparseGPRegressor(**settings).fit(x, waves)
-    forced = ng.SparseGPRegressor(**settings, outputs="correlated").fit(x, waves)
-    assert abs(alone.output_correlation_[0, 1]) <= abs(forced.output_correlation_[0, 1])
-    assert alone.elbo_ <= forced.elbo_ + 1e-6
-    assert forced.elbo_ - 1.0 < alone.elbo_
-    assert "are kept" in alone.trace_.strategy
-    assert "are kept" not in forced.trace_.strategy

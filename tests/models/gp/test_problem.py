@@ -8,14 +8,11 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.steppers.groups import ExactPass, GroupStepper
-from natgrad.models.gp import Solver
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Learned, Settings, adam_step, compiled
@@ -58,31 +55,6 @@ def test_one_full_step_is_the_reference(reference):
     assert info.estimate == pytest.approx(known["bound"], abs=1e-10)
     u = problem.factor(after.hyper["settings"]).factor @ after.mu["v"][0][0]
     np.testing.assert_allclose(u, known["q_u_mean"], atol=1e-10)
-
-
-# Jitter is amplified by the condition of K_mm: 1e-12 suffices for the smooth kernel, and 1e-10 for the rough one.
-@pytest.mark.parametrize(
-    ("kernel", "theirs", "jitter"),
-    [
-        (cov.RBF(1.3, 0.9), sklearn_kernels.RBF(0.9), 1e-12),
-        (cov.Matern52(1.3, 0.9), sklearn_kernels.Matern(0.9, nu=2.5), 1e-10),
-    ],
-    ids=("rbf", "matern"),
-)
-def test_inducing_inputs_at_the_data_give_the_exact_process(kernel, theirs, jitter, rng):
-    x, y = sines(40)
-    model = ng.SparseGPRegressor(
-        kernel, inducing=x, noise_variance=0.04, max_steps=1, fixed=["kernel", "noise", "inducing"],
-        solver=Solver(method=ng.VB(), step=ng.Constant(1.0), standardize=False, jitter=jitter),
-    ).fit(x, y)  # fmt: skip
-    kernels = sklearn_kernels.ConstantKernel(1.3) * theirs
-    exact = GaussianProcessRegressor(kernels, alpha=0.04 + jitter, optimizer=None).fit(x, y)
-    new = rng.uniform(-1, 6, size=(50, 1))
-    mean, sd = model.predict(new, return_std=True)
-    wanted_mean, wanted_sd = exact.predict(new, return_std=True)
-    np.testing.assert_allclose(mean, wanted_mean, atol=1e-6)
-    np.testing.assert_allclose(sd**2 - 0.04, wanted_sd**2, atol=1e-6)
-    assert model.elbo_ == pytest.approx(exact.log_marginal_likelihood(), abs=1e-4)
 
 
 @settings(max_examples=8)

@@ -155,26 +155,6 @@ def test_learning_ends_where_the_exact_likelihood_is_highest():
     assert sparse.elbo_ < model.log_likelihood_ + 0.01
 
 
-def test_kernel_and_noise_are_found_and_intervals_hold():
-    x, y = grown()
-    model = VecchiaGPRegressor(n_neighbors=20).fit(x[:200], y[:200])
-    assert 0.5 < model.kernel_.lengthscale[0] < 2 < model.kernel_.lengthscale[1] < 8
-    assert 0.005 < model.noise_variance_ < 0.05
-    truth, _ = dense(Matern32(2.0, [1.0, 4.0]), 0.01, x[:200], y[:200] - 3.0, x[200:])
-    best = np.sqrt(np.mean((truth + 3.0 - y[200:]) ** 2))
-    assert np.sqrt(np.mean((model.predict(x[200:]) - y[200:]) ** 2)) < 1.1 * best
-    low, high = model.interval(x[200:], 0.9)
-    assert 0.75 < np.mean((low < y[200:]) & (y[200:] < high)) <= 1.0
-    mean, sd = model.predict(x[200:], return_std=True)
-    np.testing.assert_allclose(
-        model.log_predictive_density(x[200:], y[200:]),
-        -0.5 * (np.log(2 * np.pi * sd**2) + ((y[200:] - mean) / sd) ** 2),
-    )
-    f, drawn = (model.sample(x[200:203], 4_000, what=what) for what in ("f", "y"))
-    np.testing.assert_allclose(drawn.std(0), sd[:3], rtol=0.1)
-    np.testing.assert_allclose(f.mean(0), mean[:3], atol=0.1)
-
-
 def test_auto_takes_the_kind_with_the_largest_likelihood():
     x, y = grown(70)
     chosen = VecchiaGPRegressor(n_neighbors=8).fit(x, y)

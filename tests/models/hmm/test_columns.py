@@ -46,29 +46,6 @@ def test_emissions_find_columns_by_name_in_tables_files_and_rows(table, swapped,
     assert live.log_prob == pytest.approx(driven.score(table.assign(push=list("ab") * 40)))
 
 
-def test_tables_of_any_library_are_one(table) -> None:
-    arrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
-    gaps = table.astype("Int64")
-    gaps.iloc[7] = pd.NA
-    forms = [gaps, gaps.astype("float64").to_numpy(), polars.from_pandas(gaps), arrow.Table.from_pandas(gaps)]
-    for make in (
-        lambda: ng.GaussianHMM(2, **BRIEF),
-        lambda: ng.HMM(2, emissions={"steps": hmm.Poisson(), "pulse": hmm.Gaussian()}, **BRIEF),
-    ):
-        assert len({make().fit(form).elbo_ for form in forms}) == 1
-    records = table.to_records(index=False)
-    assert ng.PoissonHMM(2, **BRIEF).fit(records).elbo_ == pytest.approx(ng.PoissonHMM(2, **BRIEF).fit(table).elbo_)
-    words = ["sun", "rain", "rain"] * 9
-    weather = [
-        ng.CategoricalHMM(2, **BRIEF).fit(form).elbo_ for form in (words, arrow.array(words), arrow.table({"w": words}))
-    ]
-    assert len(set(weather)) == 1
-    with pytest.raises(TypeError, match=r"X must be numbers.*'3' at \[2, 0\]"):
-        ng.GaussianHMM(2).fit(np.array([[1.0], [2.0], ["3"]], dtype=object))
-    symbols = ng.CategoricalHMM(2, **BRIEF).fit(words)
-    assert symbols.filter().update(pd.Series(words)).shape == (27, 2)  # several symbols, not one row of named ones
-
-
 @pytest.mark.parametrize("settings", [{"durations": hmm.Explicit(3)}, {"inputs": 1}], ids=["durations", "inputs"])
 def test_longer_chains_refuse_moves(settings, table) -> None:
     with pytest.raises(ValueError, match='durations and inputs have no moves of states: leave out moves="keep"'):

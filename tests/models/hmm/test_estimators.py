@@ -188,23 +188,6 @@ def test_labels_name_the_states(rng):
     assert np.mean(model.predict(X) == states) > 0.85  # no renaming needed
 
 
-def test_missing_rows_and_entries(rng):
-    states, X = generated(rng)
-    rows, entries = X.copy(), X.copy()
-    rows[::7] = np.nan
-    rows[100:160] = np.nan
-    entries[::5, 0] = np.nan
-    entries[2::5, 1] = np.nan
-    for model, data in ((ng.GaussianHMM(3, n_init=2), rows), (ng.GaussianHMM(3, covariance="diag", n_init=2), entries)):
-        assert agreement(model.fit(data).predict(data), states) > 0.8
-        assert np.isfinite(model.predict_proba(data)).all()
-    with pytest.raises(ValueError, match=r"X\[0, 0\] is NaN, but other columns"):
-        ng.GaussianHMM(3).fit(entries)
-    tracks = tracks_of(rng, states)
-    tracks[::4, 1] = np.nan
-    assert agreement(ng.BernoulliHMM(3, n_init=2).fit(tracks).predict(tracks), states) > 0.75
-
-
 def test_left_to_right_and_sticky(rng):
     states = np.repeat([0, 1, 2], 40)
     X = np.array([[-4.0], [0.0], [4.0]])[states] + rng.normal(size=(120, 1))
@@ -229,25 +212,6 @@ def test_labels_that_no_path_can_follow(rng):
         ng.GaussianHMM(3, transitions=hmm.Transitions(topology="left-to-right")).fit(
             rng.normal(size=(50, 1)), labels=np.arange(50)[::-1] % 3
         )
-
-
-def test_degenerate_data_say_a_word_and_no_nan(rng):
-    constant = np.column_stack([rng.normal(size=200), np.full(200, 7.0)])
-    for covariance in ("full", "diag"):
-        with pytest.warns(UserWarning, match=r"X\[:, 1\] does not vary"):
-            model = ng.GaussianHMM(2, covariance=covariance, n_init=2).fit(constant)
-        assert np.isfinite(model.means_).all()
-    # Twenty states for two points: eighteen of them die, and keep their prior.
-    few = ng.GaussianHMM(20, n_init=2).fit(np.repeat([[0.0], [5.0]], 30, axis=0) + 0.01 * rng.normal(size=(60, 1)))
-    assert np.isfinite(few.covars_).all()
-    assert np.isfinite(few.elbo_)
-    unseen = ng.CategoricalHMM(2, categories=6, n_init=2).fit(rng.integers(0, 3, 100))
-    assert (unseen.emissionprob_[:, 5] > 0).all()
-    assert np.isfinite(unseen.score([[5], [0]]))
-    gone = ng.GaussianHMM(2, n_init=2).fit(np.vstack([rng.normal(size=(50, 2)), np.full((400, 2), np.nan)]))
-    assert np.isfinite(gone.means_).all()
-    nothing = ng.PoissonHMM(2, n_init=1).fit(np.full((10, 1), np.nan))
-    assert np.isfinite(nothing.rates_).all()
 
 
 @pytest.mark.parametrize(

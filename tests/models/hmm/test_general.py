@@ -70,8 +70,10 @@ def problem_of(model, X, lengths=None):
 
 
 def log_z(problem, mu, state):
-    weights = problem._moments_at(state, mu, False).on(problem._stretch(0, problem.data.n_times))
-    return count(weights, whole_sequences(weights, problem.data, None, 1), 0, 1).log_z
+    weights = problem._moments_at(state, mu, False)
+    if hasattr(weights, "on"):  # of rows, and not of codes
+        weights = weights.on(problem._stretch(0, problem.data.n_times))
+    return count(weights, whole_sequences(weights, problem.data, None, 1), problem.n_sums, 1).log_z
 
 
 # -- the declared network --
@@ -272,13 +274,28 @@ def test_the_bound_is_that_of_all_paths_and_components(name, rng):
 # -- theorems --
 
 
+CHAINS = {
+    **{name: {"emissions": kind} for name, kind in SINGLE.items()},
+    "counts": {"emissions": hmm.Poisson((1.0, 0.5))},
+    "flags": {"emissions": hmm.Bernoulli()},
+    "codes": {"emissions": hmm.Categorical(4, emission_prior=0.5)},
+    "stages": {"transitions": hmm.Transitions(durations=hmm.NegativeBinomial(3, (2.0, 1.5)))},
+    "durations": {"transitions": hmm.Transitions(durations=hmm.Explicit(4, 0.8))},
+    "inputs": {"transitions": hmm.Transitions(inputs=2)},
+}
+
+
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SINGLE if n != "plain"]
+    "name", [n if n in (*QUICK, *list(CHAINS)[-6:]) else pytest.param(n, marks=pytest.mark.slow) for n in CHAINS]
 )
 def test_messages_are_derivatives_of_log_z_and_the_bound_never_falls(name, rng):
     X = rng.normal(size=(40, 2)) + 3.0 * rng.integers(0, 2, (40, 1))
-    X[3] = np.nan
-    model = hmm.HMM(2, emissions=SINGLE[name], n_init=2, max_passes=25, tol=0).fit(X, lengths=[25, 15])
+    X = {
+        "counts": np.round(np.abs(X)), "flags": (X > 1.0) * 1.0, "codes": np.round(np.abs(X[:, :1])) % 4,
+        "inputs": np.c_[X, rng.integers(0, 3, 40)],
+    }.get(name, X)  # fmt: skip
+    X[3, :2] = np.nan
+    model = hmm.HMM(2, **CHAINS[name], n_init=2, max_passes=25, tol=0).fit(X, lengths=[25, 15])
     assert np.diff(model.trace_["elbo"]).min() > -1e-8
     problem, state = problem_of(model, X, [25, 15]), model._state
     messages = problem.solve(state, None, None, 0.0, 1).messages
@@ -391,24 +408,6 @@ def test_independent_tracks_add_up(rng):
         for key, kind in kinds.items()
     ]
     np.testing.assert_allclose(all_, sum(each), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"method": hmm.Subchains(8, 20, 4)},
-        pytest.param({"n_states": "auto"}, marks=pytest.mark.slow),
-    ],
-)
-def test_subchains_and_the_number_of_states(settings, rng):
-    states, table = mixed(rng, 600)
-    settings = {"n_states": 3, "n_init": 2, "seed": 0, **settings}
-    model = hmm.HMM(emissions=KINDS, **settings).fit(table)
-    assert model.n_states_ == 3
-    found = model.predict(table)
-    assert sum(np.bincount(states[found == k], minlength=3).max() for k in range(3)) / 600 > 0.95
-    one = clone(model).set_params(n_jobs=1).fit(table)
-    np.testing.assert_array_equal(one.transmat_, model.transmat_)  # in bits
 
 
 def test_labels_of_some_states_are_kept(rng):

@@ -84,41 +84,6 @@ def test_answers_are_sums_over_all_paths(fitted) -> None:
     assert np.isnan(live.next_states).all()
 
 
-def test_the_bound_is_that_of_the_evidence_of_all_paths() -> None:
-    """With one state there is no path to sum over; with two, the bound is that of a coordinate step by definition."""
-    X, _, _ = drawn(8)
-    model = hmm.HMM(2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=1, max_passes=30, tol=0).fit(X)
-    from natgrad.models.hmm.problem import SequenceProblem
-
-    columns, lengths = model._columns(X, None, None)
-    data = model._sequences(columns, lengths, None, model._model_.emission)
-    problem, state = SequenceProblem(data, model._model_, n_jobs=1), model._state
-    logs = model._model_.emission.logs(data.values, {n: state.mu[n] for n in problem.emitted})
-    first, steps = state.mu["initial"][0], state.mu["transition"][0]
-    paths = np.array(list(product(range(2), repeat=8)))
-    total = np.array(
-        [
-            first[p[0]]
-            + sum(steps[int(u), a, b] for u, (a, b) in zip(columns[1:, -1], pairwise(p), strict=True))
-            + logs[np.arange(8), p].sum()
-            for p in paths
-        ]
-    )
-    q = np.exp(total - logsumexp(total))
-    heads = np.array([q[paths[:, 0] == k].sum() for k in range(2)])
-    pairs = np.zeros((N_INPUTS, 2, 2))
-    for chance, p in zip(q, paths, strict=True):
-        for u, (a, b) in zip(columns[1:, -1].astype(int), pairwise(p), strict=True):
-            pairs[u, a, b] += chance
-    told = problem.solve(state, None, None, 0.0, 1)
-    np.testing.assert_allclose(told.messages["initial"][0], heads, atol=1e-8)
-    np.testing.assert_allclose(told.messages["transition"][0], pairs, atol=1e-8)
-    inner = sum(np.sum(problem.blocks[n].family.inner(told.messages[n], state.mu[n])) for n in problem.blocks)
-    assert told.rest == pytest.approx(logsumexp(total) + data.base - inner, abs=1e-8)
-    bounds = np.asarray(model.trace_["elbo"])
-    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
-
-
 def test_one_input_is_no_input() -> None:
     X, _, _ = drawn(200)
     X[:, 1] = 7.0
@@ -158,16 +123,6 @@ def test_drawn_sequences_follow_their_inputs(fitted) -> None:
     ways = model.forecast(2, X, inputs=[0, 1]).sample(3, seed=0)
     assert ways.shape == (3, 2, 1)
     assert model.sample_paths(X[:20], n=4, seed=0).shape == (4, 20)
-
-
-def test_subchains_come_near_the_whole(fitted) -> None:
-    X, _, _ = drawn(6000, seed=2)
-    exact = hmm.HMM(2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=2).fit(X)
-    near = hmm.HMM(
-        2, transitions=hmm.Transitions(inputs=1), seed=0, n_init=2, method=hmm.Subchains(15), max_passes=2
-    ).fit(X)
-    gap = np.abs(np.sort(near.transmat_, axis=-1) - np.sort(exact.transmat_, axis=-1)).max()
-    assert gap < 0.05
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from stopping_models import COUNTS
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory, GroupStepper, rows_of
+from natgrad.inference.steppers.groups import KEY, BatchMemory, GroupMemory, GroupStepper
 from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.models.lda.start import reset_better_documents
 
@@ -25,68 +25,8 @@ def drawn():
     return draw_documents(30, 25, N_TOPICS, 40, seed=7, doc_prior=0.3, topic_prior=0.2)
 
 
-@cache
-def starts():
-    rng = np.random.default_rng(11)
-    X = drawn().counts
-    return rng.dirichlet(np.ones(N_TOPICS), len(X)), rng.dirichlet(np.ones(X.shape[1]), N_TOPICS)
-
-
-def network(X):
-    """The model as a user would declare it: one responsibility for each (document, word), weighted by its count."""
-    document, word = np.nonzero(X)
-    doc, topic = ng.Plate("doc", len(X)), ng.Plate("topic", N_TOPICS)
-    cell = ng.Plate("cell", len(word), weight=X[document, word].astype(float))
-    theta = ng.Dirichlet("theta", ALPHA, size=N_TOPICS, plate=doc)
-    phi = ng.Dirichlet("phi", BETA, size=X.shape[1], plate=topic)
-    z = ng.Categorical("z", theta[document], plate=cell)
-    return ng.Network(ng.Categorical("w", phi[z], plate=cell, observed=word))
-
-
 def problem(local=ONE_ROUND, **options):
     return LDAProblem(as_corpus(drawn().counts), np.full(N_TOPICS, ALPHA), BETA, local, **options)
-
-
-def at_point(ours, phi):
-    """Topics as a point mass, as a network starts from given values."""
-    return ours.start(0)._replace(mu={"phi": (np.asfortranarray(np.log(phi)),)})
-
-
-def test_same_bound_and_posterior_as_the_network_sweep_by_sweep():
-    shares, phi = starts()
-    wanted = network(drawn().counts).fit(
-        ng.VB(), max_steps=40, tol=0, init={"theta": shares, "phi": phi}, order=("z", "phi", "theta")
-    )
-    ours = problem(shares=shares)
-    found = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), at_point(ours, phi), limits=Limits(40, 0.0), seed=0)
-    np.testing.assert_allclose(found.trace["elbo"], wanted.trace["elbo"], rtol=1e-12)
-    np.testing.assert_allclose(found.state.lam["phi"][0], np.asarray(wanted.state.lam["phi"][0]), rtol=1e-9, atol=1e-9)
-    ((_, (gamma,)),) = rows_of(ours, found.state, 0)
-    np.testing.assert_allclose(gamma - 1.0, np.asarray(wanted.state.lam["theta"][0]), rtol=1e-9, atol=1e-9)
-
-
-def test_another_engine_sweep_by_sweep(reference):
-    r = reference("lda_small")
-    n_topics, n_words, n_documents, n_tokens = r["K"], r["V"], r["Ndocs"], r["Ntokens"]
-    rng = np.random.default_rng(0)
-    theta = rng.dirichlet(0.1 * np.ones(n_topics), n_documents)
-    phi = rng.dirichlet(0.1 * np.ones(n_words), n_topics)
-    document = rng.integers(0, n_documents, n_tokens)
-    topic = [rng.choice(n_topics, p=theta[d]) for d in document]
-    word = [rng.choice(n_words, p=phi[k]) for k in topic]
-    X = np.zeros((n_documents, n_words))
-    np.add.at(X, (document, word), 1)
-    rng = np.random.default_rng(1)
-    shares, phi = rng.dirichlet(np.ones(n_topics), n_documents), rng.dirichlet(np.ones(n_words), n_topics)
-    ours = LDAProblem(as_corpus(X), np.full(n_topics, 0.5), 0.1, ONE_ROUND, shares=shares)
-    steps = len(r["elbo"])
-    found = run(
-        Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), at_point(ours, phi), limits=Limits(steps, 0.0), seed=0
-    )
-    np.testing.assert_allclose(found.trace["elbo"], r["elbo"], rtol=1e-12)
-    ((_, (gamma,)),) = rows_of(ours, found.state, 0)
-    np.testing.assert_allclose(gamma, r["post"]["theta"], rtol=1e-9)
-    np.testing.assert_allclose(found.state.lam["phi"][0] + 1.0, r["post"]["phi"], rtol=1e-9)
 
 
 def test_stays_below_the_enumerated_evidence(reference):
@@ -160,14 +100,6 @@ def test_sampled_step_is_the_scaled_message():
     rho = 3.0**-0.7
     wanted = (1 - rho) * state.lam["phi"][0] + rho * (BETA - 1.0 + 5.0 * counts)
     np.testing.assert_allclose(found.state.lam["phi"][0], wanted, rtol=1e-12)
-
-
-def test_a_full_batch_with_a_step_of_one_is_coordinate_ascent():
-    ours = problem(Local(tol=1e-6, limit=50))
-    phase = Phase(ours, ng.SVI({"doc": 30}, 1e-6, 50), ng.Constant(1.0), ("phi",))
-    sampled = run(phase, ours.start(0), limits=Limits(1, 0.0), seed=0)
-    exact = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), ours.start(0), limits=Limits(1, 0.0), seed=0)
-    np.testing.assert_allclose(sampled.state.lam["phi"][0], exact.state.lam["phi"][0], rtol=1e-12)
 
 
 def test_a_sweep_is_the_global_step_from_all_documents():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.special as sp
 import scipy.stats as ss
-from sklearn.mixture import BayesianGaussianMixture
 
 import natgrad as ng
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import GroupStepper
-from natgrad.models import hmm
 
 KINDS = ("full", "diag", "tied", "spherical")
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -46,68 +42,7 @@ def sweeps(problem, state: State, n: int) -> tuple[State, list[float]]:
 # -- networks --
 
 
-def test_with_means_that_are_known_it_is_the_declared_network() -> None:
-    """q(μ, Λ) is joint, which no network can declare; a prior mean worth 10¹⁴ rows leaves the precisions and the weights."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(40, 2)) * np.array([0.3, 1.0, 4.0])[rng.integers(0, 3, 40)][:, None]
-    X -= X.mean(0)
-    alpha, member = [0.5, 1.0, 2.0], rng.dirichlet(np.ones(3), len(X)).T
-    n, k, column = ng.Plate("n", len(X)), ng.Plate("k", 3), ng.Plate("column", 2)
-    for kind, rate in (("full", [[1.0, 0.2], [0.2, 2.0]]), ("diag", [1.0, 2.0]), ("spherical", 1.5)):
-        prior = {"covariance": hmm.Gaussian(kind, [0.0, 0.0], 1e14, 4.0, rate)}
-        problem = problem_of(quick(weight_prior=alpha, **prior), X)
-        state = problem.updated(problem.clustered(member))
-        z = ng.Categorical("z", ng.Dirichlet("pi", alpha), plate=n)
-        if kind == "full":
-            precision = ng.Wishart("precision", 4.0, rate, plate=k)
-            x = ng.MultivariateNormal("x", np.zeros(2), precision[z], plate=n, observed=X)
-        else:
-            each = (k, column) if kind == "diag" else k
-            tau = ng.Gamma("precision", 2.0, 0.5 * np.asarray(rate), plate=each)
-            x = ng.Normal("x", 0.0, tau[z, :] if kind == "diag" else tau[z], plate=(n, column), observed=X)
-        fit = ng.Network(x).fit(ng.VB(), max_steps=7, tol=0, init={"z": member.T}, order=("precision", "pi", "z"))
-        bounds = [problem.bound(state)]
-        for _ in range(6):
-            state, _ = sweeps(problem, state, 1)
-            bounds.append(problem.bound(state))
-        np.testing.assert_allclose(bounds, fit.trace["elbo"], rtol=1e-9, err_msg=kind)
-        np.testing.assert_allclose(state.lam["weights"][0] + 1.0, fit["pi"].parameters["concentration"], rtol=1e-9)
-        own = problem.emission.family.mean(state.lam["components"])
-        mean = {"full": own[..., 1:], "diag": own[..., 1], "spherical": own[:, 0, -1]}[kind]
-        np.testing.assert_allclose(mean, fit["precision"].mean(), rtol=1e-9)
-
-
-def test_with_precisions_that_are_known_it_is_the_declared_network() -> None:
-    """A prior of 10¹⁴ degrees of freedom leaves the means and the weights; then all kinds of covariance are the same."""
-    X, alpha, known = rows(40), [0.5, 1.0, 2.0], 1e14
-    member = np.random.default_rng(1).dirichlet(np.ones(3), len(X)).T
-    n, k, column = ng.Plate("n", len(X)), ng.Plate("k", 3), ng.Plate("column", 2)
-    z = ng.Categorical("z", ng.Dirichlet("pi", alpha), plate=n)
-    mu = ng.Normal("mu", [0.5, -1.0], 0.3, plate=(k, column))
-    network = ng.Network(ng.Normal("x", mu[z, :], 1.0, plate=(n, column), observed=X))
-    fit = network.fit(ng.VB(), max_steps=7, tol=0, init={"z": member.T}, order=("mu", "pi", "z"))
-    for kind, rate in zip(KINDS, (known * np.eye(2), [known, known], known * np.eye(2), known), strict=True):
-        prior = {"covariance": hmm.Gaussian(kind, [0.5, -1.0], 0.3, known, rate)}
-        problem = problem_of(quick(weight_prior=alpha, **prior), X)
-        state, _ = sweeps(problem, problem.updated(problem.clustered(member)), 6)
-        np.testing.assert_allclose(state.lam["weights"][0] + 1.0, fit["pi"].parameters["concentration"], rtol=1e-9)
-        means = problem.emission.located(state.lam["components"]).means
-        np.testing.assert_allclose(means, fit["mu"].mean(), rtol=1e-9, err_msg=kind)
-
-
 # -- evidence --
-
-
-def log_evidence(X: np.ndarray, model: object) -> float:
-    """Log p(X) of a mixture: every assignment of rows to components, each a product of conjugate evidences."""
-    n, alpha, total = len(X), model.alpha, []
-    for z in itertools.product(range(len(alpha)), repeat=n):
-        own = np.array(z)
-        counts = np.bincount(own, minlength=len(alpha))
-        log_p = sp.gammaln(alpha.sum()) - sp.gammaln(alpha.sum() + n)
-        log_p += (sp.gammaln(alpha + counts) - sp.gammaln(alpha)).sum()
-        total.append(log_p + conjugate_evidence(X, own, len(alpha), model))
-    return float(sp.logsumexp(total))
 
 
 def conjugate_evidence(X: np.ndarray, z: np.ndarray, K: int, model: object) -> float:
@@ -144,16 +79,11 @@ def wishart_ratio(D: int, nu: float, rate: np.ndarray, n: int, scatter: np.ndarr
 
 
 @every_kind
-def test_the_bound_is_below_the_evidence_and_is_the_evidence_of_one_component(kind: str) -> None:
+def test_the_bound_of_one_component_is_the_evidence(kind: str) -> None:
     X = rows(7, seed=3)
-    for n in (1, 2):
-        model = quick(n, covariance=kind, tol=1e-12, weight_prior=0.7).fit(X)
-        wanted = log_evidence(X, model._model_)
-        if n == 1:
-            assert model.elbo_ == pytest.approx(wanted, rel=1e-9)
-        else:
-            # Mean field loses something, but not much of so few rows.
-            assert wanted - 3.0 < model.elbo_ < wanted
+    model = quick(1, covariance=kind, tol=1e-12, weight_prior=0.7).fit(X)
+    wanted = conjugate_evidence(X, np.zeros(7, int), 1, model._model_)
+    assert model.elbo_ == pytest.approx(wanted, rel=1e-9)
 
 
 def expected_log_density(X: np.ndarray, kind: str, factor: object) -> np.ndarray:
@@ -210,41 +140,6 @@ def test_the_bound_is_what_its_factors_say(kind: str) -> None:
 
 
 # -- scikit-learn --
-
-
-def test_it_is_the_mixture_of_scikit_learn() -> None:
-    """Full covariance, and diagonal and spherical ones of one column; elsewhere scikit-learn has approximations."""
-    for kind, width in (("full", 3), ("diag", 1), ("spherical", 1)):
-        X = rows(80, width, seed=4)
-        rate = {"full": np.eye(3) + 0.2, "diag": [0.7], "spherical": 0.7}[kind]
-        ours = quick(
-            covariance=hmm.Gaussian(kind, [0.2] * width, 0.5, width + 1.0, rate), weight_prior=0.3
-        )  # fmt: skip
-        theirs = BayesianGaussianMixture(
-            n_components=3, covariance_type=kind, weight_concentration_prior_type="dirichlet_distribution",
-            weight_concentration_prior=0.3,
-            mean_precision_prior=0.5, degrees_of_freedom_prior=width + 1.0, covariance_prior=rate, mean_prior=[0.2] * width,
-            reg_covar=0.0, max_iter=1, init_params="random", random_state=0,
-        )  # fmt: skip
-        with pytest.warns(match="converge"):
-            theirs.fit(X)
-        member = theirs.predict_proba(X)
-        problem = problem_of(ours, X)
-        state = problem.updated(problem.clustered(member.T))
-        theirs._m_step(X, np.log(member))
-        gaps = []
-        for _ in range(8):
-            log_z, log_member = theirs._e_step(X)
-            theirs._m_step(X, log_member)
-            state, (bound,) = sweeps(problem, state, 1)
-            gaps.append(bound - theirs._compute_lower_bound(log_member, log_z))
-        np.testing.assert_allclose(gaps, gaps[0], rtol=1e-9, atol=1e-9)  # their constants
-        ours._publish(problem.model, state)
-        counts = theirs.weight_concentration_
-        np.testing.assert_allclose(ours.weights_, counts / counts.sum(), rtol=1e-9)
-        np.testing.assert_allclose(ours.means_, theirs.means_, rtol=1e-9)
-        np.testing.assert_allclose(ours.covariances_, theirs.covariances_, rtol=1e-9)
-        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-8, atol=1e-12)
 
 
 # -- laws --
