@@ -250,7 +250,11 @@ class VecchiaGPRegressor(ScoredGP):
             f"{part}_scaling": (f"real [{n}] {WIDE}", f"real [{n}] {SPREAD}")
             for part, n in (("x", "column"), ("y", "one"))
         }
-        rules = {**cls._fitted_table(), "x": f"real [row, column] {WIDE}", **scalings}
+        rules = {
+            "x": f"real [row, column] {WIDE}",
+            **cls._fitted_table(),
+            **scalings,
+        }  # the rows have the size that the others name
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, rules, sizes, where)
