@@ -26,7 +26,6 @@ class Stream(enum.IntEnum):
     GIBBS = 2**31 - 4
     OBSERVATION_ORDER = 2**31 - 5
     STREAM_ORDER = 2**31 - 6
-    REVIVAL = 2**31 - 7
     CHILD_ORDER = 2**31 - 8
     NEGATIVES = 2**31 - 9
     PROBE = 2**31 - 10

@@ -147,9 +147,8 @@ def test_sticks_say_themselves_that_what_they_weight_grows() -> None:
     assert one.elbo == other.elbo
     assert one.trace.moves == other.trace.moves
     assert free.elbo >= max(one.elbo, neither.elbo) - 1e-3
-    assert [start.name for start in free.trace.starts] == ["init='kmeans', to its end", "init='random', to its end"]
     assert neither.n_components == {}
-    assert neither.trace.moves == []
+    assert not neither.trace.moves
     with pytest.raises(TypeError, match="'pi': grow must be True, False or None, got 1"):
         ng.StickBreaking("pi", 1.0, size=6, grow=1)  # type: ignore[arg-type]
     alone = ng.Categorical("z", ng.StickBreaking("pi", 1.0, size=6, grow=True), plate=ng.Plate("n", 2), observed=[0, 1])
@@ -161,9 +160,9 @@ def test_sticks_say_themselves_that_what_they_weight_grows() -> None:
 def test_sticks_that_nobody_asked_to_grow_do_where_they_can() -> None:
     # Steps that are not exact: what nobody asked for is left out, in words.
     sampled = declared_sticks(None).fit(THREE, ng.SVI({"row": 20}), max_steps=3, tol=0.0)
-    assert sampled.trace.moves == []
+    assert not sampled.trace.moves
     assert "pi is truncated at 6: components move between exact passes" in sampled.trace.strategy
-    assert declared_sticks(None).fit(THREE, n_init=2).trace.moves == []
+    assert not declared_sticks(None).fit(THREE, n_init=2).trace.moves
     assert declared_sticks(None).fit(THREE, moves="keep").trace.moves
     for grow in (True, False, None):
         again = ng.Network(*from_data(to_data(declared_sticks(grow).template)).roots)  # type: ignore[arg-type]
@@ -171,7 +170,7 @@ def test_sticks_that_nobody_asked_to_grow_do_where_they_can() -> None:
     # A declaration that was kept before sticks grew by themselves.
     data = to_data(declared_sticks(None).template)  # type: ignore[arg-type]
     del data["made"][0]["options"]["grow"]
-    assert ng.Network(*from_data(data).roots).fit(THREE).trace.moves == []
+    assert not ng.Network(*from_data(data).roots).fit(THREE).trace.moves
     assert declared_sticks(True).fit(THREE, chunk_rows=20).n_components == {"component": 3}
 
 

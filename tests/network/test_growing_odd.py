@@ -83,8 +83,8 @@ def test_every_accepted_move_raises_the_bound_as_recomputed(make: Any, found: di
     assert fit.n_components == found
     for t, bound in zip(fit.trace["t"], fit.trace["elbo"], strict=True):
         assert fit.problem.bound(states[int(t)]) == pytest.approx(bound, rel=1e-9)
-    accepted = [move for move in fit.trace.moves if move.accepted and move.kind != "start"]
-    assert {move.plate for move in accepted} == set(found)
+    accepted = [move for move in fit.trace.moves if move.accepted]
+    assert {move.name for move in accepted} == set(found)
     for move in accepted:
         gain = fit.problem.bound(states[move.t + 1]) - fit.problem.bound(states[move.t])
         assert gain == pytest.approx(move.gain, abs=1e-6)

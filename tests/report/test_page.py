@@ -414,7 +414,7 @@ def test_the_number_of_components_is_drawn_with_the_fate_of_its_moves(tmp_path) 
     model.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     (caption,) = re.findall(r"<figcaption>The number of components[^<]*", page)
-    moves = [move for move in model.trace_.moves if move.kind != "start"]
+    moves = model.trace_.moves
     accepted = sum(move.accepted for move in moves)
     assert f"From 1 to {model.n_components_}; {accepted} of {len(moves)} moves were accepted" in caption
     births = [move.accepted for move in moves if move.kind == "birth"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from natgrad.inference.group_components import GroupComponents
 from natgrad.inference.methods import VB
 from natgrad.inference.moves import Moves
 from natgrad.inference.problem import GroupProblem, GroupResult, State
-from natgrad.inference.trace import MoveRecord
+from natgrad.inference.trace import ProposalRecord
 
 __all__ = ["Arrivals", "Found"]
 
@@ -42,7 +43,7 @@ class Found(NamedTuple):
     """The problem of a chunk and the state with the components that came, or None; and what was proposed."""
 
     grown: tuple[GroupProblem, State] | None
-    moves: list[MoveRecord]
+    moves: list[ProposalRecord]
 
 
 class Arrivals(NamedTuple):
@@ -96,7 +97,7 @@ class Arrivals(NamedTuple):
             if not (apart[: small.size] > 0.0).any():
                 return Found(None, [])
         result = self._run(parts, parts.at(state._replace(t=0, hyper=hyper), _scaled(all_told, 0.0)), here, late)
-        moves = [record._replace(t=state.t) for record in result.trace.moves if record.kind != "start"]
+        moves = [replace(record, t=state.t) for record in result.trace.proposals]
         if result.stop.diverged or not (parts.active(result.state) & ~parts.known).any():
             return Found(None, moves)
         # As the stream counts; with what all were told, for some of it may be of a precision that they share.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
 from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, progress_bar
@@ -22,30 +23,25 @@ from natgrad.inference.checkpoint import (
 from natgrad.inference.executors import Executor, Threads, opened, place_shards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
-from natgrad.inference.moves import Moves, Proposal, proposals, records_of_start
-from natgrad.inference.probes import Trial, followed, tried
+from natgrad.inference.moves import Moves, moves_are_due, proposed_moves
 from natgrad.inference.problem import EdgeProblem, Problem, State
-from natgrad.inference.starts import Rivals, Starts, best_start, overtaking
+from natgrad.inference.proposals import Proposal, Starts, compare, judge, probes_at
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import GroupStepper, schedule_of
-from natgrad.inference.steppers.stepper import StepInfo, Stepper
+from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.steppers.sweep import ExactStepper, concrete
-from natgrad.inference.trace import MoveRecord, Reason, Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.threads import one_blas_thread
 
 __all__ = [
     "TOLERANCE",
-    "Accepted",
     "BoundEvery",
     "Limits",
     "Phase",
     "Phases",
     "Progress",
     "Result",
-    "Round",
     "default_step",
-    "is_due",
-    "just_moved",
     "run",
     "take_steps",
 ]
@@ -71,8 +67,6 @@ class Phase:
         Of a closing phase: whether it is left out when the time is up.
     moves : Moves, optional
         The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
-    rivals : Rivals, optional
-        Other starts, each followed to its end when the run has settled: it goes on from the highest.
     probed : whether a run that has settled, or creeps, is probed for a saddle
     """
 
@@ -87,120 +81,11 @@ class Phase:
     why: str = ""
     optional: bool = False
     moves: Moves | None = None
-    rivals: Rivals | None = None
     probed: bool = True
 
 
 # The phase of the steps after a given one, or why there is none.
 Phases = Callable[[int], Phase | Stop]
-
-
-# A pass that gains less than so many nats has found what its components are; or so many passes since the last move are enough.
-LITTLE, ENOUGH = 1.0, 10
-# Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
-BIRTH = 1.0
-# Moves that must gain so much: those that make more components, and those that may lead to the same ones in another order.
-COSTLY = ("birth", "births", "anew", "exchange", "explore", "order")
-# Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
-NOT_FAR = 1.0
-# Nats above the run up to which the same components in another order are no more than the same.
-AS_HIGH = 0.1
-# Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
-PATIENCE, GROWING = 5, 3
-
-
-class Accepted(NamedTuple):
-    """The state that a move led to, and its last step."""
-
-    state: State
-    info: StepInfo
-
-
-def is_due(trace: Trace, bounds: Sequence[float], per_pass: int, tol: float, settled: bool) -> bool:
-    """Whether components may move now: after a pass, when little was gained, or all of it.
-
-    A function of the trace alone, so that a run that was stopped goes on with the same moves.
-    """
-    if settled:
-        return True
-    if len(bounds) < per_pass + 1 or trace.last.elbo != bounds[-1]:
-        return False
-    begun = trace.moves[-1].t if trace.moves else 0
-    since = sum(record.t > begun and not math.isnan(record.elbo) for record in trace.records)
-    if since == 0 or since % per_pass:
-        return False
-    if trace.moves and not trace.moves[-1].accepted:
-        return since >= PATIENCE * per_pass
-    if trace.moves and trace.moves[-1].kind in ("births", "anew") and since >= GROWING * per_pass:
-        return True
-    return bounds[-1] - bounds[-1 - per_pass] <= max(tol, LITTLE) or since >= ENOUGH * per_pass
-
-
-def just_moved(trace: Trace, per_pass: int, t: int) -> bool:
-    """Whether a move led to step ``t``: the next one is not before another step."""
-    return any(m.accepted and m.kind != "start" and m.t + per_pass == t for m in trace.moves[-1:])
-
-
-class Round:
-    """The proposals at one state, tried one after the other.
-
-    Parameters
-    ----------
-    moves : Moves
-    stepper : whose bound cannot fall
-    seed, tol : of the run
-    late : whether time is up
-    """
-
-    def __init__(self, moves: Moves, stepper: Stepper, seed: int, tol: float, late: Callable[[], bool]) -> None:
-        self.moves, self.stepper, self.seed, self.tol, self.late = moves, stepper, seed, tol, late
-        self.messages_read = 0
-
-    def first(self, state: State, bound: float, records: list[MoveRecord]) -> Accepted | None:
-        """The first proposal that leads higher; None if none does. What was tried is added to the records."""
-        goal = bound - NOT_FAR
-        for proposal in proposals(self.moves, state, tuple(records), self.seed, goal):
-            hopeless = proposal.state is None or proposal.bound < goal or _is_back(proposal, state, bound)
-            trial = None if hopeless else self._tried(proposal, state, bound)
-            accepted = trial is not None and trial.higher
-            after = trial.state if trial is not None and accepted else state
-            gain = -math.inf if trial is None else _gain(trial, bound)
-            records.append(_record(proposal, state, after, self.stepper, bound, gain, accepted))
-            if trial is not None and accepted:
-                return Accepted(trial.state, trial.info)
-            if self.late():
-                break
-        return None
-
-    def _tried(self, proposal: Proposal, settled: State, bound: float) -> Trial:
-        assert proposal.state is not None
-        least = BIRTH * proposal.n_born if proposal.kind in COSTLY else 0.0
-        margin = max(self.tol, least)
-        trial = followed(self.stepper, proposal.state, settled, bound, self.seed, margin)
-        self.messages_read += trial.messages_read
-        return trial
-
-
-def _is_back(proposal: Proposal, settled: State, bound: float) -> bool:
-    """Whether an exchange has led to the components that there were, and no higher: priors may tell their order apart."""
-    if proposal.kind != "exchange" or proposal.state is None or not proposal.bound < bound + AS_HIGH:
-        return False
-    return proposal.part.alike(proposal.state, settled)
-
-
-def _record(
-    proposal: Proposal, state: State, after: State, stepper: Stepper, bound: float, gain: float, accepted: bool
-) -> MoveRecord:
-    n_active = int(proposal.part.active(stepper.finish(after)).sum())
-    return MoveRecord(
-        state.t, proposal.part.plate, proposal.kind, proposal.components, bound, gain, accepted, n_active,
-        float(proposal.held),
-    )  # fmt: skip
-
-
-def _gain(trial: Trial, bound: float) -> float:
-    reached = trial.info.bound
-    return -math.inf if reached is None or math.isnan(reached) else float(reached - bound)
 
 
 #     for phase in phases:                  a warm-up, the main run, a chunk of a stream, a new draw of negatives, …
@@ -332,8 +217,11 @@ class _Loop:
             return kept.state, stop
         if kept.stop is None or not kept.entered:
             return (kept.state, None) if kept.entered else self._enter(phase, kept.state)
-        moved = just_moved(self.monitor.trace, self.stepper.steps_per_pass, kept.state.t)
-        stop, state = self._after(None, kept.state, moved)  # which the limit left out
+        per_pass, last = self.stepper.steps_per_pass, self.monitor.trace.proposals[-1:]
+        judged = any(
+            record.accepted and record.kind != "start" and record.t + per_pass == kept.state.t for record in last
+        )
+        stop, state = self._after(None, kept.state, judged)  # which the limit left out
         return state, stop
 
     def _pulled_again(self, kept: RunState) -> tuple[Phase, Stop | None]:
@@ -352,15 +240,18 @@ class _Loop:
         """One step, and what comes after it."""
         return self._after(*self._one_step(state))
 
-    def _after(self, stop: Stop | None, state: State, moved: bool = False) -> tuple[Stop | None, State]:
-        """Probes and moves, if they are due and were not made, the next phase if this one has ended, and a checkpoint."""
-        settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
-        if settled and self.phase.probed and not moved and not self.monitor.final:  # one exact sweep leaves no saddle
+    def _after(self, stop: Stop | None, state: State, judged: bool = False) -> tuple[Stop | None, State]:
+        """Proposals, if they are due and were not judged, the next phase if this one has ended, and a checkpoint."""
+        monitor, moves = self.monitor, self.phase.moves
+        settled = monitor.creeps() if stop is None else stop is monitor.settled
+        if settled and self.phase.probed and not judged and not monitor.final:  # one exact sweep leaves no saddle
             stop, state = self._probed(stop, state)
-        if self.phase.moves is not None and not moved and (stop is None or stop is self.monitor.settled):
-            stop, state = self._moved(stop, state)
-        if self.phase.rivals is not None and not moved and stop is not None and stop is self.monitor.settled:
-            stop, state = self._overtaken(self.phase.rivals, stop, state)
+        if moves is not None and not judged and (stop is None or stop is monitor.settled):
+            nats, per_pass = monitor.limits.nats, self.stepper.steps_per_pass
+            if moves_are_due(monitor.trace, monitor.bounds, monitor.begun, per_pass, nats, stop is not None):
+                here, bound = self.stepper.finish(state), monitor.bounds[-1]
+                proposed = proposed_moves(moves, here, monitor.trace.moves, self.seed, bound)
+                stop, state = self._judged(self.stepper, proposed, stop, state)
         self.bar(self.monitor.trace)
         if (ended := self.phase.until is not None and state.t >= self.phase.until) and stop is None:
             state, stop = self._enter(self.pull(state.t), state)
@@ -395,20 +286,17 @@ class _Loop:
     # -- parts --
 
     def _made(self, start: Starts | Callable[[], State | Starts]) -> State:
+        """The state that a run begins with, and the records of what it took to find it."""
+        begun = time.perf_counter()
         made = start if isinstance(start, Starts) else start()
         if isinstance(made, State):
             return made
-        best = best_start(made, self.seed, self.monitor.late)
-        self.monitor.charge(best.read)
-        self._spend("starts", best.read)
-        self.monitor.trace.starts = best.records
-        return best.state
-
-    def _spend(self, what: str, read: int) -> None:
-        """Note in the trace what was read beside the run's own steps."""
-        if read:
-            spent = self.monitor.trace.spent
-            spent[what] = spent.get(what, 0) + read
+        seconds = time.perf_counter() - begun
+        state, records = compare(made, self.seed, self.monitor.late)
+        self.monitor.charge(sum(record.messages for record in records))
+        first = replace(records[0], seconds=records[0].seconds + seconds)
+        self.monitor.trace.proposals += [first, *records[1:]]
+        return state
 
     def _enter(self, phase: Phase | Stop, state: State) -> tuple[State, Stop | None]:
         """The state at the beginning of a phase; why there is none, if so."""
@@ -463,8 +351,9 @@ class _Loop:
                 "moves are accepted by the exact bound, which sampled steps have not after each pass: leave out method= and "
                 "step=, or give the number of components"
             )
-        if phase.moves is not None and not self.monitor.trace.moves:
-            self.monitor.trace.moves += records_of_start(phase.moves, state)
+        if phase.moves is not None and not self.monitor.trace.first_sizes:
+            sizes = {part.plate: part.n_active(state) for part in phase.moves.parts}
+            self.monitor.trace.first_sizes = sizes
         return state
 
     def _one_step(self, state: State) -> tuple[Stop | None, State]:
@@ -478,7 +367,7 @@ class _Loop:
         return self.tell(new) or monitor.ended(new), new
 
     def _probed(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
-        """The run goes on from where a probe leads, if that is higher than where it has settled; what is read is counted."""
+        """Whether there is a way up from where the run has converged, or is stagnating."""
         monitor, problem, order = self.monitor, self.phase.problem, self.phase.order
         stepper: Stepper = self.stepper
         if not problem.probes or not (stepper.monotone or isinstance(problem, EdgeProblem)):
@@ -486,51 +375,29 @@ class _Loop:
         if not stepper.monotone:
             assert isinstance(problem, EdgeProblem)
             stepper = ExactStepper(problem, VB(), Constant(1.0), order)
-        settled = self.stepper.finish(state)
         # About what its own steps have read: a run that was resumed has no other count of them.
-        budget = max(PROBE_BUDGET, problem.n_messages * len(monitor.trace) // stepper.steps_per_pass)
-        trials = tried(problem, stepper, settled, monitor.bounds, order, self.seed, monitor.limits.nats, budget)
-        read = sum(trial.messages_read for trial in trials)
-        self._spend("probes", read)
-        if trials and trials[-1].higher:
-            higher = trials[-1].state._replace(t=state.t + 1)
-            info: StepInfo = trials[-1].info._replace(messages_read=read)
-            monitor.record(higher, info)
-            return self.tell(higher) or monitor.ended(higher), higher
-        monitor.charge(read)
-        return stop, state
+        budget = max(PROBE_BUDGET, problem.n_messages * len(monitor.trace) // self.stepper.steps_per_pass)
+        rounds = len({record.t for record in monitor.trace.proposals if record.kind == "probe"})
+        proposed = probes_at(problem, self.stepper.finish(state), order, self.seed, rounds)
+        return self._judged(stepper, proposed, stop, state, budget)
 
-    def _overtaken(self, rivals: Rivals, stop: Stop, state: State) -> tuple[Stop | None, State]:
-        """The run goes on from where another of the starts that were compared has led, if that is higher; asked once."""
-        monitor, trace = self.monitor, self.monitor.trace
-        names = {start.name for start in trace.starts}
-        if not (names or self.phase.moves) or set(rivals.names) & names:
-            return stop, state
-        ends = rivals.ends(monitor.left())
-        trace.starts += tuple(end.record for end in ends)
-        self._spend("restarts", sum(end.read for end in ends))
-        found = overtaking(ends, state, monitor.bounds[-1], monitor.limits.nats)
-        if found is None:
-            monitor.charge(sum(end.read for end in ends))
-            return stop, state
-        monitor.record(*found)
-        return self.tell(found[0]) or monitor.ended(found[0]), found[0]
-
-    def _moved(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
-        """The run goes on from where the first move that raises the bound leads; what is read is counted."""
-        monitor, trace = self.monitor, self.monitor.trace
-        assert self.phase.moves is not None
-        if not is_due(trace, monitor.bounds, self.stepper.steps_per_pass, monitor.limits.nats, stop is not None):
-            return stop, state
-        search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, monitor.late)
-        accepted = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
-        self._spend("moves", search.messages_read)
-        if accepted is None:
-            monitor.charge(search.messages_read)
+    def _judged(
+        self, stepper: Stepper, proposed: Iterable[Proposal], stop: Stop | None, state: State, budget: float = math.inf
+    ) -> tuple[Stop | None, State]:
+        """The run goes on from where the first proposal that raises the bound leads; what is read is counted."""
+        monitor, problem = self.monitor, self.phase.problem
+        kept, records = judge(
+            problem, stepper, proposed, self.stepper.finish(state), monitor.bounds, seed=self.seed, tol=monitor.limits.nats,
+            budget=budget, late=monitor.late,
+        )  # fmt: skip
+        monitor.trace.proposals += records
+        read = sum(record.messages for record in records)
+        if kept is None:
+            monitor.charge(read)
             return stop, state
         # Whole passes were made, so that the batches of the next one are in their order.
-        after = accepted.state._replace(t=state.t + self.stepper.steps_per_pass)
-        monitor.record(after, accepted.info._replace(messages_read=search.messages_read))
+        after = kept.state._replace(t=state.t + self.stepper.steps_per_pass)
+        monitor.record(after, kept.info._replace(messages_read=read))
         return self.tell(after) or monitor.ended(after), after
 
 

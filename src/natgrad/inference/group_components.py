@@ -124,6 +124,10 @@ class Components(ABC):
         """The components that hold something, half an observation at least, or were known before."""
         return self.stays | np.asarray(self.held(state) > EMPTY)
 
+    def n_active(self, state: State) -> int:
+        """How many components hold something."""
+        return int(self.active(state).sum())
+
     @property
     def stays(self) -> npt.NDArray[np.bool_]:
         """Those that no move may empty."""

@@ -27,9 +27,10 @@ import numpy.typing as npt
 
 from natgrad.inference.group_components import HOPELESS, Birth, Components
 from natgrad.inference.problem import State
-from natgrad.inference.trace import MoveRecord
+from natgrad.inference.proposals import Proposal
+from natgrad.inference.trace import ProposalRecord, Trace
 
-__all__ = ["Moves", "Proposal", "checked_moves", "proposals", "records_of_start"]
+__all__ = ["Moves", "checked_moves", "moves_are_due", "proposed_moves"]
 
 Floats = npt.NDArray[np.float64]
 # A proposal that was refused is made again when what its components hold has changed by this part.
@@ -42,6 +43,18 @@ FIRST_STEP = 8
 WORTH, WORTH_EXCHANGE = -3.0, -20.0
 # Nats that a delete may lose before the other components follow, and still be worth passes.
 WORTH_DELETE = -20.0
+# A pass that gains less than so many nats has found what its components are; or so many passes since the last move are enough.
+LITTLE, ENOUGH = 1.0, 10
+# Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
+PATIENCE, GROWING = 5, 3
+# Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
+BIRTH = 1.0
+# Moves that must gain so much: those that make more components, and those that may lead to the same ones in another order.
+COSTLY = ("birth", "births", "anew", "exchange", "explore", "order")
+# Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
+NOT_FAR = 1.0
+# Nats above the run up to which the same components in another order are no more than the same.
+AS_HIGH = 0.1
 
 
 class Moves(NamedTuple):
@@ -62,10 +75,10 @@ def checked_moves(parts: tuple[Components, ...], moves: Any, auto_setting: str =
     return Moves(parts, keep=moves == "keep")
 
 
-class Proposal(NamedTuple):
-    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are others.
+class _Move(NamedTuple):
+    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are born.
 
-    ``bound`` is that of the state, where it is known.
+    ``gain`` is what a fit to its own data says, ``bound`` that of the state, where they are known.
     """
 
     kind: str
@@ -78,23 +91,56 @@ class Proposal(NamedTuple):
     bound: float = float("nan")
 
 
-def records_of_start(moves: Moves, state: State) -> list[MoveRecord]:
-    """How many components a run begins with, for the trace."""
-    return [
-        MoveRecord(state.t, part.plate, "start", (), float("-inf"), 0.0, True, int(part.active(state).sum()), 0.0)
-        for part in moves.parts
-    ]
+def moves_are_due(trace: Trace, bounds: Sequence[float], begun: int, per_pass: int, tol: float, settled: bool) -> bool:
+    """Whether components may move now: after a pass, when little was gained, or all of it.
 
-
-def proposals(
-    moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: int, goal: float = -np.inf
-) -> Iterator[Proposal]:
-    """What may be tried at a complete state, and was not tried at one like it: births, then merges, then deletes.
-
-    A proposal whose bound is known and below the ``goal`` is not tried.
+    A function of the trace alone, so that a run that was stopped goes on with the same moves.
     """
+    if settled:
+        return True
+    if len(bounds) < per_pass + 1 or trace.last.elbo != bounds[-1]:
+        return False
+    last = trace.moves[-1] if trace.moves else None
+    since = sum(r.t > (begun if last is None else last.t) and not np.isnan(r.elbo) for r in trace.records)
+    if since == 0 or since % per_pass:
+        return False
+    if last is not None and not last.accepted:
+        return since >= PATIENCE * per_pass
+    if last is not None and last.kind in ("births", "anew") and since >= GROWING * per_pass:
+        return True
+    return bounds[-1] - bounds[-1 - per_pass] <= max(tol, LITTLE) or since >= ENOUGH * per_pass
+
+
+def proposed_moves(
+    moves: Moves, state: State, earlier: Sequence[ProposalRecord], seed: int, bound: float = np.inf
+) -> Iterator[Proposal]:
+    """Propose moves of a complete state that were not refused at one like it: births, then merges, then deletes.
+
+    One whose ELBO is known and far below the ``bound`` of the state, or that has led back to the same components, has no state:
+    it is refused before any sweep.
+    """
+    goal = bound - NOT_FAR if np.isfinite(bound) else -np.inf
+    for move in _moves(moves, state, earlier, seed, goal):
+        part = move.part
+        hopeless = move.state is None or move.bound < goal or _is_back(move, state, bound)
+        yield Proposal(
+            move.kind, part.plate, None if hopeless else move.state, move.components, move.held,
+            BIRTH * move.n_born if move.kind in COSTLY else 0.0,
+            part.n_active,
+        )  # fmt: skip
+
+
+def _is_back(move: _Move, state: State, bound: float) -> bool:
+    """Whether an exchange has led to the components that there were, and no higher: priors may tell their order apart."""
+    if move.kind != "exchange" or move.state is None or not move.bound < bound + AS_HIGH:
+        return False
+    return move.part.alike(move.state, state)
+
+
+def _moves(moves: Moves, state: State, earlier: Sequence[ProposalRecord], seed: int, goal: float) -> Iterator[_Move]:
+    """What may be tried; a split whose ELBO is known to stay below the ``goal`` is not made."""
     for part in moves.parts:
-        own = [record for record in earlier if record.plate == part.plate]
+        own = [record for record in earlier if record.name == part.plate]
         held, active = part.held(state), part.active(state)
         empty = np.flatnonzero(~active)
         # A ladder is climbed until a step is refused; those it led to are looked at one by one after that.
@@ -122,11 +168,11 @@ def proposals(
             yield from _exchanges(part, state, held, alike, own, seed, goal)
 
 
-def _ordered(part: Components, state: State, held: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
+def _ordered(part: Components, state: State, held: Floats, own: list[ProposalRecord]) -> Iterator[_Move]:
     """Other places for the same components, where priors tell places apart."""
     found = part.ordered(state)
     if found is not None and not _refused(own, "order", found[1], float(held.sum())):
-        yield Proposal("order", part, found[1], float(held.sum()), found[0])
+        yield _Move("order", part, found[1], float(held.sum()), found[0])
 
 
 def _births(
@@ -135,9 +181,9 @@ def _births(
     held: Floats,
     active: npt.NDArray[np.bool_],
     empty: list[int],
-    own: list[MoveRecord],
+    own: list[ProposalRecord],
     seed: int,
-) -> Iterator[Proposal]:
+) -> Iterator[_Move]:
     """Births, several at once where they can be, and then one by one, the one that gains most on its own data first."""
     ranked = []
     good: dict[int, Birth] = {}
@@ -151,9 +197,7 @@ def _births(
         # By what they gain, then by what they hold; last, those that are not worth a try.
         rank = (2, 0.0) if not worth else (0, -gain) if np.isfinite(gain) else (1, -held[k])
         born = (empty[0],) if birth is None else birth.born
-        ranked.append(
-            (rank, Proposal("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain))
-        )
+        ranked.append((rank, _Move("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain)))
         if part.at_once and birth is not None and left and gain > 0.0:
             good[k], left = birth, [place for place in left if place not in birth.born]
     yield from _several_births(part, state, held, good, own)
@@ -161,8 +205,8 @@ def _births(
 
 
 def _several_births(
-    part: Components, state: State, held: Floats, good: dict[int, Birth], own: list[MoveRecord]
-) -> Iterator[Proposal]:
+    part: Components, state: State, held: Floats, good: dict[int, Birth], own: list[ProposalRecord]
+) -> Iterator[_Move]:
     """Those that gain on their own data, all at once; or the better half of them, and so on."""
     order = sorted(good, key=lambda k: -good[k].gain)
     while len(order) > 1:
@@ -171,13 +215,13 @@ def _several_births(
         total = float(held[order].sum())
         if not _refused(own, "births", components, total):
             gain, n_born = sum(birth.gain for birth in births.values()), len(components) - len(order)
-            yield Proposal("births", part, components, total, part.together(state, births), gain, n_born)
+            yield _Move("births", part, components, total, part.together(state, births), gain, n_born)
         order = order[: len(order) // 2]
 
 
 def _anew(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord], seed: int
-) -> Iterator[Proposal]:
+    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[ProposalRecord], seed: int
+) -> Iterator[_Move]:
     """The next two numbers of a ladder above K, each of them once."""
     tried = {record.components for record in own if record.kind == "anew"}
     ladder = [min(FIRST_STEP << n, part.size) for n in range(part.size.bit_length())]
@@ -186,33 +230,33 @@ def _anew(
             proposed = part.anew(state, size, seed)
             if proposed is None:
                 return
-            yield Proposal("anew", part, (size,), float(held.sum()), proposed, n_born=size - int(active.sum()))
+            yield _Move("anew", part, (size,), float(held.sum()), proposed, n_born=size - int(active.sum()))
 
 
 def _explored(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord], seed: int
-) -> Iterator[Proposal]:
+    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[ProposalRecord], seed: int
+) -> Iterator[_Move]:
     """Sweeps of a sampler, as long as they gain a nat for each component; refused once with so many, not again with these."""
     tried = [record for record in own if record.kind == "explore"]
     if any(not record.accepted and record.n_active == active.sum() for record in tried):
         return
     proposed = part.explored(state, len(tried), seed)
     if proposed is not None:
-        yield Proposal("explore", part, (), float(held.sum()), proposed, n_born=int(active.sum()))
+        yield _Move("explore", part, (), float(held.sum()), proposed, n_born=int(active.sum()))
 
 
-def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
+def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord]) -> Iterator[_Move]:
     for kept, emptied in _pairs(alike, held, part.stays)[:MOST_MERGES]:
         total = held[kept] + held[emptied]
         if not _refused(own, "merge", (kept, emptied), total):
-            yield Proposal(
+            yield _Move(
                 "merge", part, (kept, emptied), total, _emptied(part, part.merge(state, kept, emptied), emptied)
             )
 
 
 def _deletes(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
-) -> Iterator[Proposal]:
+    part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord], seed: int
+) -> Iterator[_Move]:
     """Those that promise most; or the smallest, of those whose data some other component could take."""
     gains = part.delete_gains(state, seed)
     if gains is None:
@@ -221,7 +265,7 @@ def _deletes(
         order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
     for k in [k for k in order if not part.stays[k]][:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):
-            yield Proposal("delete", part, (k,), held[k], _emptied(part, part.delete(state, k), k))
+            yield _Move("delete", part, (k,), held[k], _emptied(part, part.delete(state, k), k))
 
 
 def _emptied(part: Components, state: State, k: int) -> State | None:
@@ -230,8 +274,8 @@ def _emptied(part: Components, state: State, k: int) -> State | None:
 
 
 def _shared_anew(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int, goal: float
-) -> Iterator[Proposal]:
+    part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord], seed: int, goal: float
+) -> Iterator[_Move]:
     """Two become one, which is split again: one of them may have had a part of the other.
 
     Those most alike, and the smallest with the largest, which took what it lacks.
@@ -244,14 +288,14 @@ def _shared_anew(
             continue
         birth = part.split(part.merge(state, kept, emptied), kept, [emptied], 0, seed, goal=goal)
         if birth is None:
-            yield Proposal("exchange", part, (kept, emptied, kept), total, None)
+            yield _Move("exchange", part, (kept, emptied, kept), total, None)
         else:
-            yield Proposal("exchange", part, (kept, emptied, kept), total, birth.state, birth.gain, bound=birth.bound)
+            yield _Move("exchange", part, (kept, emptied, kept), total, birth.state, birth.gain, bound=birth.bound)
 
 
 def _exchanges(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int, goal: float
-) -> Iterator[Proposal]:
+    part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord], seed: int, goal: float
+) -> Iterator[_Move]:
     """Two that are alike become one, or the smallest goes, and another is split in the place that is left.
 
     What a split gains hardly depends on the place that it fills: it is looked at for the first pair, and for others only where
@@ -281,8 +325,8 @@ def _exchanges(
         for k, birth in sorted(worth, key=lambda pair: (-_known(pair[1].bound), -_known(pair[1].gain)))[
             :MOST_EXCHANGES
         ]:
-            yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
-        yield Proposal("exchange", part, (kept, emptied), total, None)
+            yield _Move("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
+        yield _Move("exchange", part, (kept, emptied), total, None)
 
 
 def _known(gain: float) -> float:
@@ -290,7 +334,7 @@ def _known(gain: float) -> float:
     return 0.0 if np.isnan(gain) else gain
 
 
-def _exchange_refused(own: list[MoveRecord], pair: tuple[int, ...], total: float) -> bool:
+def _exchange_refused(own: list[ProposalRecord], pair: tuple[int, ...], total: float) -> bool:
     """Whether all exchanges in the place of a pair were refused since the last move, when both held about the same."""
     for record in reversed(own):
         if record.accepted:
@@ -310,7 +354,7 @@ def _pairs(alike: Floats, held: Floats, stays: npt.NDArray[np.bool_]) -> list[tu
     return [(i, j) if (stays[i], held[i]) >= (stays[j], held[j]) else (j, i) for i, j in pairs]
 
 
-def _refused(own: list[MoveRecord], kind: str, components: tuple[int, ...], held: float) -> bool:
+def _refused(own: list[ProposalRecord], kind: str, components: tuple[int, ...], held: float) -> bool:
     """Whether the same was refused when its components held about the same, and were these."""
     for record in reversed(own):
         if record.accepted and set(record.components) & set(components):
@@ -321,6 +365,6 @@ def _refused(own: list[MoveRecord], kind: str, components: tuple[int, ...], held
     return False
 
 
-def _tries(own: list[MoveRecord], k: int) -> int:
+def _tries(own: list[ProposalRecord], k: int) -> int:
     """How often the birth from a component was refused: the next one is another."""
     return sum(record.kind == "birth" and not record.accepted and record.components[0] == k for record in own)

@@ -270,15 +270,16 @@ class Problem(ABC):
     """A model with its data: what both kinds have.
 
     ``n_observed`` counts, for every observed node, the elements that are there; ``n_messages`` are those that one exact sweep
-    reads. ``probes`` say where to look for a way up when a run has settled (`natgrad.inference.probes`). ``placed`` is set while
-    the shards of a problem that can be shared out are where they are computed on, ``shards_by_row`` says that nothing is added up
-    over them.
+    reads. ``probes`` propose ways up when a run has converged (`natgrad.inference.proposals`). ``placed`` is set while the shards
+    of a problem that can be shared out are where they are computed on, ``shards_by_row`` says that nothing is added up over them.
+    ``swept`` counts the messages that sweeps have read, so that those which construct a proposal are accounted for.
     """
 
     blocks: Mapping[str, Block]
     probes: tuple[Callable[..., State | None], ...] = ()
     placed: Any = None
     shards_by_row: bool = False
+    swept: int = 0
 
     @property
     @abstractmethod

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from natgrad.errors import NotConverged
 
 __all__ = [
-    "MoveRecord",
+    "Cost",
+    "ProposalRecord",
     "Reason",
-    "StartRecord",
     "StepRecord",
     "Stop",
     "Trace",
@@ -43,34 +43,56 @@ class StepRecord(NamedTuple):
     held_out: float = math.nan
 
 
-class StartRecord(NamedTuple):
-    """One of the starts that were compared: what it is, how many steps it made, and its bound after them."""
+@dataclass(frozen=True)
+class ProposalRecord:
+    """A state that was proposed to the run (`natgrad.inference.proposals`), what it cost to judge it, and whether it was kept.
 
-    name: str
-    steps: int
-    bound: float
-
-
-class MoveRecord(NamedTuple):
-    """A move that was proposed (`natgrad.inference.moves`): after which step, along which plate, what and which components.
-
-    ``components`` are, of a birth, the one that was split and the new ones; of several births at once, those that were split
-    and then all that are new; of topics begun anew, how many; of a merge, the one that is left and the one that is empty; of an
-    exchange, these and the one that was split; of another order, the one that is in each place now. ``bound`` is the exact bound
-    before it, ``gain`` how much higher the passes after it led, or less where it was refused (−∞ where it was refused before
-    any pass), ``n_active`` the number of components after it, and ``held`` what the components held of which it was made. The
-    number at the start is a record, too.
+    Parameters
+    ----------
+    t : int
+        The step after which it was proposed.
+    kind : str
+        "start", "probe", or a move of components: "birth", "births", "merge", "delete", "exchange", "anew", "order", "explore".
+    name : str
+        Which one: of a start where it comes from, of a probe what it changes, of a move the plate of the components.
+    sweeps, messages, seconds : what was made for it, its own construction included
+    bound : float
+        The ELBO that it was compared with; of starts, which are compared with one another, its own after its sweeps.
+    gain : float
+        How much higher its sweeps led; −∞ where it was refused before any.
+    accepted : bool
+    components : tuple of int
+        Of a birth, the one that was split and the new ones; of several births at once, those that were split and then all that
+        are new; of topics from a start of their own, how many; of a merge, the one that is left and the one that is empty; of an
+        exchange, these and the one that was split; of another order, the one that is in each place now.
+    n_active : int
+        Of a move, the number of components after it.
+    held : float
+        Observations in the components of which a move was made.
     """
 
     t: int
-    plate: str
     kind: str
-    components: tuple[int, ...]
+    name: str
+    sweeps: float
+    messages: int
+    seconds: float = field(compare=False)
     bound: float
     gain: float
     accepted: bool
-    n_active: int
-    held: float
+    components: tuple[int, ...] = ()
+    n_active: int = 0
+    held: float = 0.0
+
+
+class Cost(NamedTuple):
+    """How many proposals of a kind were judged, how many were kept, and what that took."""
+
+    tried: int
+    accepted: int
+    sweeps: float
+    messages: int
+    seconds: float
 
 
 class Trace:
@@ -79,12 +101,12 @@ class Trace:
     ``elbo`` is the exact bound (NaN where it was not evaluated), ``elbo_estimate`` what the mini-batch says of it,
     ``messages_read`` the messages read so far, ``seconds`` the time so far, ``relative_change`` how far λ moved, ``held_out``
     the score of held-out data (NaN where it was not evaluated). ``strategy`` says in words how the steps are taken, and why.
-    ``starts`` lists the starts that were compared before the first step, the one that was taken first; none if there was one.
-    ``spent`` has the messages that ``"starts"``, ``"probes"``, ``"restarts"`` and ``"moves"`` read, which are among
-    ``messages_read``; files do not keep it.
+    ``proposals`` lists every state that was judged beside the run's own steps, with its sweeps, messages (which are among
+    ``messages_read``), seconds and fate; `starts` are those before the first step, the best first, and `moves` those of
+    components. `costs` sums them up.
     ``schedule`` has the name of the schedule ("memoised", "sampled"; "" for exact sweeps) and its number of steps a pass, and
     ``inference`` says both with what was run: "VB, memoised, 37 passes".
-    ``moves`` lists the births, merges and deletes that were proposed, where K is found, and `n_active` has K after each step.
+    Where K is found, ``first_sizes`` has the number of components before the first step, by plate; `n_active` that after each.
     """
 
     columns = StepRecord._fields
@@ -93,9 +115,8 @@ class Trace:
         self._records = list(records or [])
         self.strategy = ""
         self.schedule = ("", 1)
-        self.starts: tuple[StartRecord, ...] = ()
-        self.moves: list[MoveRecord] = []
-        self.spent: dict[str, int] = {}
+        self.proposals: list[ProposalRecord] = []
+        self.first_sizes: dict[str, int] = {}
 
     def append(self, record: StepRecord) -> None:
         """Add one step."""
@@ -116,8 +137,43 @@ class Trace:
 
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""
-        self._records, self.starts, self.moves = list(other._records), other.starts, list(other.moves)
-        self.schedule, self.spent = other.schedule, dict(other.spent)
+        self._records, self.proposals = list(other._records), list(other.proposals)
+        self.schedule, self.first_sizes = other.schedule, dict(other.first_sizes)
+
+    @property
+    def starts(self) -> tuple[ProposalRecord, ...]:
+        """The starts that were compared, the one that was taken first; none if there was one."""
+        return tuple(record for record in self.proposals if record.kind == "start")
+
+    @property
+    def moves(self) -> tuple[ProposalRecord, ...]:
+        """The births, merges, deletes and exchanges of components that were proposed."""
+        return tuple(record for record in self.proposals if record.kind not in ("start", "probe"))
+
+    @property
+    def costs(self) -> dict[str, Cost]:
+        """What "starts", "probes" and "moves" took, as far as there were any."""
+        probes = tuple(record for record in self.proposals if record.kind == "probe")
+        kinds = {"starts": self.starts, "probes": probes, "moves": self.moves}
+        return {
+            name: Cost(
+                len(records), sum(r.accepted for r in records), sum(r.sweeps for r in records),
+                sum(r.messages for r in records), sum(r.seconds for r in records),
+            )
+            for name, records in kinds.items() if records
+        }  # fmt: skip
+
+    @property
+    def effort(self) -> str:
+        """The passes of the run, and those that were made to judge proposals, on one line; empty if nothing was proposed."""
+        if not self.proposals:
+            return ""
+        passes = (self.last.t if self._records else 0) / self.schedule[1]
+        costs = [
+            f"{cost.sweeps:,.4g} for {cost.tried} {name if cost.tried > 1 else name[:-1]}"
+            for name, cost in self.costs.items()
+        ]
+        return ", ".join([f"passes: {passes:,.4g} of the run", *costs])
 
     @property
     def inference(self) -> str:
@@ -130,17 +186,18 @@ class Trace:
 
     def n_active(self, plate: str | None = None) -> npt.NDArray[np.int64]:
         """The number of components after each step; ``plate`` says of which, if several plates grow. Empty if none does."""
-        names = list(dict.fromkeys(move.plate for move in self.moves))
+        names = list(self.first_sizes)
         if not names:
             return np.zeros(0, np.int64)
         if plate is None and len(names) > 1:
             raise ValueError(f"several plates grow: say which, one of {', '.join(names)}")
         if plate is not None and plate not in names:
             raise KeyError(f"no components move along {plate!r}; plates that grow are {', '.join(names)}")
-        own = [move for move in self.moves if move.plate == (plate or names[0])]
+        own = [move for move in self.moves if move.name == (plate or names[0])]
         # A move that was accepted after step t led to the state of the next line; components may also empty by themselves.
-        times = np.array([-1 if move.kind == "start" else move.t for move in own])
-        return np.array([own[int(np.searchsorted(times, r.t)) - 1].n_active for r in self._records], np.int64)
+        sizes = [self.first_sizes[plate or names[0]], *(move.n_active for move in own)]
+        times = np.array([move.t for move in own])
+        return np.array([sizes[int(np.searchsorted(times, r.t))] for r in self._records], np.int64)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name not in self.columns:
@@ -177,11 +234,11 @@ class Trace:
     def __str__(self) -> str:
         shown = self._records if len(self) <= 12 else [*self._records[:6], None, *self._records[-5:]]
         lines = [self.strategy] if self.strategy else []
-        lines += [f"started from {s.name}: {s.bound:.6g} after {s.steps} steps" for s in self.starts[:1]]
-        lines += [f"           not {s.name}: {s.bound:.6g} after {s.steps}" for s in self.starts[1:]]
-        if self.spent:
-            shares = ", ".join(f"{what} {read:,}" for what, read in self.spent.items())
-            lines += [f"of {self.last.messages_read if self._records else 0:,} messages: {shares}"]
+        lines += [
+            f"{'started from' if s.accepted else '         not'} {s.name}: {s.bound:.6g} after {s.sweeps:.4g} sweeps"
+            for s in self.starts
+        ]
+        lines += [self.effort] if self.proposals else []
         lines += [f"{'t':>6} {'elbo':>16} {'rho':>9} {'change':>9} {'messages':>12} {'seconds':>9}"]
         for r in shown:
             lines.append(

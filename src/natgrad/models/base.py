@@ -34,6 +34,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
@@ -220,7 +221,8 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
         3.5
         """
         self._check_fitted()
-        return self.posterior_.summary(names, **options)
+        trace: Trace | None = getattr(self, "trace_", None)
+        return replace(self.posterior_.summary(names, **options), note="" if trace is None else trace.effort)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
@@ -432,7 +434,7 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
 
             arrivals = Arrivals(self._components, self._room, kept, self.tol, int(self.seed), self.max_seconds)
             found = arrivals.look(problem, state, solved, before, here, late)
-            self.trace_.moves += found.moves
+            self.trace_.proposals += found.moves
             if found.grown is not None:
                 note(found.grown[0])
             return found.grown
@@ -447,7 +449,8 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
             warnings.simplefilter("ignore", NotConverged)  # what is to converge is the run over the stream
             first.fit(*data, moves=moves, **named)
         first._state = first._state._replace(t=0, memory={})
-        self.trace_.moves += [record._replace(t=0) for record in first.trace_.moves]
+        self.trace_.proposals += [replace(record, t=0) for record in first.trace_.proposals]
+        self.trace_.first_sizes = first.trace_.first_sizes
         return first
 
     def _begun_with(self, fitted: Any) -> Any:
@@ -456,7 +459,8 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
         fitted.n_steps_, fitted._data = 1, None
         trace = Trace([fitted.trace_.last._replace(t=1)])
         trace.strategy, trace.schedule = fitted.trace_.strategy, fitted.trace_.schedule
-        trace.moves = [m._replace(t=0) for m in fitted.trace_.moves]
+        trace.proposals = [replace(record, t=0) for record in fitted.trace_.proposals]
+        trace.first_sizes = fitted.trace_.first_sizes
         fitted.trace_ = trace
         return fitted
 

@@ -13,22 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import GroupProblem, State
+from natgrad.inference.proposals import Starts
 from natgrad.inference.rows import RowProblem, RowShard
-from natgrad.inference.starts import Starts
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import Stepper
+from natgrad.kmeans import k_means, nearest
 from natgrad.random import Stream, generator
 
 __all__ = [
     "CERTAIN",
     "SWEEPS",
     "Clustered",
-    "centres_of",
     "distinct_rows",
-    "nearest_of",
     "row_starts",
     "scaled_natural",
-    "spread_rows",
     "standard_columns",
 ]
 
@@ -36,8 +34,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Sweeps of every guess, and then of those that lead: a half, a quarter, ….
 SWEEPS = (6, 10)
-# Rows of the slice, and rounds of k-means.
-SLICE, ROUNDS = 20_000, 8
+# Rows of the slice.
+SLICE = 20_000
 # A cluster's rows count this much for it, the rest for all alike: hard counts would be an optimum of their own.
 CERTAIN = 0.9
 
@@ -69,9 +67,9 @@ def row_starts(problem: RowProblem, n_clusters: int, seed: int, n_init: int) -> 
     rows = standard_columns(np.asarray(shard.x, np.float64), shard.weight)
 
     def guess(number: int) -> State:
-        centres = centres_of(rows, n_clusters, generator(seed, Stream.START, number), shard.weight)
+        centres = k_means(rows, n_clusters, generator(seed, Stream.START, number), shard.weight, trials=1)
         member = np.full((n_clusters, len(rows)), (1.0 - CERTAIN) / n_clusters)
-        member[nearest_of(rows, centres), np.arange(len(rows))] += CERTAIN
+        member[nearest(rows, centres), np.arange(len(rows))] += CERTAIN
         return part.updated(cast("Clustered", part).clustered(member))
 
     def stepper(number: int) -> Stepper:
@@ -79,6 +77,7 @@ def row_starts(problem: RowProblem, n_clusters: int, seed: int, n_init: int) -> 
 
     factor = problem.total_weight * problem.population / n_rows / part.total_weight
     return Starts(
+        part,
         [partial(guess, number) for number in range(n_init)],
         stepper,
         SWEEPS,
@@ -107,54 +106,6 @@ def standard_columns(rows: Floats, weight: Floats | None = None) -> Floats:
     centred = np.where(seen, rows - mean, 0.0)
     spread = np.sqrt((centred**2 * own).sum(0) / size)
     return np.asarray(centred / np.where(spread > 0, spread, 1.0))
-
-
-def centres_of(rows: Floats, n: int, rng: np.random.Generator, weight: Floats | None = None) -> Floats:
-    """k-means++, then a few rounds of k-means."""
-    own: Any = 1.0 if weight is None else weight
-    first = int(rng.integers(len(rows)) if weight is None else rng.choice(len(rows), p=weight / weight.sum()))
-    centres = rows[[first]]
-    distance = np.full(len(rows), np.inf)
-    for _ in range(n - 1):
-        distance = np.minimum(distance, ((rows - centres[-1]) ** 2).sum(1))
-        far = distance * own
-        total = far.sum()
-        chance = far / total if total > 0 else np.full(len(rows), 1.0 / len(rows))
-        centres = np.vstack([centres, rows[rng.choice(len(rows), p=chance)]])
-    for _ in range(ROUNDS):
-        nearest = nearest_of(rows, centres)
-        for k in range(n):
-            here = nearest == k
-            if here.any():
-                centres[k] = rows[here].mean(0) if weight is None else np.average(rows[here], 0, weight[here])
-    return np.asarray(centres)
-
-
-def spread_rows(rows: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """``n`` different rows that lie apart: greedy k-means++ (Arthur and Vassilvitskii, 2007).
-
-    Each is the best of a few that are drawn in proportion to their squared distance from those before.
-    """
-    n_tries = 2 + int(np.log(n))
-    size = (rows**2).sum(1)
-    chosen = [int(rng.integers(len(rows)))]
-    nearest = ((rows - rows[chosen[0]]) ** 2).sum(1)
-    for _ in range(n - 1):
-        mass = np.cumsum(nearest)
-        tries = np.minimum(np.searchsorted(mass, rng.random(n_tries) * mass[-1], side="right"), len(rows) - 1)
-        distance = np.maximum(size - 2.0 * rows[tries] @ rows.T + size[tries][:, None], 0.0)
-        distance[np.arange(n_tries), tries] = 0.0
-        left = np.minimum(nearest, distance)
-        best = int(left.sum(1).argmin())
-        chosen.append(int(tries[best]))
-        nearest = left[best]
-    return rows[chosen]
-
-
-def nearest_of(rows: Floats, centres: Floats) -> Ints:
-    """The number of the centre that is nearest to each row."""
-    nearest: Ints = np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
-    return nearest
 
 
 def scaled_natural(problem: GroupProblem, state: State, factor: float) -> dict[str, tuple[Any, ...]]:

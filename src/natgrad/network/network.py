@@ -14,7 +14,7 @@ import numpy.typing as npt
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, default_step, run
+from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.options import CheckpointOptions, checked_every, checked_method, checked_step, refuse_unknown
 from natgrad.inference.problem import State
@@ -38,8 +38,8 @@ from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.results.ties import warn_of_ties
 from natgrad.network.start.components import asked_moves, moves_of
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
-from natgrad.network.start.order import checked_order, default_order
-from natgrad.network.start.restarts import find_start, rivals_of
+from natgrad.network.start.order import checked_order
+from natgrad.network.start.restarts import find_start
 from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
@@ -317,8 +317,7 @@ class Network(SimulationMixin):
         init : mapping, "random", "kmeans", optional
             Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters of the data. The
             others start at their priors. By default components of a mixture that would all start equal start from the best of
-            some clusters and draws, and a small one is fitted from both. Nodes that are multiplied with one another and would
-            both start at zero are drawn.
+            some clusters and draws. Nodes that are multiplied with one another and would both start at zero are drawn.
         n_init : int, optional
             How many starts are compared, after a few exact sweeps of each, before the best goes on; ``trace.starts`` lists them.
             What ``init`` leaves open differs between them: draws and clusters.
@@ -395,13 +394,8 @@ class Network(SimulationMixin):
         moving = moves_of(problem, asked_moves(self._plan, moves, method, n_init), settings.order)
         kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
         checkpointer = checkpointer_of(keep, lambda: about, kept_as)
-        # Of a mixture that nobody said anything of, the other starts are followed to their ends as well.
-        usual = (default_step(None, problem), default_order(self._plan)) == (settings.step, settings.order)
-        free = usual and all(said is None for said in (init, n_init, method, moves)) and not self._plan.asked_to_grow
-        others = rivals_of(problem, settings.seed, chosen.seconds) if free else None
         result = run(
-            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, rivals=others,
-                  probed=moves is not False),
+            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, probed=moves is not False),
             lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,

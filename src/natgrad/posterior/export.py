@@ -44,12 +44,14 @@ class Summary:
     columns : {name: array [rows]}
     level : where the mean and the interval come from: "q", "linear response" or "draws"
     mass : probability of the intervals
+    note : what the fit took, where it judged proposals
     """
 
     rows: tuple[str, ...]
     columns: Mapping[str, Floats]
     level: str
     mass: float
+    note: str = ""
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
@@ -69,7 +71,7 @@ class Summary:
 
     @property
     def _foot(self) -> str:
-        return f"mean and {self.mass:.0%} interval: {self.level}"
+        return "\n".join(line for line in (f"mean and {self.mass:.0%} interval: {self.level}", self.note) if line)
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Names and texts of the rows that are shown; an ellipsis where some are left out."""

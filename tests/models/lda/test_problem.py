@@ -144,9 +144,9 @@ def test_documents_are_reset_only_in_runs_without_a_sampler_at_their_start(tol):
     """After sweeps every document was solved from equal shares: resets cost as much as the run and change no prediction."""
     settings = {"inference": "vb", "tol": tol, "max_passes": 500, "verbose": False}
     for given in ({}, {"gibbs_sweeps": 10}):
-        assert "probes" not in ng.LDA(5, **settings, **given).fit(COUNTS).trace_.spent
+        assert "probes" not in ng.LDA(5, **settings, **given).fit(COUNTS).trace_.costs
     for given, counts in (({"gibbs_sweeps": 0}, COUNTS), ({"method": ng.VB()}, COUNTS), ({}, COUNTS * 1.5)):
-        assert ng.LDA(5, **settings, **given).fit(counts).trace_.spent["probes"] > 0
+        assert ng.LDA(5, **settings, **given).fit(counts).trace_.costs["probes"].messages > 0
 
 
 def test_resets_of_single_documents_raise_the_bound():
@@ -158,7 +158,7 @@ def test_resets_of_single_documents_raise_the_bound():
     poor = ours.solve(state, None, (ours.doc_prior + COUNTS.sum(1)[:, None] * shares,), *ours.local_limits)
     kept = BatchMemory(poor.rows, {}, poor.rest)
     state = state._replace(memory={KEY: GroupMemory(poor.messages, poor.rest, (kept,))})
-    after = reset_better_documents(ours, state, (), 0).memory[KEY]
+    after = reset_better_documents(ours, state, (), 0, 0).memory[KEY]
     bounds = [of.rest + np.sum(of.messages["phi"][0] * state.mu["phi"][0]) for of in (state.memory[KEY], after)]
     assert bounds[1] > bounds[0] + 1.0
     moved = np.abs(after.batches[0].rows[0] - poor.rows[0]).max(1) > 1e-6

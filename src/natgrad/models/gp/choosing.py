@@ -24,7 +24,7 @@ from natgrad.covariance import RBF, Categories, Covariance, Linear, Matern12, Ma
 from natgrad.data.rows import Rows
 from natgrad.inference.engine import take_steps
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
-from natgrad.models.clusters import spread_rows
+from natgrad.kmeans import spread_out
 from natgrad.models.gp.likelihoods import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, compiled
@@ -303,4 +303,4 @@ def spread_inducing(rows: Rows, seed: int, wanted: int) -> Floats:
     candidates = np.unique(rows.take(numbers)[0], axis=0)
     if len(candidates) <= wanted:
         return candidates
-    return np.unique(spread_rows(candidates, wanted, rng), axis=0)
+    return np.unique(spread_out(candidates, wanted, rng), axis=0)

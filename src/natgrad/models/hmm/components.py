@@ -12,7 +12,8 @@ from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.inference.group_components import Birth, GroupComponents, restricted, settled
 from natgrad.inference.problem import State
-from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
+from natgrad.kmeans import k_means, nearest
+from natgrad.models.clusters import scaled_natural
 from natgrad.models.hmm.forward_backward import count, whole_sequences
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.models.hmm.start import rows_at, sliced, sums_of
@@ -70,7 +71,7 @@ class HMMComponents(GroupComponents):
                 continue
             seen = own if len(own) <= CANDIDATES else rng.choice(own, CANDIDATES, replace=False)
             near = _averaged(rows, part.data.ends, width)
-            labels = nearest_of(near, centres_of(near[seen], size, rng))
+            labels = nearest(near, k_means(near[seen], size, rng, trials=1))
             if len(np.unique(labels[own])) < size:
                 continue
             begun = _split_state(part, states, places, labels)

@@ -23,7 +23,7 @@ from natgrad.data.sequences import Sequences, as_ends, as_labels, is_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.inference.starts import Starts
+from natgrad.inference.proposals import Starts
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
 from natgrad.models.base import number_of

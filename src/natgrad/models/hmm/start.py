@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from natgrad.data.sequences import Sequences
 from natgrad.inference.problem import State
-from natgrad.inference.starts import Starts
+from natgrad.inference.proposals import Starts
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
-from natgrad.models.clusters import CERTAIN, SWEEPS, centres_of, nearest_of, scaled_natural, standard_columns
+from natgrad.kmeans import k_means, nearest
+from natgrad.models.clusters import CERTAIN, SWEEPS, scaled_natural, standard_columns
 from natgrad.models.hmm.forward_backward import n_threads, pattern_statistics
 from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
@@ -53,6 +54,7 @@ def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: 
         return GroupStepper(own, own.n_groups, *own.local_limits, remember=True)
 
     return Starts(
+        problem,
         [partial(guess, number) for number in range(n_init)],
         stepper,
         SWEEPS,
@@ -123,19 +125,19 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
     """Clusters as if they were states."""
     data = problem.data
     if np.tril(problem.model.transition, -1).max(initial=0.0) <= FORBIDDEN and n_states > 1:
-        nearest = _segments(data, n_states, rng)
+        labels = _segments(data, n_states, rng)
     else:
-        centres = centres_of(rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)], n_states, rng)
-        nearest = nearest_of(rows, centres)
+        some = rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)]
+        labels = nearest(rows, k_means(some, n_states, rng))
     if len(data.labels):
-        nearest = _labelled(nearest, data.labels, n_states)
+        labels = _labelled(labels, data.labels, n_states)
     states = np.full((data.n_times, n_states), (1.0 - CERTAIN) / n_states)
-    states[np.arange(data.n_times), nearest] += CERTAIN
+    states[np.arange(data.n_times), labels] += CERTAIN
     pairs = np.zeros((n_states, n_states))
     inside = np.ones(data.n_times, bool)
     inside[data.ends[:-1]] = False
     later = np.flatnonzero(inside)
-    np.add.at(pairs, (nearest[later - 1], nearest[later]), CERTAIN)
+    np.add.at(pairs, (labels[later - 1], labels[later]), CERTAIN)
     pairs += (1.0 - CERTAIN) * len(later) / n_states**2
     heads = np.where(problem.model.initial > FORBIDDEN, states[data.ends[:-1]].sum(0), 0.0)
     allowed = problem.model.transition.reshape(-1, n_states, n_states)[0] > FORBIDDEN  # the same whatever the input
@@ -152,15 +154,15 @@ def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
     return np.minimum(states, n_states - 1)
 
 
-def _labelled(nearest: Ints, labels: npt.NDArray[np.int32], n_states: int) -> Ints:
+def _labelled(clusters: Ints, labels: npt.NDArray[np.int32], n_states: int) -> Ints:
     """Clusters renamed after the labels that they share most times with, and labels themselves where they are known."""
     from scipy.optimize import linear_sum_assignment  # a fifth of a second
 
     known = labels >= 0
     table = np.zeros((n_states, n_states))
-    np.add.at(table, (nearest[known], labels[known]), 1.0)
+    np.add.at(table, (clusters[known], labels[known]), 1.0)
     _, name = linear_sum_assignment(-table)
-    return np.where(known, labels, name[nearest])
+    return np.where(known, labels, name[clusters])
 
 
 def sums_of(problem: SequenceProblem, states: Floats, rng: np.random.Generator | None = None) -> Floats:
@@ -196,8 +198,8 @@ def _members(track: Track, rows: Floats, states: Floats, rng: np.random.Generato
         own = np.flatnonzero(states[:, k] > 0.5)
         if len(own) >= m:
             few = own if len(own) <= CANDIDATES else rng.choice(own, CANDIDATES, replace=False)
-            nearest = nearest_of(rows, centres_of(rows[few], m, rng))
-            out[np.arange(len(rows)), k, nearest] += CERTAIN * states[:, k]
+            cluster = nearest(rows, k_means(rows[few], m, rng, trials=1))
+            out[np.arange(len(rows)), k, cluster] += CERTAIN * states[:, k]
         else:
             out[:, k] = states[:, [k]] / m
     return out.reshape(len(states), -1)

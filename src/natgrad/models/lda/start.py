@@ -8,8 +8,8 @@ Coordinate ascent ends in an optimum near its start, and text has very many: of 
 nats apart, and the best of them 18,000 nats below what forty Gibbs sweeps, a fifth of the time of a fit, led to.
 
 Without these sweeps what is remembered of a document was found when the topics were poor, and each visit since started from it.
-So where such a run has converged, documents are reset (`natgrad.inference.probes`): each by itself where that raises its bound,
-then all of them at once. After the sweeps every document was solved from equal shares at good topics, and none is reset.
+So where such a run has converged, documents are reset (`natgrad.inference.proposals`): each by itself where that raises its
+bound, then all of them at once. After the sweeps every document was solved from equal shares at good topics, and none is reset.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ def thin_counts(corpus: Corpus) -> Corpus:
     return corpus if by == 1.0 else replace(corpus, counts=np.maximum(np.rint(corpus.counts / by), 1.0))
 
 
-def reset_better_documents(problem: LDAProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def reset_better_documents(
+    problem: LDAProblem, state: State, order: tuple[str, ...], seed: int, number: int
+) -> State | None:
     """Reset each document whose bound is higher from equal shares, at the same topics; None if there is none.
 
     The bound cannot fall.
@@ -177,7 +179,7 @@ def reset_better_documents(problem: LDAProblem, state: State, order: tuple[str, 
     return state._replace(memory={KEY: memory}) if changed else None
 
 
-def reset_documents(problem: LDAProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def reset_documents(problem: LDAProblem, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """Reset every document to equal shares; None if nothing is remembered.
 
     Documents and topics have adapted to one another: a reset loses some nats at once and wins more as the topics follow.

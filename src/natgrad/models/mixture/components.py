@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from natgrad.inference.group_components import Birth, GroupComponents, restricted, settled
 from natgrad.inference.problem import State
-from natgrad.models.clusters import centres_of, nearest_of, standard_columns
+from natgrad.kmeans import k_means, nearest
+from natgrad.models.clusters import standard_columns
 from natgrad.models.mixture.problem import MixtureProblem, memberships
 from natgrad.random import Stream, generator
 
@@ -138,6 +139,6 @@ def _labels(
             return None
         centres = np.stack([np.average(rows[second == side], 0, weight[second == side]) for side in (False, True)])
     else:
-        centres = centres_of(rows, n, rng, weight)
-    labels = nearest_of(rows, centres)
+        centres = k_means(rows, n, rng, weight, trials=1)
+    labels = nearest(rows, centres)
     return labels if len(np.unique(labels)) == n else None

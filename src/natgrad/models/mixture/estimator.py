@@ -48,8 +48,8 @@ from natgrad.validation import is_masked, require, whole_number
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
+    from natgrad.inference.proposals import Starts
     from natgrad.inference.rows import RowProblem
-    from natgrad.inference.starts import Starts
     from natgrad.models.hmm.kinds import Gaussian
     from natgrad.models.mixture.components import MixtureComponents
     from natgrad.models.mixture.problem import MixtureProblem

@@ -94,6 +94,7 @@ class ChunkGroups(Chunked, GroupProblem):
 
     def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
         """All chunks, then the globals in some order."""
+        self.swept += self.n_messages
         solved = self._solved(state, None, bool(self.program.local), state.memory.get(CHANGE))
         after, info, bound = self._moved(state, solved.messages, rho, order or self.order)
         assert bound is not None

@@ -367,6 +367,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
 
         Where rows are to choose otherwise, a sweep in which they do goes before.
         """
+        self.swept += self.n_messages
         if (change := state.memory.get(CHANGE)) is not None:
             state = self._swept(state, order, 1.0, change).state._replace(t=state.t)
         return self._swept(state, order, rho)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["shifted_in_chunks", "split_in_chunks"]
 
 
-def shifted_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def shifted_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """The components that hidden categories choose from, each moved by what a single child of its could tell of it."""
     chosen, times = _memberships(problem, state)
-    return moved_apart(problem.program.problem, state, chosen, generator(seed, Stream.PROBE, state.t), times)
+    return moved_apart(problem.program.problem, state, chosen, generator(seed, Stream.PROBE, number), times)
 
 
-def split_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def split_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """The lightest component of a category beside the heaviest, as likely as that."""
     (chosen, times), inner = _memberships(problem, state), problem.program.problem
-    found = put_beside(inner, state, chosen, generator(seed, Stream.PROBE, state.t, 1), times)
+    found = put_beside(inner, state, chosen, generator(seed, Stream.PROBE, number, 1), times)
     if found is None:
         return None
     split, pairs = found

@@ -183,6 +183,8 @@ class NetworkProblem(EdgeProblem):
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
         exact = rho == 1.0
+        whole = len(order) == len(self.blocks)
+        self.swept += self.n_messages if whole else sum(c.n_reads for name in order for c in self.child_sets(name))
         if exact and self.interpreter is not None:
             return self._possible(self.interpreter.sweep(state, order), state)
         if exact and self.ahead > 1:

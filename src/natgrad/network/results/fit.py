@@ -314,7 +314,7 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
         """
         options.setdefault("linear_response", self._response)
         options.setdefault("draws", self._drawn)
-        return super().summary(names, **options)
+        return replace(super().summary(names, **options), note=self.trace.effort)
 
     def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""

@@ -158,7 +158,7 @@ class TableMixin:
 
     def _moving(self, options: dict[str, Any]) -> dict[str, Any]:
         """Components go on moving, if they did."""
-        return options if self.trace.moves or "moves" in options else {**options, "moves": False}
+        return options if self.trace.first_sizes or "moves" in options else {**options, "moves": False}
 
     @property
     def _members(self) -> Mapping[str, Member]:

@@ -14,8 +14,9 @@ from natgrad.inference.group_components import EMPTY, Birth, Components, out_of_
 from natgrad.inference.methods import VB
 from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
+from natgrad.kmeans import k_means, nearest
 from natgrad.network.compile.plan import axes_of, element_keys, told_before
-from natgrad.network.start.clusters import k_means, nearest, rows_of
+from natgrad.network.start.clusters import rows_of
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:

@@ -39,19 +39,20 @@ __all__ = [
 NOTHING = 1e-4
 
 
-def revived_factors(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def revived_factors(
+    problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int, number: int
+) -> State | None:
     """The state with the columns of products that explain nothing started again; None where there are none."""
     if not problem.products:
         return None
-    revived = None
-    for number, pair in enumerate(problem.products):
+    revived, rng = None, generator(seed, Stream.PROBE, number, 3)
+    for pair in problem.products:
         large, small = sorted(pair, key=default_order(problem.plan).index)
         power = [_power(problem, state, name) for name in (large, small)]
         spread = spread_of_children(problem, pair)
         dead = power[0] * power[1] < NOTHING * spread
         if not dead.any():
             continue
-        rng = generator(seed, Stream.REVIVAL, state.t, number)
         draw = rng.standard_normal(np.asarray(state.mu[small][0]).shape) * np.sqrt(spread / len(dead))
         value = np.where(_along(problem, small, dead), draw, np.asarray(state.mu[small][0]))
         started = at_points(problem, state if revived is None else revived, {small: value})
@@ -82,10 +83,10 @@ def _along(problem: NetworkProblem, name: str, columns: npt.NDArray[np.bool_]) -
 # A way off a poor optimum of an admixture: the shares of all groups begun anew, given the components as they have become.
 #
 # A document that began while its topics were still vague has settled on a mix of them that nothing tells it to leave. Given the
-# topics that the run ended with, its shares begin at their prior and its words choose again. See `natgrad.inference.probes`.
+# topics that the run ended with, its shares begin at their prior and its words choose again. See `natgrad.inference.proposals`.
 
 
-def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """Simplices that hidden categories read through known indices, at their priors, and the categories given these."""
     pairs = _shares(problem)
     if not pairs:
@@ -122,17 +123,21 @@ LIGHT = 0.25
 UNEQUAL = 0.5
 
 
-def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def shifted_components(
+    problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int, number: int
+) -> State | None:
     """The components that hidden categories choose from, each moved by what a single child of its could tell of it.
 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
     chosen = _chosen(problem, state)
-    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, state.t), even=True)
+    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, number), even=True)
 
 
-def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def shifted_by_own(
+    problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int, number: int
+) -> State | None:
     """The same where some hold much less than others, each moved by what one of its own elements could tell.
 
     By that of an average element a light one would be thrown out of the data: a way on for many components, none for two.
@@ -141,7 +146,7 @@ def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...]
     held = [part.reshape(-1, part.shape[-1]).sum(0) for part in chosen.values()]
     if all(part.min() > UNEQUAL * part.mean() for part in held):
         return None
-    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, state.t, 2))
+    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, number, 2))
 
 
 def _chosen(problem: NetworkProblem, state: State) -> dict[str, npt.NDArray[np.float64]]:
@@ -200,12 +205,14 @@ def moved_apart(
     return state._replace(lam=lam, mu=mu) if moved else None
 
 
-def split_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def split_components(
+    problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int, number: int
+) -> State | None:
     """The lightest component of a category in the place of the heaviest, and the two moved apart as in `shifted_components`.
 
     A component that holds nothing has its prior, from where it meets the data by chance only.
     """
-    found = put_beside(problem, state, _chosen(problem, state), generator(seed, Stream.PROBE, state.t, 1))
+    found = put_beside(problem, state, _chosen(problem, state), generator(seed, Stream.PROBE, number, 1))
     if found is None:
         return None
     split, pairs = found

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import SymmetricStart
-from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import BlockInfo, State
-from natgrad.inference.starts import Ended, Rivals, Starts
+from natgrad.inference.proposals import Starts
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
-from natgrad.inference.trace import StartRecord
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.execute.groups import Groups
 from natgrad.network.language.nodes import Node
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["MAX_MESSAGES", "find_start", "part_of_plan", "random_starts", "rivals_of", "sample_of", "start_of_whole"]
+__all__ = ["MAX_MESSAGES", "find_start", "part_of_plan", "random_starts", "sample_of", "start_of_whole"]
 
 # Compare starts of a large network on a random sample of its groups: rows of a mixture, documents of a corpus.
 #
@@ -188,19 +186,13 @@ class _Cut:
 #     nothing             the priors, if they tell the components of every mixture apart; otherwise clusters, points far from one
 #                         another, and draws
 #
-# A candidate makes exact sweeps in an order in which its start counts; the best half goes on, and the last two until it is clear
-# which is higher. The run goes on from there. Of a small network, whose start was left to us, the runs that ``init="kmeans"``
-# and ``init="random"`` would be are made, too, when it has settled: which optimum is reached depends on all that happens on the
-# way.
+# A candidate makes exact sweeps in an order in which its start counts, as long as it may overtake the first. The run goes on from
+# the best.
 
 # Starts of a mixture of which nothing was said; of one that reads so many messages in a sweep that each of them counts, fewer.
-STARTS, FEWER, LARGE = 8, 3, 200_000
-# Starts of runs that are made to their end, in a network whose fit is short.
-RIVALS = ("kmeans", "random")
-# Seconds, as they are estimated from the plan, that a fit may take of which three are made.
-SMALL = 1.0
-# Sweeps of every candidate, of those that are left after each round, and rounds of the last two.
-SWEEPS, ROUNDS = (5, 5), 5
+STARTS, FEWER, LARGE = 5, 3, 200_000
+# Sweeps of every candidate, and of those that are left in each later round.
+SWEEPS = (5, 5)
 # The same of a large network.
 LARGE_SWEEPS = (2, 2)
 # Work of all starts together, after which the one that leads is taken: messages, or sweeps where these read more. A run makes
@@ -210,10 +202,8 @@ BUDGET, BUDGET_SWEEPS, LARGE_BUDGET_SWEEPS = 4_000_000, 60, 20
 
 class _Candidate(NamedTuple):
     name: str
-    kind: str  # clusters, points, draws, …
     make: Callable[[], State]
     order: tuple[str, ...]
-    lasts: bool = False  # whether it is followed to its end, if it may be the highest
 
 
 class _Sweeps(NothingToFinish):
@@ -255,56 +245,32 @@ def find_start(
     if init is None and problem.n_messages > LARGE:
         sample = sample_of(problem, _order(problem, None), seed)
     compared = problem if sample is None else sample
+    swept = problem.swept
     candidates = _candidates(compared, init, seed, n_init)
     if len(candidates) == 1:
-        return candidates[0].make() if sample is None else _candidates(problem, init, seed, n_init)[0].make()
+        chosen = candidates if sample is None else _candidates(problem, init, seed, n_init)
+        state = chosen[0].make()
+        if sample is not None or problem.swept == swept:
+            return state
+        candidates = [candidates[0]._replace(make=lambda: state)]
     is_large = compared.n_messages > LARGE
     sweeps = LARGE_BUDGET_SWEEPS if is_large else BUDGET_SWEEPS
+    rounds = LARGE_SWEEPS if is_large else SWEEPS
 
     def finish(state: State) -> State:
-        return state._replace(t=0, memory={}) if sample is None else start_of_whole(problem, state)
+        return state._replace(t=0, memory={}) if compared is problem else start_of_whole(problem, state)
 
     return Starts(
+        compared,
         [candidate.make for candidate in candidates],
         lambda number: _Sweeps(compared, candidates[number].order),
-        LARGE_SWEEPS if is_large else SWEEPS,
+        rounds if len(candidates) > 1 else (0, 0),
         finish,
-        patience=ROUNDS,
+        until_clear=True,
         names=tuple(candidate.name for candidate in candidates),
-        kinds=tuple(candidate.kind for candidate in candidates),
         budget=max(BUDGET, sweeps * compared.n_messages),
-        lasting=frozenset(n for n, candidate in enumerate(candidates) if candidate.lasts),
+        read=compared.swept if compared is not problem else problem.swept - swept,
     )
-
-
-def rivals_of(problem: NetworkProblem, seed: int, seconds: float) -> Rivals | None:
-    """Whole runs from clusters and from a draw, for a network with hidden categories whose fit is estimated to be short.
-
-    Each is the fit that ``init="kmeans"`` or ``init="random"`` with this seed is, so that leaving the choice to us never ends
-    lower than either.
-    """
-    if seconds > SMALL or not problem.plan.choices:
-        return None
-    return Rivals(tuple(map(_to_the_end, RIVALS)), lambda limits: _ends(problem.interpreted(), seed, limits))
-
-
-def _to_the_end(init: str) -> str:
-    return f"init={init!r}, to its end"
-
-
-def _ends(problem: NetworkProblem, seed: int, limits: Limits) -> list[Ended]:
-    """Where they end; of those that can be, and do not rule out the data on their way."""
-    ends = []
-    for init in RIVALS:
-        try:
-            start = find_start(problem, init, seed, None)
-            result = run(Phase(problem, order=_order(problem, init)), start, limits=limits, seed=seed, verbose=False)
-        except ValueError:
-            continue
-        if not result.stop.diverged and result.bound is not None:
-            record = StartRecord(_to_the_end(init), len(result.trace), result.bound)
-            ends.append(Ended(record, result.state, result.trace.last.messages_read))
-    return ends
 
 
 def random_starts(problem: NetworkProblem, seed: int, n: int) -> list[tuple[Callable[[], State], Stepper]]:
@@ -319,7 +285,7 @@ def _candidates(problem: NetworkProblem, init: Init, seed: int, n_init: int | No
             first = make_start(problem, None, seed)
         except SymmetricStart:
             return _automatic(problem, seed, n_init)
-        candidates = [_Candidate("priors", "priors", lambda: first, _order(problem, None))]
+        candidates = [_Candidate("priors", lambda: first, _order(problem, None))]
     else:
         candidates = _of(problem, init, seed, 0)
     for number in range(1, n_init or 1):
@@ -340,19 +306,13 @@ def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_
             candidates += _of(problem, "kmeans", seed, number, seeds=True)[:1]
         else:
             candidates += _of(problem, "random", seed, number - 2)
-    if is_large:
-        return candidates
-    # What init="kmeans" and init="random" would begin with last: whoever leaves the choice to us should not end lower.
-    return [candidate._replace(lasts="again" not in candidate.name) for candidate in candidates]
+    return candidates
 
 
 def _of(problem: NetworkProblem, init: Init, seed: int, number: int, seeds: bool = False) -> list[_Candidate]:
     order = _order(problem, init)
     again = f", again {number}" if number else ""
-    return [
-        _Candidate(f"{name}{again}", name.split()[-1], make, order)
-        for name, make in make_starts(problem, init, seed, number, seeds)
-    ]
+    return [_Candidate(f"{name}{again}", make, order) for name, make in make_starts(problem, init, seed, number, seeds)]
 
 
 def _order(problem: NetworkProblem, init: Init) -> tuple[str, ...]:

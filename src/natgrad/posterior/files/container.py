@@ -27,7 +27,7 @@ from natgrad.inference.options import LocalOptions
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
 from natgrad.inference.steppers import groups, sweep
-from natgrad.inference.trace import MoveRecord, Reason, StartRecord, StepRecord, Stop, Trace
+from natgrad.inference.trace import ProposalRecord, Reason, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 
 __all__ = [
@@ -302,9 +302,11 @@ INTEGERS = ("t", "messages_read")
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
-    starts = {"starts": [tuple(start) for start in trace.starts]} if trace.starts else {}
-    moves = {"moves": [tuple(move) for move in trace.moves]} if trace.moves else {}
-    return {"columns": columns, "strategy": trace.strategy, "schedule": trace.schedule, **starts, **moves}
+    return {
+        "columns": columns, "strategy": trace.strategy, "schedule": trace.schedule,
+        "first_sizes": list(trace.first_sizes.items()),
+        "proposals": [dataclasses.astuple(record) for record in trace.proposals],
+    }  # fmt: skip
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
@@ -312,18 +314,19 @@ def _trace_of(kept: Mapping[str, Any]) -> Trace:
     columns = [kept["columns"][name].tolist() for name in Trace.columns]
     trace = Trace([StepRecord(**dict(zip(Trace.columns, row, strict=True))) for row in zip(*columns, strict=True)])
     trace.strategy, trace.schedule = kept["strategy"], kept["schedule"]
-    trace.starts = tuple(StartRecord(*start) for start in kept.get("starts", ()))
-    trace.moves = [MoveRecord(*move) for move in kept.get("moves", ())]
+    trace.proposals = [ProposalRecord(*record) for record in kept["proposals"]]
+    trace.first_sizes = dict(kept["first_sizes"])
     return trace
 
 
 def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
     columns = {name: f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
-    moves = [("whole", "text", "text", ["whole"], "float", "float", "flag", "whole", "float")]
+    record = (
+        "whole", "text", "text", "float", "whole", "float", "float", "float", "flag", ["whole"], "whole", "float",
+    )  # fmt: skip
     table: dict[str, Any] = {"columns": columns, "strategy": "text", "schedule": ("text", "whole in [1, 1e9]")}
-    table |= {"starts?": [("text", "whole", "float")], "moves?": moves}
-    check(kept, table, where="the trace")
+    check(kept, {**table, "proposals": [record], "first_sizes": [("text", "whole")]}, where="the trace")
 
 
 def _stop_of(kept: Mapping[str, Any]) -> Stop:

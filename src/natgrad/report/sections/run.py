@@ -94,7 +94,26 @@ def _ended(run: Run) -> Html | None:
     words = words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
     chosen = run.trace.strategy if run.trace is not None else ""
     how = tag("p", tag("b", "How the steps were taken. "), chosen[:1].upper() + chosen[1:] + ".") if chosen else None
-    return join([tag("p", tag("span", state, class_=f"chip {state}"), " ", words), how])
+    return join([tag("p", tag("span", state, class_=f"chip {state}"), " ", words), how, _proposals(run.trace)])
+
+
+def _proposals(trace: Trace | None) -> Html | None:
+    """What was tried beside the steps of the run, and what that took."""
+    if trace is None or not trace.proposals:
+        return None
+    rows = [
+        (
+            name,
+            f"{cost.tried:,}",
+            f"{cost.accepted:,}",
+            f"{cost.sweeps:,.4g}",
+            short(cost.messages),
+            seconds(cost.seconds),
+        )
+        for name, cost in trace.costs.items()
+    ]
+    head = ("proposals", "tried", "kept", "sweeps", "messages", "time")
+    return table(head, rows, caption=f"What was tried beside the steps; {trace.effort}", numeric=range(1, 6))
 
 
 def _fact(name: str, value: str) -> Html:
@@ -146,8 +165,8 @@ def _bound_charts(trace: Trace) -> list[Html]:
 def _size_charts(trace: Trace) -> list[Html]:
     """K against steps, for every plate whose components moved."""
     figures = []
-    for plate in dict.fromkeys(move.plate for move in trace.moves):
-        own = [move for move in trace.moves if move.plate == plate and move.kind != "start"]
+    for plate in trace.first_sizes:
+        own = [move for move in trace.moves if move.name == plate]
         size, accepted = trace.n_active(plate).astype(np.float64), sum(move.accepted for move in own)
         kinds = {
             kind: [move.accepted for move in own if move.kind == kind] for kind in dict.fromkeys(m.kind for m in own)
