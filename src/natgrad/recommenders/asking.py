@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from natgrad.models.factorization.published import Factors
+from natgrad.models.factorization.files import Factors
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, as_seconds, columns_in, label_codes
 from natgrad.recommenders.declared import Moments, predicted
 from natgrad.recommenders.reasons import reasons_of

@@ -9,8 +9,7 @@ from scipy.special import ndtr
 import natgrad as ng
 from natgrad import threads
 from natgrad.kernels.factorization.draws import draw_rows, squared_errors
-from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
-from natgrad.models.factorization.scaling import drawn_scales
+from natgrad.models.factorization.gibbs import RatingGibbs, drawn_scales, gibbs_problem
 from natgrad.models.factorization.sides import SideRatings
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule

@@ -39,17 +39,13 @@ class RatingSettings(NamedTuple):
 class FactorPriors:
     """What is assumed of users and items before any rating, as ``priors=`` of `MatrixFactorization` takes it.
 
-    Where every pair of likes counts, popularity multiplies tastes, and learned precisions would switch off factors that rank:
-    defaults differ there.
-
     Parameters
     ----------
-    precision : "learn" or float, optional
-        Precision of vectors and biases: learned for each factor and for the biases on both sides, or a known number. By default
-        "learn"; where every pair of likes counts, the number that fits their variance.
+    precision : "learn" or float, default="learn"
+        Precision of vectors and biases: learned for each factor and for the biases on both sides, or a known number.
     biases : bool, optional
         Whether users and items have a number besides the vectors, and ratings a mean; by default True, and False where every pair
-        of likes counts.
+        of likes counts: there popularity multiplies tastes.
     n_negatives : float, optional
         Of likes: all pairs that are not stored weigh as much as this many dislikes for each like, spread evenly, none more than
         a stored one; by default 6. With 0 stored likes and dislikes alone count, by a logistic model.
@@ -61,14 +57,14 @@ class FactorPriors:
     >>> model = ng.MatrixFactorization(5, noise=4.0, priors=known)
     """
 
-    precision: Literal["learn"] | float | None = None
+    precision: Literal["learn"] | float = "learn"
     biases: bool | None = None
     n_negatives: float | None = None
 
     def __post_init__(self) -> None:
         if self.biases is not None and not isinstance(self.biases, bool):
             raise ValueError(f"FactorPriors: biases must be True or False, got {self.biases!r}")
-        if self.precision not in (None, "learn"):
+        if self.precision != "learn":
             _positive(self.precision, 'FactorPriors: precision, if it is not "learn",')
         if (
             self.n_negatives is not None
@@ -95,7 +91,7 @@ def check_settings(model: MatrixFactorization) -> RatingSettings:
     per, dof, known = _noise_of(noise)
     every_pair = kind == "bernoulli" and negatives != 0
     biases = not every_pair if own.biases is None else own.biases
-    learn = own.precision == "learn" or (own.precision is None and not every_pair)
+    learn = own.precision == "learn"
     for wrong, words in (
         (model.n_sweeps is not None and not gibbs,
          f'n_sweeps={model.n_sweeps!r} belongs to inference="gibbs": leave it out, or say inference="gibbs"'),

@@ -28,13 +28,11 @@ from natgrad.inference.problem import State
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.factorization.checks import FactorPriors, RatingSettings, check_settings, refuse_time
 from natgrad.models.factorization.features import known_features
-from natgrad.models.factorization.files import RatingFiles, run_table
+from natgrad.models.factorization.files import Factors, RatingFiles, Subject, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
-from natgrad.models.factorization.matching import matched_state
-from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
-from natgrad.models.factorization.tables import check_columns
+from natgrad.models.factorization.rows import check_columns, matched_state
 from natgrad.threads import at_most, one_blas_thread
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
@@ -45,7 +43,7 @@ Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 PARTIAL_STEPS = 4
 
 
-class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, RatingFiles):
+class MatrixFactorization(RecommendMixin, RatingUncertainty, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts; with times or contexts `recommenders.ContextFactorization`.
 
     Parameters
@@ -246,7 +244,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         >>> model.fold_in(ng.data.Ratings(["zoe"], ["a"])).recommend("zoe", n=1).items.tolist()
         ['b']
         """
-        from natgrad.models.factorization.newcomers import with_newcomers, with_told
+        from natgrad.models.factorization.rows import with_newcomers, with_told
 
         self._check_fitted()
         self._needs_vb("fold_in", "update(X) adds the ratings and samples again")

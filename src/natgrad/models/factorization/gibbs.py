@@ -2,7 +2,7 @@
 
 The complete conditional of a block is its target with values in the place of moments, as in networks: rows of a side are
 Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once, and then
-the scales of their numbers (`natgrad.models.factorization.scaling`): q switches factors off that the posterior does not, and
+the scales of their numbers (`drawn_scales`): q switches factors off that the posterior does not, and
 they must come back in a few sweeps. The chain begins at a draw from q. The first third of the sweeps burns in; of the rest,
 every so many draws are kept as there is room.
 
@@ -19,17 +19,17 @@ import numpy.typing as npt
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
 from natgrad.inference.problem import BlockInfo, State
+from natgrad.inference.sampler import sliced
 from natgrad.inference.steppers.gibbs import TINY
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.factorization.draws import draw_rows
+from natgrad.models.factorization.files import switched_off
 from natgrad.models.factorization.problem import FullRatingsProblem
-from natgrad.models.factorization.published import switched_off
-from natgrad.models.factorization.scaling import drawn_scales
 from natgrad.models.factorization.sides import OTHER, Drawn
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 
-__all__ = ["DEFAULT_SWEEPS", "KeptDraws", "RatingGibbs", "burn_in", "gibbs_problem"]
+__all__ = ["DEFAULT_SWEEPS", "KeptDraws", "RatingGibbs", "burn_in", "drawn_scales", "gibbs_problem"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -209,3 +209,34 @@ class RatingGibbs:
             for name in ("user_noise", "item_noise")
         )
         return *(part.astype(self.kept_as) for part in (mu["u"][0], user_mean, mu["v"][0])), noise, *rows
+
+
+def drawn_scales(
+    matrix: Floats, vector: Floats, squares: Floats, n_rows: int, shape: float, rates: Floats, rng: np.random.Generator
+) -> Floats:
+    """Draw new scales c [D] of a side's numbers from M [D, D], g [D], Σ x² [D], N and the Gamma(a, b) [D] of the precisions.
+
+    A chain that draws the vectors of thousands of users given their precision α_k, and α_k given them, creeps: each says almost
+    exactly what the other is. So x_k of all N rows is multiplied by a number c > 0, with α_k integrated out. Multiplication is a
+    group, and c is drawn from p(c x_k | rest) cᴺ dc/c (Liu and Sabatti, 2000), which is
+
+        exp(−½ M_kk c² + (g_k − Σ_h M_kh c_h) c) · (b_k + ½ c² Σ_i x_ik²)^−(a + N/2) · c^(N − 1),
+
+    by slice sampling of log c, for one k after the other. A vague Gamma leaves no more than 1/c of the last two factors. α_k is
+    drawn again before it is read.
+    """
+    scales = np.ones(len(vector))
+    for k in range(len(vector)):
+        if not squares[k] > 0.0:
+            continue
+        slope = vector[k] - matrix[k] @ scales + matrix[k, k] * scales[k]
+        curve, half, rate = matrix[k, k], 0.5 * squares[k], rates[k]
+
+        def density(log_c: Floats, slope=slope, curve=curve, half=half, rate=rate) -> Floats:  # type: ignore[no-untyped-def]
+            c = np.exp(log_c)
+            square = c * c
+            prior = -shape * np.log(rate + half * square) - 0.5 * n_rows * np.log(rate / square + half)
+            return np.asarray(c * slope - 0.5 * curve * square + prior)
+
+        scales[k] = np.exp(sliced(density, np.zeros(1), rng)[0])
+    return scales

@@ -221,11 +221,10 @@ class Gaussian(VectorModel):
         # A product of K factors with this precision on both sides has the variance of the ratings.
         fitting = float(np.sqrt(settings.n_factors / spread))
         by, freedom = settings.noise_per, settings.noise_dof
-        guessed = settings.learn_priors and settings.prior_precision is None
         self.priors = RatingPriors(
             biases=settings.biases,
-            precision=_known(settings.prior_precision, fitting if settings.learn_priors or self.unseen else 1.0),
-            bias_precision=fitting / np.sqrt(spread) if guessed else None,
+            precision=_known(settings.prior_precision, fitting),
+            bias_precision=fitting / np.sqrt(spread) if settings.learn_priors else None,
             unit=float(np.sqrt(spread)),
             noise=_known(settings.noise_precision, 1.0 / spread if settings.learn_noise else 1.0),
             learn_precision=settings.learn_priors,

@@ -25,11 +25,10 @@ from natgrad.inference.executors import BroadcastArgument
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.kernels.factorization.counts import share_counts
-from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, narrowed, put_rows
 from natgrad.models.factorization.parts import cut_sides, shards_of
 from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
-from natgrad.models.factorization.sides import LEAST_RATINGS, OTHER, PLATE, aligned, run_alone
+from natgrad.models.factorization.sides import LEAST_RATINGS, OTHER, PLATE, aligned, blended_block, owned, run_alone
 from natgrad.random import Stream, generator
 from natgrad.validation import check_counts
 

@@ -30,12 +30,11 @@ from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, S
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors
 from natgrad.kernels.factorization.gather import sum_rows
-from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.links import Link, linked
 from natgrad.models.factorization.parts import LinkedMoments, PlacedRows, cut_sides, shards_of
 from natgrad.models.factorization.pruning import RatingPruning
 from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows, without_dead
-from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings, packed
+from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings, blended_block, owned, packed
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 

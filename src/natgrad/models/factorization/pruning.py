@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.models.factorization.off_factors import off_factor
 from natgrad.models.factorization.sides import OTHER
-from natgrad.models.factorization.sweep import PRECISION, RatingSweep
+from natgrad.models.factorization.sweep import PRECISION, RatingSweep, off_factor
 
 if TYPE_CHECKING:
     from natgrad.models.factorization.problem import FullRatingsProblem

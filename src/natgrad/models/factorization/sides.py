@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
+from natgrad.families.natural_step import blend, distance, size_of
+from natgrad.inference.problem import Block, BlockInfo, State
 from natgrad.kernels.factorization import blocks as kernels
 from natgrad.kernels.factorization import plain
 from natgrad.kernels.factorization.draws import draw_side, squared_errors
@@ -26,12 +28,14 @@ __all__ = [
     "SweepInputs",
     "add_sampled",
     "aligned",
+    "blended_block",
     "empty_rows",
+    "owned",
     "packed",
     "pair_moments",
     "run_alone",
     "unpacked",
-]  # fmt: skip
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -339,3 +343,47 @@ def empty_rows(n_rows: int, size: int) -> Moved:
     """Room for so many rows."""
     lam, mu = ((np.empty((n_rows, size)), np.empty((n_rows, size, size))) for _ in range(2))
     return Moved(lam, mu, np.empty(n_rows), np.empty(n_rows))
+
+
+def blended_block(
+    block: Block,
+    state: State,
+    target: Any,
+    rho: Any,
+    column: int | None,
+    moments: Callable[[Pair], tuple[Pair, bool]],
+) -> tuple[State, BlockInfo]:
+    """A block, or one column of it, moved towards its target; ρ is a number or one for each element.
+
+    ``moments`` gives μ of some elements' λ, and whether all of these are valid.
+    """
+    lam, mu = owned(state.lam[block.name]), owned(state.mu[block.name])
+    rates = np.asarray(rho, dtype=np.float64)
+    # An element that does not step keeps its moments, those of a point mass too; a batch leaves most of them alone.
+    rows = np.nonzero(rates > 0) if rates.ndim and not (rates > 0).all() else (slice(None),) * bool(lam[0].ndim)
+    here = rows if column is None else (*rows, column)
+    rate = rates[rows] if rates.ndim else rates
+    old = (np.asarray(lam[0][here]), np.asarray(lam[1][here]))
+    goal = (np.asarray(target[0])[rows], np.asarray(target[1])[rows])
+    first, second = blend(old, goal, rate, tuple(part.ndim - rate.ndim for part in old))
+    new = (np.asarray(first), np.asarray(second))
+    fresh, inside = moments(new)
+    valid = inside and all(bool(np.isfinite(part).all()) for part in new)
+    size = size_of(lam if column is None else (lam[0][:, column], lam[1][:, column]))
+    info = BlockInfo(valid, distance(old, new) / size)
+    name = block.name
+    state = state._replace(lam={**state.lam, name: _put(lam, new, here)}, mu={**state.mu, name: _put(mu, fresh, here)})
+    return state, info
+
+
+def owned(stats: Any) -> Pair:
+    """Contiguous, writable arrays, as the kernels were compiled for; copied only if they are not."""
+    first, second = (np.require(part, np.float64, ["C", "W"]) for part in stats)
+    return first, second
+
+
+def _put(whole: Pair, pieces: Pair, here: Any) -> Pair:
+    """Copies of the arrays with some elements replaced."""
+    first, second = whole[0].copy(), whole[1].copy()
+    first[here], second[here] = pieces
+    return first, second

@@ -1,39 +1,174 @@
-"""A fitted factorisation and rows of a table in; the rows with every rating predicted out, or a score of them.
+"""Fit users and items that come after a fit, and predict rows of a table from their own ratings.
 
-A row is a user, known or not, and is judged by its own ratings alone: its vector is fitted to them with all else held. So rows do
-not depend on one another, as scikit-learn demands of ``predict(X)``. New users are scored on one half of their ratings given the
-other, both ways.
+New users: a model of them alone, with all items, is fitted at once and answers for them, in milliseconds however many are known.
+The rows of everybody, in which theirs are the last, are put together when they are first asked for: a copy of a million rows
+takes longer than the fit of one.
+
+A row of a table is a user, known or not, and is judged by its own ratings alone: its vector is fitted to them with all else held.
+So rows do not depend on one another, as scikit-learn demands of ``predict(X)``. New users are scored on one half of their ratings
+given the other, both ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import copy
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import as_ids
 from natgrad.data.ratings import Ratings, as_table
+from natgrad.inference.engine import Result
 from natgrad.inference.problem import State
+from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
+from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
+    from natgrad.models.factorization.estimator import MatrixFactorization
     from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
 
 __all__ = [
     "FOLD_STEPS",
+    "Later",
+    "Newcomers",
+    "alone_with",
     "check_columns",
     "completed",
     "halves",
     "joined_users",
+    "matched_state",
     "new_users",
     "shape_of",
     "visitor_scores",
     "with_new",
+    "with_newcomers",
+    "with_told",
 ]
 
-Floats = npt.NDArray[np.float64]
+
+class Newcomers(NamedTuple):
+    """Who was known, the ratings of who is new, and the model of the new users alone."""
+
+    base: MatrixFactorization
+    chunk: Ratings
+    alone: MatrixFactorization
+
+
+class Later:
+    """An attribute of a fit that new users change: where there is none yet, it is made of those of the known and the new."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        came = None if instance is None else vars(instance).get("_newcomers")
+        if came is None:
+            what = owner.__name__ if instance is None else f"{owner.__name__!r} object"
+            raise AttributeError(f"{what} has no attribute {self.name!r}", name=self.name, obj=instance)
+        _put_together(instance, came)
+        return vars(instance)[self.name]
+
+
+# What new users change of a fit.
+CHANGED = (
+    "ratings_", "result_", "posterior_", "user_factors_", "item_factors_", "user_biases_", "item_biases_", "n_factors_",
+    "_predictor", "_data",
+)  # fmt: skip
+
+
+def with_newcomers(base: MatrixFactorization, chunk: Ratings) -> MatrixFactorization:
+    """A copy of a model that knows new users: all of ``chunk`` are new, and all of its items known."""
+    items, known = base.ratings_.find_items(chunk.item_ids, "items"), base.ratings_
+    theirs = Ratings.numbered(chunk.users, items[chunk.items], chunk.values, chunk.user_ids, known.item_ids)
+    kind, state = base._kind, base.result_.state
+    alone, folded = copy.copy(base), copy.copy(base)
+    made = new_users(kind, state, theirs, int(base.seed))
+    alone._published(kind, theirs, Result(made, base.trace_, base.stop_), None)
+    for name in (*CHANGED, "draws_"):
+        folded.__dict__.pop(name, None)
+    folded._kept_draws, folded._newcomers = None, Newcomers(base, chunk, alone)
+    return folded
+
+
+def with_told(base: MatrixFactorization, chunk: Ratings) -> MatrixFactorization:
+    """A copy of a model with more ratings, of known users too."""
+    ratings = base.ratings_.extended(chunk)
+    rows = ratings.find_users(chunk.user_ids)
+    state = base._kind.extended(base.result_.state, ratings, int(base.seed))
+    state = base._kind.folded(state, ratings.restricted(rows), rows, FOLD_STEPS)
+    folded = copy.copy(base)
+    folded._published(base._kind, ratings, Result(state, base.trace_, base.stop_), None)
+    return folded
+
+
+def alone_with(model: Any, users: Any) -> Any:
+    """The model of the new users alone, if nobody else is asked for."""
+    came = vars(model).get("_newcomers")
+    if came is None or users is None:
+        return None
+    single = isinstance(users, (str, bytes)) or not hasattr(users, "__len__")
+    if not single and (not len(users) or np.ndim(users) != 1):
+        return None
+    ids = came.alone.ratings_.user_ids
+    asked = set(as_ids([users] if single else users, "users").tolist())
+    return came.alone if asked <= set(ids.tolist()) else None
+
+
+def _put_together(folded: Any, came: Newcomers) -> None:
+    base, kind = came.base, came.base._kind
+    state, mine = base.result_.state, came.alone.result_.state
+    vars(folded).pop("_newcomers")
+    folded.posterior_ = base.posterior_
+    whole = Result(joined_users(state, mine), base.trace_, base.stop_)
+    folded._published(kind, base.ratings_.extended(came.chunk), whole, None)
+
+
 Ints = npt.NDArray[np.int64]
+SIDES = {"user": "u", "item": "v"}
+
+
+def matched_state(
+    kind: LikelihoodModel,
+    state: State,
+    posterior: Mapping[str, Factor],
+    old: Ratings,
+    new: Ratings,
+    seed: int,
+) -> tuple[LikelihoodModel, State]:
+    """Users and items that went are left out, in the order of the others; those that came are at their priors."""
+    stays = {"user": np.isin(old.user_ids, new.user_ids), "item": np.isin(old.item_ids, new.item_ids)}
+    rows = {side: np.flatnonzero(flags) for side, flags in stays.items()}
+    if not all(flags.all() for flags in stays.values()):
+        kind = _without(kind, rows, new)
+        lam, mu = (
+            {name: _taken(posterior[name].plates, own, rows) for name, own in q.items()} for q in (state.lam, state.mu)
+        )
+        state = State(lam, mu, state.t)
+    return kind, kind.extended(state._replace(memory={}), new, seed)
+
+
+def _taken(plates: tuple[str, ...], parts: tuple[Any, ...], rows: Mapping[str, Ints]) -> tuple[Any, ...]:
+    if not plates or plates[0] not in rows:
+        return parts
+    return tuple(np.asarray(part)[rows[plates[0]]] for part in parts)
+
+
+def _without(kind: Any, rows: Mapping[str, Ints], ratings: Ratings) -> LikelihoodModel:
+    """The kind with what it knows of single users and items cut to those that stay."""
+    learned = dict(getattr(kind, "learned", {}))
+    if not learned:
+        return kind  # type: ignore[no-any-return]
+    own = {side: rows[name] for name, side in SIDES.items()}
+    learned["features"] = {
+        side: np.asarray(table)[own[side][own[side] < len(table)]] for side, table in learned["features"].items()
+    }
+    return likelihood_of(kind.settings, ratings, learned)
+
+
+Floats = npt.NDArray[np.float64]
 # Rounds of updates of new users' vectors, items held: scalars, and users with a noise of their own, need a few.
 FOLD_STEPS = 10
 # Who predicts, and the users, items and ratings to predict.
