@@ -276,3 +276,13 @@ def test_calibration_puts_true_parameters_into_the_order_of_the_fit() -> None:
     found = model.calibrate(6, size=40, n_ranks=19)
     assert found.ranks["emission"].shape == (6, 2, 1)
     assert set(found.ranks) == {"initial", "transition", "emission"}
+
+
+@pytest.mark.parametrize("covariance", ["tied", "diag"])
+def test_calibration_of_components_far_apart_ranks_each_by_its_own(covariance: str) -> None:
+    """In another order every rank would be 0 or all."""
+    kind = hmm.Gaussian(
+        covariance, np.zeros(2), 1e-4, 8.0, 6.0 * np.eye(2) if covariance == "tied" else np.full(2, 6.0)
+    )
+    model = ng.GaussianMixture(2, covariance=kind, n_init=1, verbose=False).fit(X4[:, :2])
+    assert model.calibrate(12, size=40, n_ranks=19).coverage(0.98)["components"] > 0.7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import natgrad as ng
 from natgrad.recommenders.declared import predicted
@@ -91,7 +92,9 @@ def test_what_was_drawn_is_found_and_held_out_ratings_are_foreseen_better_than_w
     assert model.score(new, truth, **more, metric="rmse") < 0.75 * error
     low, high = model.interval(*new.T, 0.9, **more)
     assert 0.85 < np.mean((low <= truth) & (truth <= high)) < 0.95
+    mean, sd = model.predict(*new.T, True, **more)
     assert model.score(new, truth, **more) > -1.5
+    assert model.score(new, truth, **more) == pytest.approx(stats.norm.logpdf(truth, mean, sd).mean(), rel=1e-12)
     if kind == "time":
         rise = model.item_drift_[:, -1] - model.item_drift_[:, 0]
         assert rise[1::2].min() > 2.0 > 1.0 > np.abs(rise[::2]).max()

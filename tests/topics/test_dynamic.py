@@ -59,6 +59,7 @@ def test_the_topics_of_every_time_are_found_better_than_by_topics_that_stay(fitt
     assert np.mean(errors) < np.mean([aligned(topics[t], still.topics_).distance.mean() for t in range(N_TIMES)])
     new, when, _ = drawn(10, seed=5)
     assert model.score(new, 2000 + when) > -np.log(still.perplexity(new, how="completion"))
+    assert model.perplexity(new, 2000 + when) == pytest.approx(np.exp(-model.score(new, 2000 + when)))
     shares = model.transform(new, 2000 + when)
     assert np.allclose(shares.sum(1), 1.0)
     order = np.random.default_rng(0).permutation(len(new))

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 import natgrad as ng
 from natgrad.models.lda.topics import aligned
+from natgrad.topics.first import told_apart
 
 FAST = {"max_steps": 8, "tol": 0}
 
@@ -175,3 +176,13 @@ def test_the_first_topics_and_all_parts_have_one_clock():
         model.fit(iter([counts[:20], counts[20:]]))
     assert model.n_documents_seen_ == 20
     assert len(model.trace_) == 1
+
+
+def test_topics_that_begin_alike_are_told_apart() -> None:
+    """Of documents that are all alike the first fit finds topics that are: no update could part them."""
+    one = np.array([[0.2, 0.3, 0.5]])
+    np.testing.assert_array_equal(told_apart(one, 0), one)
+    for n in (2, 3):
+        apart = told_apart(np.repeat(one, n, axis=0), 0)
+        np.testing.assert_allclose(apart.sum(1), 1.0)
+        assert np.abs(np.diff(apart, axis=0)).max(1).min() > 1e-3

@@ -11,7 +11,7 @@ from sklearn.base import clone
 import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.models.gp import Solver
-from natgrad.models.gp.run import cooling_phases
+from natgrad.models.gp.run import PARTS, AveragedBound, cooling_phases
 
 
 @cache
@@ -299,3 +299,16 @@ def test_a_given_kernel_is_in_the_units_of_the_data(name, rng):
             assert np.allclose(sd / u, first[1], atol=1e-4)
             pairs = zip(model.kernel_.theta, kernel.theta, strict=True)
             assert all(np.allclose(one, other, atol=1e-8) for one, other in pairs)
+
+
+def test_steps_on_all_rows_whose_bound_falls_are_shortened_part_by_part():
+    """There is no noise in it: they are too long. What is left of the rate is 1, 1/3, 1/10, … of it."""
+    problem = mock.Mock(batch_size=50, n_groups=50, rate=0.06, population=50)
+    trace = mock.Mock(records=[mock.Mock()])
+    run, rates = AveragedBound(problem, trace, tol=1e-3), []
+    for t in range(1, 2000):
+        trace.records[-1].elbo_estimate = -float(t)
+        if run(mock.Mock(t=t)) is not None or (rates and problem.rate == rates[-1]):
+            continue
+        rates.append(problem.rate)
+    assert rates == pytest.approx([0.06 * part for part in PARTS])
