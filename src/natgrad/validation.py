@@ -327,6 +327,8 @@ class OnlyWhere:
 HABITS = {
     "covariance_type": ("covariance",),
     "doc_topic_prior": ("doc_prior",),
+    "max_step": ("max_steps", "max_passes"),
+    "max_steps": ("max_passes",),
     "n_clusters": ("n_components", "n_states"),
     "n_mix": ("n_components",),
     "num_topics": ("n_topics",),
