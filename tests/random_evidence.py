@@ -1,4 +1,4 @@
-"""The exact evidence of a `Declaration` whose hidden elements are few: categories enumerated, at most one number integrated."""
+"""The exact evidence and posterior of a `Declaration` with few hidden elements: categories enumerated, at most one number integrated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from random_networks import Declaration, NodeSpec
 from random_walk import Atom, Place, Points, along, counted, elements, leaves
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 MOST_STATES = 3000
 # Of the number, its logarithm or its logit; a smooth peak needs no finer one. Wide, as the tail of Beta(·, b) is e^(−b · logit):
@@ -18,10 +18,14 @@ GRID = np.linspace(-80.0, 80.0, 8001)
 
 
 class Evidence(NamedTuple):
-    """Log p(data), and whether a single element is hidden: q then is the posterior."""
+    """Log p(data), whether a single element is hidden, so that q is the posterior, and means under the posterior.
+
+    ``means`` has by node and place E[x] and E[x²] of a number, and probabilities of categories, of states [time, state].
+    """
 
     value: float
     one_element: bool
+    means: dict[Atom, np.ndarray]
 
 
 def log_evidence(declaration: Declaration) -> Evidence | None:
@@ -45,7 +49,21 @@ def log_evidence(declaration: Declaration) -> Evidence | None:
                 joint[_slices(discrete, chosen)] += weight * np.asarray(value)
     if rest:
         joint = joint + _log_steps(rest[0])
-    return Evidence(float(logsumexp(joint)), len(atoms) == 1)
+    total = float(logsumexp(joint))
+    chance, means = np.exp(joint - total), {}
+    for axis, (atom, options) in enumerate(discrete.items()):
+        alone = chance.sum(tuple(other for other in range(chance.ndim) if other != axis))
+        means[atom] = _indicators(options, atoms[atom].size or 2).T @ alone
+    for atom, node in atoms.items():
+        if not _discrete(node):
+            x = GRID if node.type == "Normal" else np.exp(GRID) if node.kind == "positive" else expit(GRID)
+            means[atom] = np.stack([x, x**2]) @ chance.reshape(-1, len(GRID)).sum(0)
+    return Evidence(total, len(atoms) == 1, {atom: mean.T for atom, mean in means.items()})
+
+
+def _indicators(options: list[Any], size: int) -> np.ndarray:
+    """One where an option is a category; of paths [option, state, time]."""
+    return np.moveaxis(np.asarray(options)[..., None] == np.arange(size), -1, 1) * 1.0
 
 
 def _discrete(node: NodeSpec) -> bool:

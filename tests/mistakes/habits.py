@@ -85,5 +85,5 @@ HABITS = [
     (lambda: ng.Network(ng.Normal("y", normal(), 1.0, plate=N, observed=DATA)).fit(epochs=10), TypeError,
      "fit() got an unexpected keyword argument 'epochs'", "fit()", "epochs", "max_steps="),
     (lambda: ng.LDA(3, max_step=9), TypeError, "LDA()", "max_step", "max_passes="),
-    (lambda: ng.GaussianMixture(3, max_step=9), TypeError, "GaussianMixture()", "max_step", "max_steps="),
+    (lambda: ng.MatrixFactorization(3, max_step=9), TypeError, "MatrixFactorization()", "max_step", "max_steps="),
 ]
