@@ -1,4 +1,4 @@
-"""The exact evidence and posterior of a `Declaration` with few hidden elements: categories enumerated, at most one number integrated."""
+"""The exact evidence and posterior of a `Declaration` of few hidden elements: categories enumerated, one number integrated."""
 
 from __future__ import annotations
 
@@ -50,20 +50,16 @@ def log_evidence(declaration: Declaration) -> Evidence | None:
     if rest:
         joint = joint + _log_steps(rest[0])
     total = float(logsumexp(joint))
-    chance, means = np.exp(joint - total), {}
+    chance, means = np.exp(joint - total), {}  # of options [option, category], of paths [option, time, state]
     for axis, (atom, options) in enumerate(discrete.items()):
         alone = chance.sum(tuple(other for other in range(chance.ndim) if other != axis))
-        means[atom] = _indicators(options, atoms[atom].size or 2).T @ alone
+        chosen = np.asarray(options)[..., None] == np.arange(atoms[atom].size or 2)
+        means[atom] = np.tensordot(alone, chosen, 1)
     for atom, node in atoms.items():
         if not _discrete(node):
             x = GRID if node.type == "Normal" else np.exp(GRID) if node.kind == "positive" else expit(GRID)
             means[atom] = np.stack([x, x**2]) @ chance.reshape(-1, len(GRID)).sum(0)
-    return Evidence(total, len(atoms) == 1, {atom: mean.T for atom, mean in means.items()})
-
-
-def _indicators(options: list[Any], size: int) -> np.ndarray:
-    """One where an option is a category; of paths [option, state, time]."""
-    return np.moveaxis(np.asarray(options)[..., None] == np.arange(size), -1, 1) * 1.0
+    return Evidence(total, len(atoms) == 1, means)
 
 
 def _discrete(node: NodeSpec) -> bool:

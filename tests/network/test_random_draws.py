@@ -43,7 +43,7 @@ def checked(first: int, wanted: int, n: int) -> None:
 
 
 def test_draws_are_those_of_the_exact_posterior():
-    checked(60_000, N_FAST, 500)
+    checked(60_000, N_FAST, 150)
 
 
 @pytest.mark.slow

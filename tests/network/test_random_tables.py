@@ -17,7 +17,7 @@ class Drawn:
     def __init__(self, seed: int) -> None:
         rng = self.rng = np.random.default_rng(seed)
         n = int(rng.integers(6, 14))
-        self.leaf = str(rng.choice(LEAVES))
+        self.leaf, self.joint = str(rng.choice(LEAVES)), ("auto", "full", None)[seed % 3]
         self.parts = {name for name in ("item", "slope", "slopes", "vector", "shared", "weight") if rng.random() < 0.45}
         y = 1.5 * rng.normal(size=n)
         made = {"LogNormal": np.exp(y), "logit": y > 0, "probit": y > 0, "Ordinal": np.digitize(y, [-0.5, 0.7])}
@@ -68,7 +68,7 @@ class Drawn:
             "NegativeBinomial": lambda: ng.NegativeBinomial("y", 3.0, logit=mean, **rest),
             "Ordinal": lambda: ng.Ordinal("y", mean, cutpoints=[-0.5, 0.7], **rest),
         }[self.leaf]()
-        return ng.Network(leaf)
+        return ng.Network(leaf, joint=self.joint)
 
     def _levels(self, name: str, table: Any) -> tuple[ng.Plate, Any]:
         if table is None:
