@@ -14,7 +14,7 @@ def check(seed: int) -> bool:
     try:
         network = build(draw(seed)).with_joint("auto")
         fits = [network.fit(method, backend="numpy", verbose=False) for method in (None, ng.VB())]
-    except REFUSALS + (ng.errors.SymmetricStart,):
+    except (*REFUSALS, ng.errors.SymmetricStart):
         return False
     for fit in fits:
         rounding = 1e-9 * (1.0 + abs(fit.elbo))
