@@ -1,4 +1,7 @@
-"""Plates that grow: K from the declaration, whatever lies on the plate; the bound never falls, and runs repeat and go on."""
+"""Plates that grow: K from the declaration, whatever lies on the plate, of a whole table and of its chunks.
+
+The bound never falls, and runs repeat and go on.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -10,28 +13,97 @@ import natgrad as ng
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.results.fit import Fit
 
+Case = tuple[ng.Network, dict[str, Any], int]
+COMPONENT = ng.Plate("component", 5, grow=True)
 
-def mixture(n: int = 90, size: int = 6, sticks: bool = False, grow: bool = True) -> ng.Network:
+
+def choice(row: ng.Plate, sticks: bool = False, size: int = 5, **options: Any) -> Any:
+    pi: Any = ng.StickBreaking("pi", 1.0, size=size) if sticks else ng.Dirichlet("pi", np.full(size, 1 / size))
+    return ng.Categorical("z", pi, plate=row, **options)
+
+
+def mixture(sticks: bool = False, unit: float = 1.0, n: int = 60, kinds: ng.Plate = COMPONENT) -> Case:
+    """Three clusters, one after the other: each is in a chunk of its own."""
     rng = np.random.default_rng(0)
-    x = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])[np.arange(n) % 3] + rng.normal(size=(n, 2))
-    row, column, component = ng.Plate("row", n), ng.Plate("column", 2), ng.Plate("component", size, grow=grow)
-    pi: Any = ng.language.StickBreaking("pi", 1.0, size=size) if sticks else ng.Dirichlet("pi", np.full(size, 1 / size))
-    z = ng.Categorical("z", pi, plate=row)
-    mu, tau = ng.Normal("mu", 0.0, 0.01, plate=(component, column)), ng.Gamma("tau", 1.0, 1.0, plate=component)
-    return ng.Network(ng.Normal("x", mu[z], tau[z], plate=(row, column), observed=x))
+    x = unit * (np.repeat([-6.0, 0.0, 7.0], n // 3) + rng.normal(size=n))
+    row = ng.Plate("row")
+    z = choice(row, sticks, kinds.size)
+    mu, tau = ng.Normal("mu", 0.0, 0.01 / unit**2, plate=kinds), ng.Gamma("tau", 1.0, unit**2, plate=kinds)
+    return ng.Network(ng.Normal("x", mu[z], tau[z], plate=row, observed=ng.Column("x"))), {"x": x}, n // 3
 
 
-def chain() -> ng.Network:
+def regressions() -> Case:
+    rng = np.random.default_rng(4)
+    X, k = np.column_stack([np.ones(120), rng.uniform(-3.0, 3.0, 120)]), np.arange(120) % 3
+    y = (X * np.array([[-8.0, 2.0], [0.0, -2.0], [8.0, 1.0]])[k]).sum(1) + 0.5 * rng.normal(size=120)
+    row = ng.Plate("row")
+    z, tau = choice(row), ng.Gamma("tau", 1.0, 1.0, plate=COMPONENT)
+    w = ng.MultivariateNormal("w", np.zeros(2), 0.01 * np.eye(2), plate=COMPONENT)
+    seen = ng.Normal("y", ng.dot(ng.Columns("one", "x"), w[z]), tau[z], plate=row, observed=ng.Column("y"))
+    return ng.Network(seen), {"one": X[:, 0], "x": X[:, 1], "y": y}, 50
+
+
+def chain(sequences: bool) -> Case:
+    """Sequences that are kept whole in chunks, or one that goes on from chunk to chunk."""
     rng = np.random.default_rng(1)
-    states = np.repeat(np.arange(12) % 3, 10)
-    y = np.array([-5.0, 0.0, 5.0])[states] + rng.normal(size=120)
-    time, state = ng.Plate("time", 120), ng.Plate("state", 5, grow=True)
-    transition = ng.Dirichlet("transition", np.full(5, 0.2), plate=state)
-    z = ng.MarkovChain("z", ng.Dirichlet("initial", np.full(5, 0.2)), transition, plate=time)
-    return ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 0.01, plate=state)[z], 1.0, plate=time, observed=y))
+    y = np.array([-5.0, 0.0, 5.0])[np.repeat(np.arange(12) % 3, 10)] + rng.normal(size=120)
+    time = ng.Plate("time")
+    transition = ng.Dirichlet("transition", np.full(5, 0.2), plate=COMPONENT)
+    lengths = {"lengths": ng.Column("series")} if sequences else {}
+    z = ng.MarkovChain("z", ng.Dirichlet("initial", np.full(5, 0.2)), transition, plate=time, **lengths)
+    seen = ng.Normal("y", ng.Normal("mu", 0.0, 0.01, plate=COMPONENT)[z], 1.0, plate=time, observed=ng.Column("y"))
+    return ng.Network(seen), {"y": y, "series": np.repeat(np.arange(4), 30)}, 40
+
+
+def two_plates() -> Case:
+    """Two plates of one size, each with a category of its own."""
+    rng = np.random.default_rng(5)
+    i, j = rng.integers(3, size=120), rng.integers(2, size=120)
+    row, other = ng.Plate("row"), ng.Plate("other", 5, grow=True)
+    z, u = choice(row), ng.Categorical("u", ng.StickBreaking("rho", 1.0, size=5), plate=row)
+    m, v = ng.Normal("m", 0.0, 0.01, plate=COMPONENT), ng.Normal("v", 0.0, 0.01, plate=other)
+    network = ng.Network(
+        ng.Normal("a", m[z], 1.0, plate=row, observed=ng.Column("a")),
+        ng.Normal("b", v[u], ng.Gamma("tau", 1.0, 1.0, plate=other)[u], plate=row, observed=ng.Column("b")),
+    )
+    a, b = np.array([-6.0, 0.0, 6.0])[i], np.array([-5.0, 5.0])[j]
+    return network, {"a": a + rng.normal(size=120), "b": b + rng.normal(size=120)}, 50
+
+
+def with_effects(items: bool) -> Case:
+    """A row reads a component, and effects by their indices: with two of these what chunks tell does not add up."""
+    rng = np.random.default_rng(7)
+    user, item = rng.integers(15, size=300), rng.integers(12, size=300)
+    y = np.array([-9.0, 0.0, 9.0])[rng.integers(3, size=300)] + rng.normal(size=15)[user] + 0.5 * rng.normal(size=300)
+    row = ng.Plate("row")
+    mean = ng.Normal("m", 0.0, 0.01, plate=COMPONENT)[choice(row)]
+    mean = mean + ng.Normal("e", 0.0, 1.0, plate=ng.Plate("user"))[ng.Column("user")]
+    if items:
+        mean = mean + ng.Normal("f", 0.0, 1.0, plate=ng.Plate("item"))[ng.Column("item")]
+    seen = ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=row, observed=ng.Column("y"))
+    return ng.Network(seen), {"user": user, "item": item, "y": y}, 130
+
+
+def of_levels() -> Case:
+    """Users choose, not rows."""
+    rng = np.random.default_rng(1)
+    user = np.repeat(np.arange(30), 6)
+    g = ng.Categorical("g", ng.Dirichlet("pi", np.full(5, 0.2)), plate=ng.Plate("user"))
+    mean = ng.Normal("m", 0.0, 0.01, plate=COMPONENT)[g[ng.Column("user")]]
+    seen = ng.Normal("y", mean, 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    y = np.array([-5.0, 0.0, 5.0])[user % 3] + rng.normal(size=180)
+    return ng.Network(seen), {"user": user, "y": y}, 50
+
+
+def counts() -> Case:
+    y = np.random.default_rng(3).poisson(np.array([1.0, 12.0, 60.0])[np.arange(90) % 3])
+    row = ng.Plate("row")
+    rate = ng.Gamma("rate", 1.0, 0.05, plate=COMPONENT)[choice(row)]
+    return ng.Network(ng.Poisson("y", rate, plate=row, observed=ng.Column("y"))), {"y": y}, 30
 
 
 def block_model(n: int = 30) -> ng.Network:
+    """Pairs of nodes, of which no table is read in chunks."""
     rng = np.random.default_rng(2)
     true = np.arange(n) % 3
     i, j = np.triu_indices(n, 1)
@@ -42,69 +114,120 @@ def block_model(n: int = 30) -> ng.Network:
     return ng.Network(ng.Bernoulli("y", p[z[i], z[j]], plate=ng.Plate("edge", len(i)), observed=y.astype(int)))
 
 
-def counts() -> ng.Network:
-    rng = np.random.default_rng(3)
-    y = rng.poisson(np.array([1.0, 12.0, 60.0])[np.arange(90) % 3])
-    row, component = ng.Plate("row", 90), ng.Plate("component", 6, grow=True)
-    z = ng.Categorical("z", ng.Dirichlet("pi", np.full(6, 1 / 6)), plate=row)
-    return ng.Network(ng.Poisson("y", ng.Gamma("rate", 1.0, 0.05, plate=component)[z], plate=row, observed=y))
+CASES: dict[str, Any] = {
+    "dirichlet": mixture,
+    "levels": of_levels,
+}
+SLOW: dict[str, Any] = {
+    "sticks": lambda: mixture(sticks=True),
+    "counts": counts,
+    "large units": lambda: mixture(unit=1e6),
+    "regressions": regressions,
+    "sequences": lambda: chain(True),
+    "one chain": lambda: chain(False),
+    "two plates": two_plates,
+    "effects": lambda: with_effects(False),
+    "effects of two": lambda: with_effects(True),
+}
 
 
-def regressions() -> ng.Network:
-    """Three lines; coefficients and precisions move together."""
-    rng = np.random.default_rng(4)
-    X = np.column_stack([np.ones(120), rng.uniform(-3.0, 3.0, 120)])
-    y = (X * np.array([[-8.0, 2.0], [0.0, -2.0], [8.0, 1.0]])[np.arange(120) % 3]).sum(1) + 0.5 * rng.normal(size=120)
-    row, component = ng.Plate("row", 120), ng.Plate("component", 5, grow=True)
-    z = ng.Categorical("z", ng.Dirichlet("pi", np.full(5, 0.2)), plate=row)
-    w = ng.MultivariateNormal("w", np.zeros(2), 0.01 * np.eye(2), plate=component)
-    tau = ng.Gamma("tau", 1.0, 1.0, plate=component)
-    return ng.Network(ng.Normal("y", ng.dot(X, w[z]), tau[z], plate=row, observed=y))
+def bits(fit: Fit) -> Any:
+    return {name: [np.asarray(part).tobytes() for part in parts] for name, parts in fit.state.lam.items()}
 
 
-def check(fit: Fit, plate: str) -> None:
-    assert fit.n_components == {plate: 3}
-    bounds, moves = fit.trace["elbo"], fit.trace.moves
+def in_chunks(case: Case, **options: Any) -> Fit:
+    network, table, size = case
+    return network.fit(table, chunk_rows=size, backend="numpy", **options)
+
+
+def rises(fit: Fit) -> None:
+    bounds = fit.trace["elbo"][~np.isnan(fit.trace["elbo"])]
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
-    assert fit.elbo == pytest.approx(fit.problem.bound(fit.state), abs=1e-6)
-    assert any(move.kind == "birth" and move.accepted for move in moves)
-    assert any(not move.accepted for move in moves)
-    assert fit.trace.n_active(plate)[0] == 1
-    held = np.asarray(fit.state.mu["z"][0]).reshape(-1, np.shape(fit.state.mu["z"][0])[-1]).sum(0)
-    assert (held > 0.5).sum() == 3
+    assert fit.problem.bound(fit.state) >= fit.elbo - 1e-9 * abs(fit.elbo)
+    assert {move.accepted for move in fit.trace.moves} == {True, False}
+    assert any(move.kind == "birth" and move.accepted for move in fit.trace.moves)
+    assert fit.trace.n_active(next(iter(fit.trace.first_sizes)))[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "plate"),
-    [
-        (mixture, "component"),
-        (chain, "state"),
-        (block_model, "from"),
-        (counts, "component"),
-        (regressions, "component"),
-    ],
-)
-def test_k_is_found(make: Any, plate: str) -> None:
-    check(make().fit(), plate)
+@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_k_is_found_in_chunks_as_in_the_whole_table(name: str) -> None:
+    case = {**CASES, **SLOW}[name]()
+    whole, fit = case[0].fit(case[1]), in_chunks(case)
+    wanted = dict.fromkeys(fit.n_components, 3) | ({"other": 2} if name == "two plates" else {})
+    assert fit.n_components == whole.n_components == wanted
+    assert fit.elbo == pytest.approx(whole.elbo, abs=2e-3)  # both end within the tolerance of what is left to gain
+    rises(whole)
+    rises(fit)
 
 
-def test_sticks_grow_too() -> None:
-    check(mixture(sticks=True).fit(), "component")
+def test_blocks_are_found() -> None:
+    fit = block_model().fit()
+    assert fit.n_components == {"from": 3}
+    assert (np.asarray(fit.state.mu["z"][0]).sum(0) > 0.5).sum() == 3
+    rises(fit)
 
 
-def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path) -> None:
-    whole = mixture().fit()
-    mixture().fit(max_steps=3, checkpoint=tmp_path, every=1)
-    again = mixture().fit(checkpoint=tmp_path, every=1, resume=True)
-    assert again.elbo == whole.elbo
-    assert again.trace.moves == whole.trace.moves
-    assert all((a == b).all() for a, b in zip(again.state.lam["mu"], whole.state.lam["mu"], strict=True))
+@pytest.mark.parametrize("chunks", [False, True])
+@pytest.mark.parametrize("stop", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4, 5))])
+def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path, stop: int, chunks: bool) -> None:
+    network, table, size = mixture(sticks=True)
+    options: dict[str, Any] = {"chunk_rows": size if chunks else None, "backend": "numpy", "verbose": False}
+    fit = network.fit(table, **options)
+    network.fit(table, **options, checkpoint=tmp_path, every=1, max_steps=stop, tol=0.0)
+    again = network.fit(table, **options, checkpoint=tmp_path, every=1, resume=True)
+    assert bits(again) == bits(fit)
+    assert again.trace.moves == fit.trace.moves
+
+
+@pytest.mark.parametrize("chunk_rows", [None, pytest.param(20, marks=pytest.mark.slow)])
+def test_rows_that_come_bring_components_and_rows_that_go_take_them(chunk_rows: int | None) -> None:
+    network, table, _ = mixture()
+    early, late = {"x": table["x"][:40]}, {"x": table["x"][40:]}
+    fit = network.fit(early, chunk_rows=chunk_rows)
+    whole = network.fit(table, chunk_rows=chunk_rows)
+    more = fit.update(late)
+    assert (fit.n_components, more.n_components) == ({"component": 2}, {"component": 3})
+    assert more.elbo == pytest.approx(whole.elbo, abs=2e-3)
+    fewer = more.forget(np.arange(40, 60))
+    assert fewer.n_components == {"component": 2}
+    assert fewer.elbo == pytest.approx(fit.elbo, abs=2e-3)
+    assert not fit.update(late, moves=False).trace.moves
+    assert fit.continue_fit().trace.moves[: len(fit.trace.moves)] == fit.trace.moves
+
+
+def test_a_fit_without_moves_goes_on_without() -> None:
+    network, table, size = mixture()
+    fit = network.fit(table, chunk_rows=size, moves=False, init={"mu": np.arange(5.0)})
+    assert not fit.continue_fit().trace.moves
+    assert not fit.update({"x": table["x"][:5]}).trace.moves
+
+
+def test_sampled_steps_say_that_components_cannot_move() -> None:
+    network, table, size = mixture()
+    with pytest.raises(TypeError, match="moves are accepted by the exact bound"):
+        network.fit(table, ng.SVI({"row": 20}), step=ng.RobbinsMonro(), chunk_rows=size)
+    assert network.fit(table, ng.SVI({"row": 20}), chunk_rows=size).n_components == {
+        "component": 3
+    }  # which is memoised
+
+
+def test_sticks_that_do_not_grow_say_so():
+    """Components move between exact passes: of sampled steps all places are there from the start, in chunks as elsewhere."""
+    _, table, size = mixture()
+    row, component = ng.Plate("row"), ng.Plate("component", 5)
+    mu = ng.Normal("mu", 0.0, 0.01, plate=component)
+    network = ng.Network(ng.Normal("x", mu[choice(row, sticks=True)], 1.0, plate=row, observed=ng.Column("x")))
+    for options in ({}, {"chunk_rows": size}):
+        sampled = network.fit(table, ng.SVI({"row": size}), init="random", max_steps=5, tol=0, verbose=False, **options)
+        assert "pi is truncated at 5: components move between exact passes" in sampled.trace.strategy
+        exact = network.fit(table, max_steps=5, tol=0, verbose=False, **options)
+        assert "truncated" not in exact.trace.strategy
 
 
 def test_keep_leaves_a_poor_start() -> None:
-    network = mixture(size=3, grow=False)
-    start = {"mu": np.array([[-6.0, 0.0], [-6.5, 0.5], [3.0, 4.0]])}
-    poor, kept = network.fit(init=start), network.fit(init=start, moves="keep")
+    network, table, _ = mixture(kinds=ng.Plate("component", 3))
+    start = {"mu": np.array([-6.0, -6.5, 3.5])}
+    poor, kept = network.fit(table, init=start), network.fit(table, init=start, moves="keep")
     assert kept.elbo >= poor.elbo - 1e-3
     assert [move.kind for move in kept.trace.moves if move.accepted][-1] == "exchange"
 
@@ -118,13 +241,14 @@ def test_what_cannot_be_is_refused() -> None:
     alone = ng.Network(ng.Normal("x", ng.Normal("m", 0.0, 1.0), 1.0, plate=row, observed=[1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match="no hidden category chooses along it"):
         alone.fit()
+    network, table, _ = mixture()
     with pytest.raises(ValueError, match='moves="keep" keeps the number'):
-        mixture().fit(moves="keep")
+        network.fit(table, moves="keep")
     with pytest.raises(ValueError, match='moves must be "keep"'):
-        mixture().fit(moves="grow")
+        network.fit(table, moves="grow")
     with pytest.raises(TypeError, match="moves are accepted by the exact bound"):
-        mixture().fit(ng.Children(5))
-    assert not mixture().fit(moves=False, init="kmeans").trace.moves
+        network.fit(table, ng.Children(5))
+    assert not network.fit(table, moves=False, init="kmeans").trace.moves
 
 
 def declared_sticks(sticks: bool | None, plate: bool = False) -> ng.Network:
