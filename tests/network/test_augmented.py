@@ -360,16 +360,6 @@ def test_a_softmax_in_batches_and_predicted():
     assert exact.linear_response()["w"].std().shape == (3, 2)
 
 
-@pytest.mark.slow
-def test_a_softmax_is_compiled_alike():
-    rng = np.random.default_rng(0)
-    w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2), plate=ng.Plate("kind", 3))
-    rows, y = rng.normal(size=(9, 2)), rng.integers(0, 3, 9)
-    network = ng.Network(ng.Categorical("y", softmax=ng.dot(rows, w), plate=ng.Plate("n", 9), observed=y))
-    traces = [network.fit(ng.VB(), backend=b, max_steps=5, tol=0).trace["elbo"] for b in ("numpy", "jax")]
-    np.testing.assert_allclose(*traces, rtol=1e-11)
-
-
 def test_sticks_have_their_closed_form():
     z = [0, 0, 1, 2, 2]
     for discount in (0.0, 0.25):

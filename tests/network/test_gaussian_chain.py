@@ -1,6 +1,7 @@
 """Gaussian chains: equal to an exact Kalman smoother where that exists, else to the bound written out by hand."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,62 +255,30 @@ def test_the_smallest_chain_is_a_normal():
     assert fit.elbo == pytest.approx(stats.norm.logpdf(2.0, 1.0, np.sqrt(1 / 2 + 1 / 3)))
 
 
-@pytest.mark.parametrize(
-    ("declare", "error", "words"),
-    [
-        (lambda t: ng.GaussianChain("x", 0.0, 1.0, 1.0, 1.0, plate=None), PlateMismatch, "needs a plate of time steps"),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, 1.0, 1.0, 1.0, plate=t, observed=[1]),
-            TypeError,
-            "the states of a chain are hidden",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", np.zeros(2), 1.0, np.eye(3), 1.0, plate=t),
-            PlateMismatch,
-            "says 2, dynamics says 3",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, 1.0, np.ones((2, 3)), 1.0, plate=t),
-            PlateMismatch,
-            r"dynamics has shape \(2, 3\)",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, -1.0, 1.0, 1.0, plate=t),
-            ValueError,
-            "initial_precision = -1 must be > 0",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, 1.0, ng.Gamma("g", 1.0, 1.0), 1.0, plate=t),
-            NotConjugate,
-            "dynamics cannot be g",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, 1.0, ng.Normal("a", 0.0, 1.0), 1.0, plate=t),
-            PlateMismatch,
-            "a plate of rows",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, 1.0, 1.0, 1.0, plate=t, lengths=[1, 1]),
-            PlateMismatch,
-            "lengths sum to 2",
-        ),
-        (
-            lambda t: ng.GaussianChain("x", 0.0, 1.0, 1.0, 1.0, plate=t, inputs=[1, 2, 3]),
-            PlateMismatch,
-            "inputs have shape",
-        ),
-        (
-            lambda t: ng.GaussianChain(
-                "x", np.zeros(2), 1.0, ng.MultivariateNormal("a", np.zeros(2), 1.0), 1.0, plate=t
-            ),
-            PlateMismatch,
-            "a row for each entry of the state, must lie along one plate",
-        ),
-    ],
-)
-def test_mistakes(declare, error, words):
+TWO = np.zeros(2)
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"plate": None}, PlateMismatch, "needs a plate of time steps"),
+    ({"observed": [1]}, TypeError, "the states of a chain are hidden"),
+    ({"initial_mean": TWO, "dynamics": np.eye(3)}, PlateMismatch, "says 2, dynamics says 3"),
+    ({"dynamics": np.ones((2, 3))}, PlateMismatch, r"dynamics has shape \(2, 3\)"),
+    ({"initial_precision": -1.0}, ValueError, "initial_precision = -1 must be > 0"),
+    ({"dynamics": ng.Gamma("g", 1.0, 1.0)}, NotConjugate, "dynamics cannot be g"),
+    ({"dynamics": ng.Normal("a", 0.0, 1.0)}, PlateMismatch, "a plate of rows"),
+    ({"lengths": [1, 1]}, PlateMismatch, "lengths sum to 2"),
+    ({"inputs": [1, 2, 3]}, PlateMismatch, "inputs have shape"),
+    (
+        {"initial_mean": TWO, "dynamics": ng.MultivariateNormal("a", TWO, 1.0)},
+        PlateMismatch,
+        "a row for each entry of the state, must lie along one plate",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "words"), WRONG)
+def test_mistakes(changes, error, words):
+    usual = dict.fromkeys(("initial_precision", "dynamics", "noise_precision"), 1.0)
     with pytest.raises(error, match=words):
-        declare(ng.Plate("time", 3))
+        ng.GaussianChain("x", **{"initial_mean": 0.0, "plate": ng.Plate("time", 3), **usual, **changes})
 
 
 def test_bounds_of_another_engine_sweep_by_sweep():

@@ -95,18 +95,6 @@ def test_sprinkler_with_coins():
     assert fit.elbo == pytest.approx(log_evidence, abs=1e-10)
 
 
-def test_murder_mystery():
-    """Two suspects and two weapons, a hair at the scene: the numbers are those of Bayes' rule on paper."""
-    murderer = ng.Bernoulli("murderer", 0.3)  # 1: Auburn, 0: Grey
-    weapon = ng.Bernoulli("weapon", ng.table([0.1, 0.8])[murderer])  # 1: pistol
-    hair = ng.Bernoulli("hair", ng.table([0.5, 0.05])[murderer])  # 1: a grey hair
-    net = ng.Network(weapon, hair)
-    assert net.query("murderer", {"weapon": 1})["murderer"][1] == pytest.approx(0.24 / (0.24 + 0.07))
-    answer = net.query("murderer", {"weapon": 1, "hair": 1})
-    assert answer["murderer"][1] == pytest.approx(0.24 * 0.05 / (0.24 * 0.05 + 0.07 * 0.5))
-    assert np.exp(answer.log_evidence) == pytest.approx(0.24 * 0.05 + 0.07 * 0.5)
-
-
 def test_elements_of_plates_indices_and_continuous_leaves():
     """A category for each row above Normal data, one read through an index: the exact mixture posterior."""
     n = ng.Plate("n", 3)

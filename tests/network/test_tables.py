@@ -70,26 +70,18 @@ def likelihoods():
     prior = stats.norm.logpdf(w).sum()
     normal, poisson, bernoulli = stats.norm.pdf, stats.poisson.pmf, stats.bernoulli.pmf
     return {
-        "mean": (
-            lambda z, n: ng.Normal("y", ng.table(means)[z], 4.0, plate=n, observed=x),
-            normal(x[:, None], means, 0.5),
-            0.0,
-        ),
+        "mean": (lambda z, n: ng.Normal("y", ng.table(means)[z], 4.0, plate=n, observed=x), normal(x[:, None], means, 0.5), 0.0),
         "rate": (
-            lambda z, n: ng.Poisson("y", ng.table(rates)[z], plate=n, observed=counts),
-            poisson(counts[:, None], rates),
-            0.0,
+            lambda z, n: ng.Poisson("y", ng.table(rates)[z], plate=n, observed=counts), poisson(counts[:, None], rates), 0.0
         ),
         "chance": (
-            lambda z, n: ng.Bernoulli("y", ng.table(chances)[z], plate=n, observed=bits),
-            bernoulli(bits[:, None], chances),
-            0.0,
+            lambda z, n: ng.Bernoulli("y", ng.table(chances)[z], plate=n, observed=bits), bernoulli(bits[:, None], chances), 0.0
         ),
         "vector": (vector, density.T, 0.0),
         "dot": (dotted, stats.norm.pdf(x[:, None], centres @ w + 1.0), prior),
         "sum over a plate": (summed, stats.norm.pdf(x[:, None], centres @ w), prior),
         "shift": (shifted, stats.norm.pdf(x[:, None], 1.4 - means, rates**-0.5), stats.norm.logpdf(0.7)),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", likelihoods())
@@ -159,33 +151,16 @@ def wrong_tables():
         "outside": (lambda: two[[0, 1, 2, 1]], IndexError, r"index\[2\] = 2 is outside"),
         "not last": (lambda: two[:, z], PlateMismatch, "':' may only stand last"),
         "nothing": (lambda: two[:], PlateMismatch, "nothing is chosen"),
-        "vector for a number": (
-            lambda: ng.Normal("y", two[z], 1.0, plate=n),
-            PlateMismatch,
-            "mean takes a number for each",
-        ),
-        "number for a vector": (
-            lambda: ng.Categorical("y", two[z, z], plate=n),
-            PlateMismatch,
-            "leaves a number of the table",
-        ),
+        "vector for a number": (lambda: ng.Normal("y", two[z], 1.0, plate=n), PlateMismatch, "mean takes a number for each"),
+        "number for a vector": (lambda: ng.Categorical("y", two[z, z], plate=n), PlateMismatch, "leaves a number of the table"),
         "range": (
-            lambda: ng.Poisson("y", ng.table([1.0, -2.0])[z], plate=n, observed=[1] * 4),
-            ValueError,
+            lambda: ng.Poisson("y", ng.table([1.0, -2.0])[z], plate=n, observed=[1] * 4), ValueError,
             r"table\[1\] = -2 must be > 0",
         ),
-        "sum": (
-            lambda: ng.Categorical("y", ng.table(np.ones((2, 2)))[z], plate=n),
-            ValueError,
-            r"table\[0\] sums to 2",
-        ),
-        "fixed": (
-            lambda: ng.Gamma("y", ng.table([1.0, 2.0])[z], 1.0, plate=n),
-            TypeError,
-            "shape must be known numbers",
-        ),
+        "sum": (lambda: ng.Categorical("y", ng.table(np.ones((2, 2)))[z], plate=n), ValueError, r"table\[0\] sums to 2"),
+        "fixed": (lambda: ng.Gamma("y", ng.table([1.0, 2.0])[z], 1.0, plate=n), TypeError, "shape must be known numbers"),
         "plates": (lambda: ng.Normal("y", ng.table([1.0, 2.0])[z], 1.0), PlateMismatch, "repeats over plate 'n'"),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", wrong_tables())

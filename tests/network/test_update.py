@@ -10,7 +10,6 @@ import natgrad as ng
 from tests.network.bound_cases import contests, factorisation, interacting, mixture, regression, topics
 
 FIT: dict[str, Any] = {"verbose": False, "tol": 1e-9, "max_steps": 2000}
-GO: dict[str, Any] = {"verbose": False, "tol": 1e-9, "max_steps": 2000}
 
 
 def cut(table: dict[str, Any], rows: Any) -> dict[str, Any]:
@@ -26,14 +25,14 @@ def test_rows_that_come_and_go_end_where_a_refit_does(make: Any, chunk_rows: int
     case = make()
     first, second = slice(0, 15), slice(15, None)
     fit = case.columns.fit(cut(case.table, first), chunk_rows=chunk_rows, **FIT)
-    more = fit.update(cut(case.table, second), **GO)
+    more = fit.update(cut(case.table, second), **FIT)
     whole = case.columns.fit(case.table, chunk_rows=chunk_rows, **FIT)
     assert more.elbo == pytest.approx(whole.elbo, rel=1e-8)
     for name in whole.settings.order:
         if whole[name].plates not in ((), ("row",)) or whole[name].plates == ():
             np.testing.assert_allclose(more[name].mean(), whole[name].mean(), rtol=1e-4, atol=1e-5)
     if chunk_rows is None:
-        less = more.forget(np.arange(15, len(next(iter(case.table.values())))), **GO)
+        less = more.forget(np.arange(15, len(next(iter(case.table.values())))), **FIT)
         assert less.elbo == pytest.approx(fit.elbo, rel=1e-8)
 
 
@@ -48,11 +47,12 @@ def test_a_forgotten_user_leaves_nothing_behind(tmp_path: Path) -> None:
         cut(case.table, kept), init={n: less[n].mean() for n in ("u", "v")}, **{**FIT, "tol": 1e-8}
     )
     assert less.continue_fit(tol=1e-8, verbose=False).elbo == pytest.approx(refit.elbo, rel=1e-6)
-    less.save(tmp_path / "model.natgrad")
-    fit.save(tmp_path / "before.natgrad")
-    content = {name: (tmp_path / f"{name}.natgrad").read_bytes() for name in ("model", "before")}
-    assert b"bob" in content["before"]
-    assert b"bob" not in content["model"]
+    in_chunks = case.columns.fit(case.table, chunk_rows=9, init="random", **{**FIT, "tol": 1e-3})
+    for now, then in ((fit, less), (in_chunks, in_chunks.forget({"userId": "bob"}, verbose=False))):
+        now.save(tmp_path / "before.natgrad", overwrite=True)
+        then.save(tmp_path / "after.natgrad", overwrite=True)
+        assert b"bob" in (tmp_path / "before.natgrad").read_bytes()
+        assert b"bob" not in (tmp_path / "after.natgrad").read_bytes()
 
 
 def test_new_levels_and_their_order() -> None:
@@ -111,6 +111,50 @@ def test_forgetting_follows_a_level_that_jumps() -> None:
     followed = fit.update({"y": np.full(100, 5.0)}, forgetting=0.9, verbose=False)["level"].mean()
     assert kept == pytest.approx(5.0 * 100 / 200.01, rel=1e-6)
     assert followed == pytest.approx(5.0 * 100 / (0.01 + 10 + 100), rel=1e-6)
+
+
+def levels() -> tuple[ng.Network, dict[str, Any]]:
+    """A level for each group, read by its id, and a spread: additive, nothing hidden in rows."""
+    rng = np.random.default_rng(0)
+    group = rng.choice(["d", "b", "e", "a"], 60).astype(object)
+    level = ng.Normal("level", ng.Normal("top", 0.0, 0.1), 1.0, plate=ng.Plate("group"))
+    y = ng.Normal(
+        "y", level[ng.Column("group")], ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("row"), observed=ng.Column("y")
+    )
+    return ng.Network(y), {"group": group, "y": rng.normal(size=60)}
+
+
+def test_levels_come_and_go() -> None:
+    network, table = levels()
+    table["group"][:12] = "z"
+    fit = network.fit(table, chunk_rows=12, **FIT, backend="numpy")
+    less = fit.forget({"group": ["z"]}, **FIT)
+    assert less["level"].frame()["group"].tolist() == ["a", "b", "d", "e"]
+    assert less.problem.n_read == 0  # the chunk of z is gone, the others told what they told
+    refit = network.fit(cut(table, slice(12, None)), chunk_rows=12, **FIT, backend="numpy")
+    assert less.elbo == pytest.approx(refit.elbo, rel=1e-8)
+    more = less.update({"group": ["c", "a"], "y": [0.5, -0.5]}, **FIT)
+    assert more.problem.n_read == 1
+    assert more["level"].frame()["group"].tolist() == ["a", "b", "d", "e", "c"]
+    joined = {
+        name: np.concatenate([table[name][12:], new]) for name, new in (("group", ["c", "a"]), ("y", [0.5, -0.5]))
+    }
+    assert more.elbo == pytest.approx(network.fit(joined, chunk_rows=12, **FIT, backend="numpy").elbo, rel=1e-8)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_rows_of_a_chunk_that_all_have_weight_zero_tell_nothing(place):
+    """They were refused, as if no row of the table counted."""
+    row = ng.Plate("row", weight=ng.Column("w"))
+    mu = ng.Normal("mu", [-1.0, 1.0], 1.0, plate=ng.Plate("k", 2))
+    z = ng.Categorical("z", [0.4, 0.6], plate=row)
+    network = ng.Network(ng.Normal("y", mu[z], ng.Gamma("t", 1.0, 1.0), plate=row, observed=ng.Column("y")))
+    table = {"y": np.random.default_rng(0).normal(size=12), "w": np.ones(12)}
+    table["w"][4 * place : 4 * place + 4] = 0.0
+    whole, parts = (network.fit(table, ng.VB(), chunk_rows=n, max_steps=5, tol=0, verbose=False) for n in (100, 4))
+    np.testing.assert_allclose(parts.trace["elbo"], whole.trace["elbo"], rtol=1e-12)
+    with pytest.raises(ValueError, match="weight is 0 everywhere"):
+        network.fit({**table, "w": np.zeros(12)}, chunk_rows=4, verbose=False)
 
 
 def test_mistakes_are_named_and_the_fit_stays() -> None:
