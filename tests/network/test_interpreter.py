@@ -37,6 +37,29 @@ def test_the_joint_optimum_is_that_of_many_sweeps():
     same({n: s[0] for n, s in solved.state.mu.items()}, {n: s[0] for n, s in state.mu.items()}, "means", 1e-6)
 
 
+@pytest.mark.parametrize("at_optimum", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_an_interpreted_joint_solve_is_the_compiled_one_and_takes_as_many_gradients(scale, at_optimum):
+    """What is compiled compares with the rounding at once; NumPy asks for that only where a bound on it does not decide.
+
+    A billion standard deviations from zero the optimum is reached to rounding, and no more gradients may be spent on it.
+    """
+    rng = np.random.default_rng(3)
+    row, column = ng.Plate("row", 6), ng.Plate("column", 5)
+    a, b = ng.Normal("a", 0.0, 0.5, plate=row), ng.Normal("b", 0.0, 0.5, plate=column)
+    leaf = ng.Normal("y", a + b, 3.0, plate=(row, column), observed=scale * rng.normal(size=(6, 5)))
+    network = ng.Network(leaf, joint=None)
+    problem, twin = network.problem_on("numpy"), network.problem_on("jax")
+    state = problem.sweep(make_start(problem, None, 0), tuple(problem.blocks)).state
+    if at_optimum:
+        state, _ = problem.joint.solved(state)
+    (ours, reads), (compiled, as_many) = problem.joint.solved(state), twin.joint.solved(state)
+    assert reads == as_many == (1 if at_optimum else 3) * 60  # each gradient reads 30 children of two blocks
+    for name in ("a", "b"):
+        np.testing.assert_allclose(ours.mu[name][0], compiled.mu[name][0], rtol=1e-12)
+        np.testing.assert_allclose(ours.lam[name][0], compiled.lam[name][0], rtol=1e-12)
+
+
 # -- one sweep where no block reads another --
 
 

@@ -23,7 +23,7 @@ from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.windows import ChunkSums, Window, summed
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend
-from natgrad.network.execute.updates import blended_block
+from natgrad.network.execute.update import blended_block
 
 __all__ = ["ChunkGroups", "carry_over", "chunked_problem", "with_memory"]
 

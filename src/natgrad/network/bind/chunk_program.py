@@ -31,8 +31,8 @@ from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import ChunkSums, Window, Windows
 from natgrad.network.compile.plan import Plan, axes_of, weight_key
 from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.execute.update import updated_in_turn
 from natgrad.network.language.nodes import Node
 from natgrad.random import Stream, generator
 

@@ -44,7 +44,7 @@ from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
+from natgrad.network.execute.update import HOST, blended_block, blends, update
 
 __all__ = ["Chunked", "ChunkedEdges", "shards_of", "visit_runs"]
 
@@ -459,23 +459,20 @@ class ChunkedEdges(Chunked, EdgeProblem):
     ) -> tuple[Stats, Stats, BlockInfo]:
         """One column, or colour, after the other: each is a pass."""
         block, on = self.blocks[name], self.program.on
-        old_all, own, stats = lam[name], lam[name], mu[name]
-        for number in range(block.n_columns):
-            here = {**{n: mu[n] for n in self.blocks}, name: stats}
-            column = number if block.column_axis is not None else None
-            told = self.messages(before, here, (name,), column, change=change).parts[name]
-            above = self.from_above(name, here, self.program.above, column)
-            target = tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
+
+        def message(number: Any, parts: Any) -> Stats:
+            here = {**{n: mu[n] for n in self.blocks}, name: parts[1]}
+            told = self.messages(before, here, (name,), number, change=change).parts[name]
+            above = self.from_above(name, here, self.program.above, number)
+            return tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
+
+        def act(old: Any, target: Stats) -> Any:
             with on.running():
-                if column is not None:
-                    new, fresh, _, _ = blended_block(on, block, take_column(on, block, own, number), target, rho)
-                    own, stats = put_column(on, block, own, new, number), put_column(on, block, stats, fresh, number)
-                else:
-                    new, fresh, _, _ = blended_block(on, block, own, target, rho)
-                    chosen = on.xp.asarray(block.colours) == number
-                    own, stats = choose(on, block, chosen, new, own), choose(on, block, chosen, fresh, stats)
+                return blends(on, block, rho)(old, target)
+
+        own, stats = update(HOST, block, (lam[name], mu[name]), message, act)
         with on.running():
-            _, _, _, info = blended_block(on, block, old_all, own, 1.0)
+            _, _, _, info = blended_block(on, block, lam[name], own, 1.0)
         return own, stats, info
 
     def from_above(

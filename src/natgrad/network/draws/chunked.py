@@ -22,9 +22,8 @@ from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.windows import summed
 from natgrad.network.compile.plan import weight_key
-from natgrad.network.draws.gibbs import _put
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels, exchanges_of
-from natgrad.network.execute.updates import take_column
+from natgrad.network.execute.update import HOST, Parts, update
 from natgrad.posterior.drawing import draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws
 from natgrad.random import Stream, generator
@@ -219,23 +218,23 @@ class ChunkedGibbs:
         rng: np.random.Generator,
     ) -> tuple[Stats, Array, Stats] | None:
         """The conditional, value and statistics of a block of one chain; column after column where they meet in a row."""
-        name, size, on = block.name, self.sizes[block.name], self.problem.program.on
-        if block.n_columns == 1:
-            lam = self._conditional(block, here, told, chain, None)
-            if not np.all(block.family.valid(lam)):
-                return None
-            return lam, *drawn_point(block.family, lam, rng, size)
-        own, lam = here[name], tuple(np.zeros_like(part) for part in here[name])
-        for number in range(block.n_columns):
-            cut = take_column(on, block, own, number)
-            new = self._conditional(block, {**here, name: own}, told, chain, number)
-            new = tuple(np.broadcast_to(part, np.shape(like)) for part, like in zip(new, cut, strict=True))
-            if not np.all(block.family.valid(new)):
-                return None
-            drawn = block.family.sample(new, rng)
-            lam, own = _put(block, lam, new, number), _put(block, own, point_stats(block.family, drawn, size), number)
-            value = _put(block, (value,), (drawn,), number)[0]
-        return lam, value, own
+        name, size, good = block.name, self.sizes[block.name], True
+
+        def message(number: int | None, parts: Parts) -> Stats:
+            return self._conditional(block, {**here, name: parts[1]}, told, chain, number)
+
+        def draw(old: Parts, target: Stats) -> Parts:
+            nonlocal good
+            lam = tuple(np.broadcast_to(part, like.shape) for part, like in zip(target, old[1], strict=True))
+            good = bool(np.all(block.family.valid(lam)))
+            if not good:
+                return old
+            drawn, fresh = drawn_point(block.family, lam, rng, size)
+            return lam, fresh, (drawn,)
+
+        start = tuple(np.zeros_like(part) for part in here[name]), here[name], (value,)
+        lam, fresh, (drawn,) = update(HOST, block, start, message, draw, lambda: not good)
+        return (lam, drawn, fresh) if good else None
 
     def _conditional(
         self, block: Block, here: Mapping[str, Stats], told: dict[str, Any], chain: int, column: int | None

@@ -45,7 +45,7 @@ from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels
 from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.updates import choose, take_column
+from natgrad.network.execute.update import HOST, Parts, update
 from natgrad.network.execute.written_out import Writer
 from natgrad.random import Stream, generator
 
@@ -369,42 +369,27 @@ class Gibbs:
         self, block: Block, stats: Mapping[str, Stats], value: Array, rng: np.random.Generator
     ) -> tuple[Stats, Array, Stats, bool]:
         """Conditionals, values and statistics of a block; the conditional of each element is that at its turn."""
-        on, name, here = self.problem.backend, block.name, dict(stats)
+        name, good = block.name, True
         weights = [entry for entry in self.classes if name in entry.readers]
-        if block.n_columns == 1:
+
+        def message(number: int | None, parts: Parts) -> Stats:
+            here = {**stats, name: parts[1]}
             for entry in weights:
-                entry.refresh(here, None, rng)
-            lam = self.conditional(block, here)
+                entry.refresh(here, number, rng)
+            return self.conditional(block, here, number)
+
+        def draw(old: Parts, target: Stats) -> Parts:
+            nonlocal good
+            lam = tuple(np.broadcast_to(part, like.shape) for part, like in zip(target, old[1], strict=True))
             good = bool(np.all(block.family.valid(lam)))
-            drawn, fresh = self._drawn(block, lam, rng) if good else (value, stats[name])
-            return lam, drawn, fresh, good
-        lam, good = tuple(np.zeros_like(part) for part in stats[name]), True
-        for number in range(block.n_columns):
-            for entry in weights:
-                entry.refresh(here, None if block.column_axis is None else number, rng)
-            if block.column_axis is not None:
-                new = self.conditional(block, here, number)
-                cut = tuple(np.zeros(part.shape) for part in take_column(on, block, stats[name], number))
-                new = tuple(np.broadcast_to(part, zero.shape) for part, zero in zip(new, cut, strict=True))
-                good = good and bool(np.all(block.family.valid(new)))
-                if not good:
-                    break
-                drawn, fresh = self._drawn(block, new, rng)
-                lam = _put(block, lam, new, number)
-                value = _put(block, (value,), (drawn,), number)[0]
-                here[name] = _put(block, here[name], fresh, number)
-            else:
-                assert block.colours is not None
-                new = self.conditional(block, here)
-                chosen = block.colours == number
-                good = good and bool(np.all(block.family.valid(new)))
-                if not good:
-                    break
-                drawn, fresh = self._drawn(block, new, rng)
-                here[name] = choose(on, block, chosen, fresh, here[name])
-                lam = choose(on, block, chosen, new, lam)
-                value = np.where(chosen.reshape(chosen.shape + (1,) * (value.ndim - chosen.ndim)), drawn, value)
-        return lam, value, here[name], good
+            if not good:
+                return old
+            drawn, fresh = self._drawn(block, lam, rng)
+            return lam, fresh, (drawn,)
+
+        start = tuple(np.zeros_like(part) for part in stats[name]), stats[name], (value,)
+        lam, fresh, (drawn,) = update(HOST, block, start, message, draw, lambda: not good)
+        return lam, drawn, fresh, good
 
     def _drawn(self, block: Block, lam: Stats, rng: np.random.Generator) -> tuple[Array, Stats]:
         """Values of a block, of all chains, and their statistics."""
@@ -432,12 +417,3 @@ class Gibbs:
         if family.is_category:
             return mean, np.zeros(1)
         return mean, family.var(lam) + mean**2
-
-
-def _put(block: Block, arrays: Stats, pieces: Stats, number: int) -> Stats:
-    updated = []
-    for array, piece in zip(arrays, pieces, strict=True):
-        new = np.array(array)
-        new[(slice(None),) * (block.column_axis or 0) + (number,)] = piece
-        updated.append(new)
-    return tuple(updated)

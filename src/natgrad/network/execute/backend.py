@@ -8,30 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View
-from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.polynomial import Label
 
-__all__ = ["BACKENDS", "Backend", "BackendName", "Quadratic", "squared"]
+__all__ = ["BACKENDS", "Backend", "BackendName", "ColumnGradient"]
 
 Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
-Means = dict[str, Array]
 Labels = tuple[Label, ...]
 BackendName = Literal["numpy", "jax"]
+# Of a column by number, at moments and known arrays.
+ColumnGradient = Callable[[Array, Moments, Known], Stats]
 BACKENDS: tuple[BackendName, ...] = ("numpy", "jax")
-
-
-class Quadratic(NamedTuple):
-    """A quadratic function of means at a point: its gradient by the second moments and by the means, and −A as a function."""
-
-    by_second: Means
-    residual: Means
-    curvature: Callable[[Means], Means]
 
 
 class Backend(Protocol):
@@ -64,8 +56,8 @@ class Backend(Protocol):
         """The derivative of the value by the moments of a node; of one column (axis, number), or through one occurrence."""
         ...
 
-    def column_slopes(self, piece: Piece, name: str, axis: int) -> ColumnSlopes | None:
-        """The gradient by columns that take turns, where sums over the others are kept between turns; None where not."""
+    def column_gradient(self, piece: Piece, name: str, axis: int) -> ColumnGradient:
+        """The gradient by columns that take turns, for one round of them; sums over the others may be kept between turns."""
         ...
 
     @property
@@ -130,8 +122,3 @@ class Backend(Protocol):
     def running(self) -> AbstractContextManager[None]:
         """Around every call."""
         ...
-
-
-def squared(mean: Array, like: Array) -> Array:
-    """m² of scalars, m mᵀ of vectors."""
-    return mean * mean if mean.ndim == like.ndim else mean[..., :, None] * mean[..., None, :]

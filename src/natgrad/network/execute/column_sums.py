@@ -61,10 +61,7 @@ class _Round(NamedTuple):
 
 @final
 class ColumnSlopes:
-    """The gradient of a piece by one column of a node after the other, while they change.
-
-    ``begin`` is given the moments before the first turn, ``follow`` the change of each column after its turn.
-    """
+    """The gradient of a piece by one column of a node after the other, while they change."""
 
     def __init__(self, on: Any, piece: Piece, name: str, axis: int) -> None:
         self.on, self.piece, self.name, self.axis = on, piece, name, axis
@@ -72,31 +69,62 @@ class ColumnSlopes:
         self.meetings = [meeting for part in found if part is not None for meeting in part]
         rest = tuple(m for m, part in zip(piece.monomials, found, strict=True) if part is None)
         self.rest = Job([piece._replace(monomials=rest)], name, axis=axis) if rest else None
-        self._moments: Moments = {}
         self._operands: list[Array] = []
         self._reads: Reads | None = None
         self._rounds: list[_Round] = []
         self._shapes: list[tuple[int, ...]] = []
+        self._last: tuple[int, Stats] | None = None  # the column that had its turn, as it was before
 
-    def begin(self, moments: Moments, known: Known) -> None:
-        """Add up all columns; ``moments`` are those of the first turn, and the node's are changed in place."""
-        self._moments = moments
+    def begin(self) -> None:
+        """Forget the sums: the next turn is the first of a round."""
+        self._last = None
+
+    def at(self, number: int, moments: Moments, known: Known) -> Stats:
+        """The gradient by one column; since the last turn, only the column of that has changed."""
+        stats = moments[self.name]
+        if self._last is None:
+            self._add_up(moments, known)
+        else:
+            self._follow(stats, known)
+        x, total = self._operands, [np.zeros(shape) for shape in self._shapes]
+        if self.rest is not None:
+            total = list(self.rest.at(self.on, moments, known, FULL, number))
+        x[0] = number
+        for meeting, here in zip(self.meetings, self._rounds, strict=True):
+            slope, stat = np.asarray(here.others(x))[here.spread], meeting.reader.stat
+            total[stat] = total[stat] + (slope if here.back is None else here.back(slope))
+        self._last = number, tuple(np.array(self.on.take_column(part, number, self.axis)) for part in stats)
+        return tuple(total)
+
+    def _add_up(self, moments: Moments, known: Known) -> None:
+        """The sums over all columns."""
         shapes = [(*s.shape[: self.axis], *s.shape[self.axis + 1 :]) for s in moments[self.name]]
         if self._reads is None or self._reads.known is not known or self._shapes != shapes:
             self._reads, self._shapes = Reads(known, moments=moments), shapes
-            self._rounds = [self._round(meeting, self._reads) for meeting in self.meetings]
+            self._rounds = [self._round(meeting, self._reads, moments) for meeting in self.meetings]
             self._reads.forget()
         x = self._operands = self._reads(moments)
         for here in self._rounds:
             # A sum is changed in place, and a product of one array would be the array itself.
             x[here.places[0]] = np.array(here.whole(x))
 
-    def _round(self, meeting: _Meeting, reads: Reads) -> _Round:
+    def _follow(self, stats: Stats, known: Known) -> None:
+        """Add the change of the last column to the sums."""
+        assert self._last is not None
+        x, (number, before) = self._operands, self._last
+        x[0] = number
+        for meeting, here in zip(self.meetings, self._rounds, strict=True):
+            (at_sum, at_met), stat = here.places, meeting.met.stat
+            change = self.on.take_column(stats[stat], number, self.axis) - before[stat]
+            x[at_met] = meeting.met.read(change, known)
+            x[at_sum] += here.column(x)
+
+    def _round(self, meeting: _Meeting, reads: Reads, moments: Moments) -> _Round:
         on, total, met, reader = self.on, meeting.sum, meeting.met, meeting.reader
         whole = lower_product(on, reads, [*meeting.inner, meeting.column], 1.0, total.labels).function
         assert whole is not None
         at_sum = reads.put(total, self.name, whole(reads.first))
-        first = np.take(self._moments[self.name][met.stat], 0, axis=self.axis)
+        first = np.take(moments[self.name][met.stat], 0, axis=self.axis)
         at_met = reads.put(met, self.name, met.read(first, reads.known))
         column = lower_product(on, reads, [*meeting.inner, met], 1.0, total.labels, meeting.summed).function
         others = lower_product(on, reads, meeting.outer, meeting.scale, reader.distinct, meeting.cut)
@@ -105,30 +133,6 @@ class ColumnSlopes:
         spread = tuple(slice(None) if label in others.out else None for label in reader.distinct)
         back = None if reader.plain else reader.adjoint(self._shapes[reader.stat], reads.known, FULL)
         return _Round(others.function, spread, back, whole, column, (at_sum, at_met))
-
-    def at(self, number: int) -> Stats:
-        """The gradient by one column."""
-        x = self._operands
-        assert self._reads is not None
-        if self.rest is not None:
-            total = list(self.rest.at(self.on, self._moments, self._reads.known, FULL, number))
-        else:
-            total = [np.zeros(shape) for shape in self._shapes]
-        x[0] = number
-        for meeting, here in zip(self.meetings, self._rounds, strict=True):
-            slope, stat = np.asarray(here.others(x))[here.spread], meeting.reader.stat
-            total[stat] = total[stat] + (slope if here.back is None else here.back(slope))
-        return tuple(total)
-
-    def follow(self, number: int, change: Stats) -> None:
-        """Add the change of a column to the sums."""
-        x = self._operands
-        assert self._reads is not None
-        x[0] = number
-        for meeting, here in zip(self.meetings, self._rounds, strict=True):
-            at_sum, at_met = here.places
-            x[at_met] = meeting.met.read(change[meeting.met.stat], self._reads.known)
-            x[at_sum] += here.column(x)
 
 
 def _meetings(monomial: Monomial, piece: Piece, name: str, axis: int) -> list[_Meeting] | None:

@@ -6,7 +6,7 @@ What is long is scanned in chunks, so that no array of size elements × event² 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,7 +19,7 @@ from jax import lax
 from natgrad._jax import compiled, in_64_bits
 from natgrad.families import _spd  # noqa: F401  (what is traced is there before a program is named by it)
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View
-from natgrad.network.execute.backend import BackendName, Quadratic, squared
+from natgrad.network.execute.backend import BackendName, ColumnGradient
 from natgrad.network.execute.contraction import contract, diagonal
 from natgrad.network.execute.lower import Jobs, Reads
 from natgrad.network.execute.packing import packed_readers
@@ -31,7 +31,6 @@ Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
-Means = dict[str, Array]
 Labels = tuple[Label, ...]
 
 
@@ -89,24 +88,9 @@ class JaxBackend:
         scanned: Stats = lax.scan(chunk, tuple(map(jnp.zeros, kept)), _windows(piece))[0]
         return scanned
 
-    def quadratic(
-        self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
-    ) -> Quadratic:
-        def stats(means: Means) -> dict[str, Stats]:
-            return {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
-
-        def value(own: Mapping[str, Stats]) -> Array:
-            here, total = {**moments, **own}, jnp.zeros(())
-            for piece in pieces:
-                total = total + self.value(piece, here, known)
-            return total
-
-        by_stats = jax.grad(value)(stats(start))
-        residual, curvature = jax.linearize(jax.grad(lambda means: value(stats(means))), start)
-        return Quadratic({n: by_stats[n][1] for n in start}, residual, curvature)
-
-    def column_slopes(self, piece: Piece, name: str, axis: int) -> None:
-        return None  # a compiled loop carries arrays alone
+    def column_gradient(self, piece: Piece, name: str, axis: int) -> ColumnGradient:
+        # A compiled loop carries arrays alone: no sums are kept between turns.
+        return lambda number, moments, known: self.gradient(piece, name, moments, known, FULL, (axis, number))
 
     def product_of(
         self, out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]

@@ -11,24 +11,27 @@ The squared residual rᵀ M⁻¹ r is how far the means would move if each were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from natgrad.inference.problem import State
 from natgrad.network.execute.addressing import Piece
-from natgrad.network.execute.backend import Backend, Quadratic, squared
 from natgrad.network.polynomial import Monomial
 
 if TYPE_CHECKING:
-    from natgrad.network.execute.jax_backend import JaxBackend
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["JointMeans", "inverse_of", "joint_groups"]
+__all__ = ["JointMeans", "joint_groups"]
 
 Array = Any
 Means = dict[str, Array]
+Stats = tuple[Array, ...]
+Derivative = Callable[[Mapping[str, Stats]], Any]
 # A solve ends when the squared residual has shrunk so much, is so small, or is rounding; or after so many gradients.
 SHRUNK, SMALL, ROUNDING, MOST = 1e-6, 1e-14, 1e-26, 60
 # With more products than this, tracing them once more would take longer than it saves.
@@ -40,7 +43,7 @@ class JointMeans:
 
     def __init__(self, problem: NetworkProblem) -> None:
         self.problem = problem
-        self._interpreted: dict[tuple[str, ...], Callable[..., Any]] = {}
+        self._interpreted: dict[tuple[str, ...], _Means] = {}
 
     @cached_property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -65,8 +68,20 @@ class JointMeans:
         if interpreter is None:
             return self.problem.compiled(("joint", group), partial(self._build, group))
         if group not in self._interpreted:
-            self._interpreted[group] = interpreter.means(group, self._pieces(group))
-        return self._interpreted[group]
+            written, pieces = interpreter.written, self._pieces(group)
+            whole = {name: written.bound(pieces, name) for name in group}
+            lines = {name: written.bound(_mixed(pieces, group), name, stats=(0,)) for name in group}
+            first: dict[str, Derivative] = {
+                name: lambda here, line=line: line.added(line.reads(here))[0]  # type: ignore[misc]
+                for name, line in lines.items()
+            }
+            self._interpreted[group] = _Means(self.problem, group, whole, first)
+
+        def solved(lam: Any, mu: Any) -> Any:
+            with self.problem.backend.running():
+                return self._interpreted[group](lam, mu)
+
+        return solved
 
     def _pieces(self, group: tuple[str, ...]) -> list[Piece]:
         """The monomials in which means of the group are."""
@@ -79,71 +94,154 @@ class JointMeans:
         ]
 
     def _build(self, group: tuple[str, ...]) -> Callable[..., Any]:
-        families, on = {name: self.problem.blocks[name].family for name in group}, self.problem.program.backend
-        quadratic: Callable[..., Quadratic] = partial(cast("JaxBackend", on).quadratic, self._pieces(group))
+        on, pieces = self.problem.backend, self._pieces(group)
 
         def function(lam: Any, mu: Any, known: Any) -> Any:
-            xp = on.xp
-            # The second moment of a Gaussian with mean zero is its covariance.
-            spread = {n: families[n].moments((xp.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n in group}
-            start = {n: mu[n][0] for n in group}
-            means, count = _conjugate_gradients(on, quadratic(start, spread, mu, known), start)
-            good = xp.all(xp.stack([xp.all(xp.isfinite(m)) for m in means.values()]))
-            means = {n: xp.where(good, means[n], start[n]) for n in group}
-            stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
-            return {n: families[n].centred(means[n], lam[n]) for n in group}, stats, count
+            def gradient(pieces: list[Piece], name: str, here: Any) -> Stats:
+                parts = [on.gradient(piece, name, here, known) for piece in pieces]
+                return tuple(sum(stats) for stats in zip(*parts, strict=True))
+
+            whole = {name: partial(gradient, pieces, name) for name in group}
+            lines = {name: partial(gradient, _mixed(pieces, group), name) for name in group}
+            first: dict[str, Derivative] = {
+                name: lambda here, line=line: line(here)[0]  # type: ignore[misc]
+                for name, line in lines.items()
+            }
+            return _Means(self.problem, group, whole, first)(lam, mu)
 
         return function
 
 
-def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tuple[Means, Array]:
-    """The maximum of a concave quadratic function, and how many gradients it took."""
-    xp, residual, curvature = on.xp, function.residual, function.curvature
-    inverse = inverse_of(xp, {n: -2.0 * second for n, second in function.by_second.items()}, start)
-    first = inverse(residual)
-    size = _inner(on, residual, first)
-    # The size of what was subtracted to get the residual, at the precision it was computed with.
-    rounding = -ROUNDING * _inner(on, start, curvature(start))
-    enough = xp.maximum(xp.maximum(SHRUNK * size, SMALL), rounding)
+class _Means:
+    """The means of a group at their joint optimum, all in one vector.
 
-    def going(carry: Any) -> Array:
-        return (carry[3] > enough) & (carry[4] < MOST)
+    ∂/∂m = G₁ + 2 G₂ m, with the derivatives G of the polynomial by both moments. Where two means meet, G₁ is linear in them;
+    G₂ has none of them: every term is quadratic.
 
-    def once(carry: Any) -> Any:
-        means, residual, direction, size, count = carry
-        curved = curvature(direction)
-        length = -size / _inner(on, direction, curved)
-        means = _plus(means, length, direction)
-        residual = _plus(residual, length, curved)
-        scaled = inverse(residual)
-        after = _inner(on, residual, scaled)
-        return means, residual, _plus(scaled, after / size, direction), after, count + 1
+    Parameters
+    ----------
+    problem : NetworkProblem
+    names : the group
+    whole : the derivative by the moments of each of them, given all moments
+    lines : the part of the derivative by their means in which means meet
+    """
 
-    means, _, _, _, count = on.repeat_while(going, once, (start, residual, first, size, xp.int32(1)))
-    return means, count
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        names: tuple[str, ...],
+        whole: Mapping[str, Derivative],
+        lines: Mapping[str, Derivative],
+    ) -> None:
+        self.on, self.names, self.whole, self.lines = problem.backend, names, whole, lines
+        self.families = {name: problem.blocks[name].family for name in names}
+        shapes = [problem.plan.nodes[name].stat_shapes()[0] for name in names]
+        ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+        self.places = [(n, slice(*at), s) for n, at, s in zip(names, pairwise(ends), shapes, strict=True)]
+        self.scalars = all(not family.event_ndim for family in self.families.values())
+
+    def __call__(self, lam: Mapping[str, Stats], mu: Mapping[str, Stats]) -> tuple[dict[str, Any], dict[str, Any], Any]:
+        """λ and moments of the group after the solve, and how many gradients it took."""
+        xp, families = self.on.xp, self.families
+        spread = {n: self._spread(f, lam[n]) for n, f in families.items()}
+        start = {n: mu[n][0] for n in self.names}
+        here = {**mu, **{n: (m, spread[n] + _squared(m, spread[n])) for n, m in start.items()}}
+        by = {n: self.whole[n](here) for n in self.names}
+
+        def curvature(vector: Array) -> Array:
+            means = self._apart(vector)
+            here = {**mu, **{n: (m, spread[n]) for n, m in means.items()}}
+            return self._joined({n: self.lines[n](here) + _twice(by[n][1], m) for n, m in means.items()})
+
+        residual = self._joined({n: by[n][0] + _twice(by[n][1], m) for n, m in start.items()})
+        precisions = {n: -2.0 * second for n, (_, second) in by.items()}
+        begin = self._joined(start)
+        solution, count = self._solved(begin, residual, curvature, precisions, start)
+        means = self._apart(xp.where(xp.all(xp.isfinite(solution)), solution, begin))
+        stats = {n: (m, spread[n] + _squared(m, spread[n])) for n, m in means.items()}
+        return {n: f.centred(means[n], lam[n]) for n, f in families.items()}, stats, count
+
+    def _spread(self, family: Any, lam: Stats) -> Array:
+        """The second moment of a Gaussian with mean zero, which is its covariance."""
+        if self.scalars:
+            return 1.0 / (-2.0 * lam[1])
+        return family.moments((self.on.xp.zeros_like(lam[0]), lam[1]))[0][1]
+
+    def _solved(
+        self, means: Array, residual: Array, curvature: Callable[[Array], Array], precisions: Means, start: Means
+    ) -> tuple[Array, Any]:
+        """The maximum of a concave quadratic function by conjugate gradients, and how many gradients it took."""
+        xp, on = self.on.xp, self.on
+        number: Any = float if on.name == "numpy" else xp.asarray  # Python's own numbers are quicker
+        inverse = self._inverse(precisions, start)
+        first = inverse(residual)
+        size = number(residual @ first)
+        enough = xp.maximum(SHRUNK * size, SMALL)
+        # A matrix without negative eigenvalues is at most as many times its diagonal as it has rows. Only a residual that is
+        # not above what that makes of the rounding needs to be compared with the rounding itself, which costs a gradient.
+        if on.name == "jax" or not (
+            self.scalars and size > ROUNDING * len(means) * (means**2 @ self._joined(precisions))
+        ):
+            enough = xp.maximum(enough, -ROUNDING * (means @ curvature(means)))
+
+        def going(carry: Any) -> Array:
+            return (carry[3] > enough) & (carry[4] < MOST)
+
+        def once(carry: Any) -> Any:
+            means, residual, direction, size, count = carry
+            curved = curvature(direction)
+            length = -size / number(direction @ curved)
+            residual = residual + length * curved
+            scaled = inverse(residual)
+            after = number(residual @ scaled)
+            return means + length * direction, residual, scaled + (after / size) * direction, after, count + 1
+
+        means, _, _, _, count = on.repeat_while(going, once, (means, residual, first, size, xp.int32(1)))
+        return means, count
+
+    def _inverse(self, precisions: Means, like: Means) -> Callable[[Array], Array]:
+        """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""
+        xp = self.on.xp
+        if self.scalars:
+            flat = self._joined(precisions)
+            factor = xp.where(flat > 0, 1.0 / xp.where(flat > 0, flat, 1.0), 0.0)
+            return lambda vector: factor * vector
+
+        def one(precision: Array, value: Array) -> Array:
+            if precision.ndim == value.ndim:
+                return xp.where(precision > 0, value / xp.where(precision > 0, precision, 1.0), 0.0)
+            there = xp.trace(precision, axis1=-2, axis2=-1)[..., None] > 0
+            safe = xp.where(there[..., None], precision, xp.eye(precision.shape[-1]))
+            return xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
+
+        return lambda vector: self._joined({n: one(precisions[n], part) for n, part in self._apart(vector).items()})
+
+    def _joined(self, parts: Means) -> Array:
+        return self.on.xp.concatenate([parts[name].reshape(-1) for name in self.names])
+
+    def _apart(self, vector: Array) -> Means:
+        return {name: vector[place].reshape(shape) for name, place, shape in self.places}
 
 
-def inverse_of(xp: Any, precisions: Means, like: Means) -> Callable[[Means], Means]:
-    """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""
-
-    def one(precision: Array, is_scalar: bool) -> Callable[[Array], Array]:
-        if is_scalar:
-            factor = xp.where(precision > 0, 1.0 / xp.where(precision > 0, precision, 1.0), 0.0)
-            return lambda value: factor * value
-        there = xp.trace(precision, axis1=-2, axis2=-1)[..., None] > 0
-        safe = xp.where(there[..., None], precision, xp.eye(precision.shape[-1]))
-        return lambda value: xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
-
-    functions = {name: one(precision, precision.ndim == like[name].ndim) for name, precision in precisions.items()}
-    return lambda values: {name: functions[name](value) for name, value in values.items()}
+def _squared(mean: Array, like: Array) -> Array:
+    """m² of scalars, m mᵀ of vectors."""
+    return mean * mean if mean.ndim == like.ndim else mean[..., :, None] * mean[..., None, :]
 
 
-def _inner(on: Backend, first: Means, second: Means) -> Array:
-    return sum((on.inner(first[name], second[name]) for name in first), on.xp.zeros(()))
+def _twice(second: Array, mean: Array) -> Array:
+    """∂⟨G, m mᵀ⟩/∂m = (G + Gᵀ) m."""
+    if second.ndim == mean.ndim:
+        return 2.0 * second * mean
+    return ((second + second.swapaxes(-1, -2)) @ mean[..., None])[..., 0]
 
 
-def _plus(first: Means, factor: Array, second: Means) -> Means:
-    return {name: first[name] + factor * second[name] for name in first}
+def _mixed(pieces: list[Piece], names: tuple[str, ...]) -> list[Piece]:
+    """The monomials in which means meet."""
+
+    def meet(monomial: Monomial) -> bool:
+        return sum(factor.source in names and not factor.known for factor in monomial.factors) > 1
+
+    return [piece._replace(monomials=tuple(m for m in piece.monomials if meet(m))) for piece in pieces]
 
 
 # -- which blocks --

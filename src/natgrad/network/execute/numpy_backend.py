@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View, segment_sum
-from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.backend import BackendName, ColumnGradient
 from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.execute.lower import Jobs
 from natgrad.network.execute.numpy_contraction import product_of
@@ -57,11 +57,12 @@ class NumpyBackend:
         gradient: Stats = job.at(self, moments, known, view, number)
         return gradient
 
-    def column_slopes(self, piece: Piece, name: str, axis: int) -> ColumnSlopes:
+    def column_gradient(self, piece: Piece, name: str, axis: int) -> ColumnGradient:
         key = (id(piece), name, axis)
         if key not in self._columns:
             self._columns[key] = ColumnSlopes(self, piece, name, axis)  # keeps the piece, which is known by its place
-        return self._columns[key]
+        self._columns[key].begin()
+        return self._columns[key].at
 
     def product_of(
         self, out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]

@@ -31,20 +31,12 @@ from natgrad.network.compile.incidence import child_sets, coupling, n_reads, pre
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
-from natgrad.network.execute.exact_updates import all_told, one_sweep, repeated_sweeps, told
 from natgrad.network.execute.groups import NetworkGrouping
-from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
-from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
-from natgrad.network.execute.programs import Repeated
 from natgrad.network.execute.state_rotation import rotation_of
-from natgrad.network.execute.updates import (
-    blended_block,
-    choose,
-    put_column,
-    take_column,
-)
+from natgrad.network.execute.sweep import Interpreter, Repeated, all_told, one_sweep, repeated_sweeps, told
+from natgrad.network.execute.update import blended_block, choose, put_column, solve_rows, take_column
 from natgrad.network.execute.written_out import Writer
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import probes_of
@@ -307,7 +299,7 @@ class NetworkProblem(EdgeProblem):
                     old, stats = take_column(on, block, lam, column), take_column(on, block, mu, column)
                 new, fresh, _, info = blended_block(on, block, old, target, rho)
                 if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
-                    fresh = choose(on, block, rho > 0, fresh, stats)
+                    fresh = choose(rho > 0, fresh, stats, on.xp)
                 if column is not None:
                     new, fresh = put_column(on, block, lam, new, column), put_column(on, block, mu, fresh, column)
                 return new, fresh, info

@@ -20,7 +20,7 @@ from natgrad.inference.problem import Block, BlockInfo, Sampled
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.execute.addressing import SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.updates import all_valid, put_column, relative_change
+from natgrad.network.execute.update import sets, update, validity
 from natgrad.network.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
 
 __all__ = ["Summary"]
@@ -203,19 +203,14 @@ class Summary:
         if block.n_columns == 1:
             target = self._target(block, mu, known, None)
             fresh, entropy = _moments_entropy(on, block, target)
-            info = BlockInfo(all_valid(on, block, target, entropy), relative_change(on, lam[name], target))
-            return target, fresh, info
-        assert block.column_axis is not None
+            return target, fresh, validity(on, block, lam[name], target, entropy)
 
-        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
-            old, own = carry
-            target = self._target(block, {**mu, name: own}, known, number)
-            fresh = block.family.expected_stats(target)
-            return put_column(on, block, old, target, number), put_column(on, block, own, fresh, number)
+        def message(number: Any, parts: Any) -> Stats:
+            return self._target(block, {**mu, name: parts[1]}, known, number)
 
-        new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
+        new, fresh = update(on, block, (lam[name], mu[name]), message, sets(block))
         _, entropy = block.family.moments_entropy(new)
-        return new, fresh, BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
+        return new, fresh, validity(on, block, lam[name], new, entropy)
 
     def _target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
         program = self.problem.program
