@@ -44,7 +44,8 @@ from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.update import HOST, blended_block, blends, update
+from natgrad.network.execute.numpy_backend import HOST
+from natgrad.network.execute.update import blended_block, blends, update
 
 __all__ = ["Chunked", "ChunkedEdges", "shards_of", "visit_runs"]
 

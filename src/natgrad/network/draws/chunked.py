@@ -23,7 +23,8 @@ from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.windows import summed
 from natgrad.network.compile.plan import weight_key
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels, exchanges_of
-from natgrad.network.execute.update import HOST, Parts, update
+from natgrad.network.execute.numpy_backend import HOST
+from natgrad.network.execute.update import Parts, update
 from natgrad.posterior.drawing import draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws
 from natgrad.random import Stream, generator

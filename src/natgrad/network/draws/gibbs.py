@@ -44,8 +44,9 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels
 from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.update import HOST, Parts, update
+from natgrad.network.execute.update import Parts, update
 from natgrad.network.execute.written_out import Writer
 from natgrad.random import Stream, generator
 

@@ -13,7 +13,7 @@ from natgrad.inference.sampler import alike, best_order, classes_of, pairs_apart
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import CHAIN, with_chain
 from natgrad.network.execute.lower import Reads, lower_product, times_unread
-from natgrad.network.execute.numpy_backend import NumpyBackend
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.language.discrete import Categorical, MarkovChain
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.random import Stream, generator
@@ -70,7 +70,7 @@ class Exchange:
         for term, monomial in entry.telling:
             scale = monomial.coefficient * times_unread(monomial, monomial.labels, plan.terms[term])
             readers = [self.reads.reader(with_chain(factor)) for factor in monomial.factors]
-            product = lower_product(NumpyBackend(), self.reads, readers, scale, (CHAIN,))
+            product = lower_product(HOST, self.reads, readers, scale, (CHAIN,))
             if product.function is not None:
                 self._products.append(product.function)
 

@@ -17,7 +17,7 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.labels import EVENT, LabelSet, Relabelling, _places
 from natgrad.network.execute.addressing import Piece, Reader
 from natgrad.network.execute.lower import Reads, lower_product, times_unread
-from natgrad.network.execute.numpy_backend import NumpyBackend
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.program import Program
 from natgrad.network.polynomial import Factor, Monomial, ordered_labels
 
@@ -371,7 +371,7 @@ def _one(program: Program, layout: Layout, monomial: Monomial, piece: Piece, ran
     shape = tuple(piece.sizes[label] for label in labels)
     scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
     known = [Reader(f) for f in monomial.factors if f.known]
-    out, constant, _ = lower_product(NumpyBackend(), Reads(program.known), known, scale, labels)
+    out, constant, _ = lower_product(HOST, Reads(program.known), known, scale, labels)
     coefs = np.asarray(constant).reshape([n if x in out else 1 for x, n in zip(labels, shape, strict=True)])
     places = []
     for factor in random:

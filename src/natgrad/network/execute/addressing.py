@@ -26,7 +26,6 @@ __all__ = [
     "Reader",
     "View",
     "layout_of",
-    "read_factor",
     "segment_sum",
 ]
 
@@ -90,12 +89,6 @@ class Piece(NamedTuple):
     window: str | None = None
     chunk: int = LONGEST_CHUNK
     symmetric: frozenset[tuple[str, int]] = frozenset()
-
-
-def read_factor(factor: Factor, moments: Moments, known: Known, view: View = FULL) -> Labelled:
-    """Read one factor: gathers carried out, the window cut."""
-    reader = Reader(factor, layout_of(view))
-    return Labelled(reader.array(moments, known, view), reader.labels)
 
 
 def segment_sum(rows: Array, index: Array, size: int) -> Array:

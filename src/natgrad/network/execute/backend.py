@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
-from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View
+from natgrad.network.execute.addressing import FULL, Piece, Reader, View
 from natgrad.network.polynomial import Label
 
 __all__ = ["BACKENDS", "Backend", "BackendName", "ColumnGradient"]
@@ -73,10 +73,6 @@ class Backend(Protocol):
 
     def adjoint(self, reader: Reader, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:
         """From a derivative by what a reader reads, over its distinct labels, to one by the array of that shape."""
-        ...
-
-    def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
-        """The product of the factors summed over every label that is not in ``out``, axes ordered as ``out``."""
         ...
 
     def inner(self, first: Array, second: Array) -> Array:

@@ -1,7 +1,7 @@
 """Labelled arrays in, one labelled array out: the single contraction that evaluates every compiled term.
 
 Each factor is an array with one label per axis. Labels that are not wanted in the result are summed over. The order of
-pairwise contractions is the cheapest in operations (opt_einsum's search); each pair is a matrix product where it is one,
+pairwise contractions is the one that NumPy has, the cheapest in operations; each pair is a matrix product where it is one,
 and otherwise a product and a sum, which XLA fuses (a batched `dot_general` over a long batch axis is much slower).
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import opt_einsum
 from jax import lax
 
 from natgrad.network.execute.addressing import Labelled
+from natgrad.network.execute.numpy_contraction import order_of_pairs
 from natgrad.network.polynomial import Label
 
 __all__ = ["contract", "diagonal"]
@@ -28,33 +28,15 @@ LONGEST_MATMUL_BATCH = 64
 def contract(out: tuple[Label, ...], factors: list[Labelled]) -> Array:
     """The product of the factors summed over every label that is not in ``out``, axes ordered as ``out``."""
     parts = [_sum_private(_diagonal(factor), factors, position, out) for position, factor in enumerate(factors)]
-    while len(parts) > 1:
-        left, right = _cheapest_pair(out, parts)
-        first, second = parts[left], parts[right]
-        rest = [part for position, part in enumerate(parts) if position not in (left, right)]
-        needed = set(out).union(*(part.labels for part in rest))
-        parts = [*rest, _pair(first, second, needed)]
+    sizes = {x: n for part in parts for x, n in zip(part.labels, part.array.shape, strict=True)}
+    for i, j in order_of_pairs([part.labels for part in parts], out, sizes)[0]:
+        second, first = parts.pop(j), parts.pop(i)
+        parts.append(_pair(first, second, set(out).union(*(part.labels for part in parts))))
     array, labels = parts[0]
     gone = tuple(axis for axis, label in enumerate(labels) if label not in out)
     array = jnp.sum(array, axis=gone) if gone else array
     kept = tuple(label for label in labels if label in out)
     return jnp.transpose(array, [kept.index(label) for label in out])
-
-
-def _cheapest_pair(out: tuple[Label, ...], parts: list[Labelled]) -> tuple[int, int]:
-    """The pair that opt_einsum would contract first; found from sizes alone, at tracing time."""
-    if len(parts) == 2:
-        return 0, 1
-    symbols: dict[Label, str] = {}
-    for part in parts:
-        for label in part.labels:
-            symbols.setdefault(label, opt_einsum.get_symbol(len(symbols)))
-    spec = ",".join("".join(symbols[label] for label in part.labels) for part in parts)
-    spec += "->" + "".join(symbols[label] for label in out)
-    shapes = [part.array.shape for part in parts]
-    path, _ = opt_einsum.contract_path(spec, *shapes, shapes=True, optimize="optimal" if len(parts) < 7 else "greedy")
-    first = tuple(path[0])
-    return (first[0], first[1]) if len(first) == 2 else (0, 1)
 
 
 def _pair(first: Labelled, second: Labelled, needed: set[Label]) -> Labelled:

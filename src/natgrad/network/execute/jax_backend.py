@@ -107,9 +107,6 @@ class JaxBackend:
         back, wide = jax.linear_transpose(read, whole), jax.eval_shape(read, whole).shape
         return lambda gradient: back(jnp.broadcast_to(gradient, wide))[0]
 
-    def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
-        return contract(out, factors)
-
     def inner(self, first: Array, second: Array) -> Array:
         return jnp.sum(first * second)
 

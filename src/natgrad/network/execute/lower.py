@@ -21,7 +21,7 @@ from natgrad.network.polynomial import Factor, Label, Monomial, Take, readings
 if TYPE_CHECKING:
     from natgrad.network.execute.backend import Backend
 
-__all__ = ["MOST_KEPT", "Bound", "Job", "Jobs", "Product", "Reads", "lower_product", "times_unread"]
+__all__ = ["MOST_KEPT", "Bound", "Job", "Jobs", "Product", "Reads", "lower_product", "product_at", "times_unread"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -50,6 +50,7 @@ class Reads:
         moments: Moments | None = None,
     ) -> None:
         self.known, self.view, self.shapes, self.moments = known, view, shapes, moments
+        self.layout = layout_of(view)
         self.first: Operands = [None]
         self._places: dict[Reader, int] = {}
         self._shapes: dict[Reader, Shape] = {}
@@ -57,10 +58,10 @@ class Reads:
         self._found: list[tuple[str, int, Callable[[Array], Array] | None]] = []
 
     def reader(self, factor: Factor) -> Reader:
-        """How a factor is read in full."""
+        """How a factor is read."""
         reader = self._readers.get(factor)
         if reader is None:
-            reader = self._readers[factor] = Reader(factor)
+            reader = self._readers[factor] = Reader(factor, self.layout)
         return reader
 
     def place(self, reader: Reader) -> int:
@@ -147,6 +148,22 @@ def lower_product(
         constant = arrays[0] if contract is None else contract(*arrays)
         return Product(out, constant if _is_one(scale) else scale * constant, None)
     return Product(out, None, _bound(contract, arrays, places, scale))
+
+
+def product_at(
+    on: Backend,
+    factors: Iterable[Factor],
+    moments: Moments,
+    known: Known,
+    wanted: Labels,
+    scale: Array = 1.0,
+    view: View = FULL,
+) -> Array:
+    """The product of some factors at some moments, with axes of length one for wanted labels that it does not have."""
+    reads = Reads(known, view, moments=moments)
+    out, constant, function = lower_product(on, reads, map(reads.reader, factors), scale, wanted)
+    value = constant if function is None else function(reads.first)
+    return on.xp.asarray(value)[tuple(slice(None) if label in out else None for label in wanted)]
 
 
 def _is_one(scale: Array) -> bool:

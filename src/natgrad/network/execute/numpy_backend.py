@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View, segment_sum
+from natgrad.network.execute.addressing import FULL, Piece, Reader, View, segment_sum
 from natgrad.network.execute.backend import BackendName, ColumnGradient
 from natgrad.network.execute.column_sums import ColumnSlopes
 from natgrad.network.execute.lower import Jobs
@@ -16,7 +16,7 @@ from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.polynomial import Label
 from natgrad.threads import one_blas_thread
 
-__all__ = ["NumpyBackend"]
+__all__ = ["HOST", "NumpyBackend"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -71,11 +71,6 @@ class NumpyBackend:
 
     def adjoint(self, reader: Reader, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:
         return reader.adjoint(shape, known, view)
-
-    def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
-        arrays = [factor.array for factor in factors]
-        call = product_of(out, tuple(f.labels for f in factors), tuple(a.shape for a in arrays))
-        return arrays[0] if call is None else call(*arrays)
 
     def inner(self, first: Array, second: Array) -> Array:
         return np.vdot(first, second)
@@ -140,3 +135,7 @@ def _arrays(tree: Any) -> Any:
         parts = [_arrays(part) for part in tree]
         return tree._make(parts) if hasattr(tree, "_make") else tuple(parts)
     return np.asarray(tree) if isinstance(tree, np.generic) else tree
+
+
+# For what is neither traced nor compiled, whatever backend a network has.
+HOST = NumpyBackend()

@@ -16,7 +16,7 @@ import numpy as np
 
 from natgrad.network.polynomial import Label
 
-__all__ = ["Contraction", "product_of"]
+__all__ = ["Contraction", "order_of_pairs", "product_of"]
 
 Array = Any
 Labels = tuple[Label, ...]
@@ -81,7 +81,7 @@ class Contraction:
         ]
         parts = [labels for _, labels in alone]
         first = [function for function, _ in alone]
-        order, peak = _order(parts, self.out, self.sizes)
+        order, peak = order_of_pairs(parts, self.out, self.sizes)
         if peak > LARGEST:
             self._chunk = _chunk_of(parts, self.out, self.sizes, peak)
         steps: list[tuple[int, int, Callable[[Array, Array], Array]]] = []
@@ -258,7 +258,9 @@ def _sum(gone: tuple[int, ...], ndim: int) -> Callable[[Array], Array]:
     return summed
 
 
-def _order(parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int]) -> tuple[list[tuple[int, int]], int]:
+def order_of_pairs(
+    parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int]
+) -> tuple[list[tuple[int, int]], int]:
     """Pairs to contract one after the other (the result goes to the end), and the largest intermediate."""
 
     def union(labels: frozenset[Label]) -> int:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.execute.addressing import Labelled, read_factor
+from natgrad.network.execute.lower import product_at
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = ["MOST_ENTRIES", "Potential", "Variable", "potentials", "term_table"]
@@ -24,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 Variable = tuple[str, int]  # a node and the number of its element, flattened
 # Tables with more numbers than this are refused.
 MOST_ENTRIES = 2**24
+# The known arrays of the two sides of a category of two: the statistics of its values 0 and 1.
+SIDES = "\0second side", "\0first side"
 
 
 class Potential(NamedTuple):
@@ -70,7 +73,7 @@ def term_table(plan: Plan, term: PlannedTerm, monomials: Sequence[Monomial]) -> 
         )
     total = np.zeros([sizes[label] for label in out])
     for monomial in monomials:
-        total += _evaluated(plan, monomial, slots, out, sizes)
+        total += _evaluated(plan, monomial, slots, out)
     return [slot.factor for slot in slots.values()], total
 
 
@@ -84,29 +87,21 @@ def _evaluated(
     monomial: Monomial,
     slots: dict[tuple[object, ...], _Slot],
     out: tuple[Label, ...],
-    sizes: dict[Label, int],
 ) -> Floats:
     names: dict[Label, Label] = {}
-    sides: list[Labelled] = []
+    sides: list[Factor] = []
     for factor in (f for f in monomial.factors if not f.known):
         slot, label = slots[_key(plan, factor)], factor.axes[-1] if factor.axes else None
         if plan.nodes[factor.source].family.has_sides:
-            sides.append(Labelled(np.array([0.0, 1.0] if factor.stat == 0 else [1.0, 0.0]), (slot.axis,)))
+            sides.append(Factor(SIDES[factor.stat], 0, (slot.axis,), known=True))
         else:
             assert label is not None
             assert not isinstance(label, Take)
             names[label] = slot.axis
-    arrays = [read_factor(f.relabelled(names), {}, plan.known) for f in monomial.factors if f.known]
-    arrays += sides
     # A category whose label no known factor has was summed over already: its indicators add up to one.
-    present = [label for label in out if any(label in array.labels for array in arrays)]
-    gone = {label for array in arrays for label in array.labels} - set(out)
-    numbers = {label: i for i, label in enumerate([*present, *gone])}
-    operands: list[Any] = []
-    for array, labels in arrays:
-        operands += [np.asarray(array, dtype=np.float64), [numbers[label] for label in labels]]
-    value = np.einsum(*operands, [numbers[label] for label in present]) if operands else np.ones(())
-    return np.asarray(monomial.coefficient * value).reshape([sizes[x] if x in present else 1 for x in out])
+    factors = [*(f.relabelled(names) for f in monomial.factors if f.known), *sides]
+    known = {**plan.known, SIDES[0]: np.array([0.0, 1.0]), SIDES[1]: np.array([1.0, 0.0])}
+    return np.asarray(product_at(HOST, factors, {}, known, out, monomial.coefficient))
 
 
 def _elements(plan: Plan, term: PlannedTerm, factor: Factor) -> npt.NDArray[np.int64]:

@@ -23,10 +23,10 @@ from natgrad.network.execute.addressing import (
     Labelled,
     Piece,
     View,
-    read_factor,
 )
 from natgrad.network.execute.backend import Backend
-from natgrad.network.execute.numpy_contraction import product_of
+from natgrad.network.execute.lower import product_at
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 
 __all__ = ["Program"]
@@ -147,9 +147,9 @@ class Program:
         if not known or labels <= alive:
             return monomial
         kept = tuple(label for label in ordered_labels(known) if label in alive)
-        array = _contracted([read_factor(factor, {}, self.plan.known) for factor in known], kept)
+        array = product_at(HOST, known, {}, self.plan.known, kept)
         name = f"folded:{node}:{len(self.known)}"
-        self.known[name] = np.asarray(array, dtype=np.float64)
+        self.known[name] = array
         self._recipes[name] = known, kept
         factor = Factor(name, 0, kept, known=True)
         return monomial._replace(factors=(factor, *rest), counted=frozenset(labels - alive))
@@ -159,8 +159,7 @@ class Program:
         arrays = {**self.plan.known, **known}
         arrays |= {COEFFICIENTS: self.known[COEFFICIENTS]} if COEFFICIENTS in self.known else {}
         for name, (factors, kept) in self._recipes.items():
-            folded = _contracted([read_factor(factor, {}, arrays) for factor in factors], kept)
-            arrays[name] = np.asarray(folded, dtype=np.float64)
+            arrays[name] = product_at(HOST, factors, {}, arrays, kept)
         return arrays
 
     # -- parts of pieces --
@@ -354,13 +353,6 @@ def _without(monomial: Monomial, gone: set[str]) -> Monomial:
     if not gone:
         return monomial
     return monomial._replace(factors=tuple(f for f in monomial.factors if not (f.known and f.source in gone)))
-
-
-def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
-    """The product of known arrays, gathers carried out, summed over every label that is not kept."""
-    arrays = [np.asarray(array, dtype=np.float64) for array, _ in factors]
-    contract = product_of(kept, tuple(labels for _, labels in factors), tuple(array.shape for array in arrays))
-    return np.asarray(arrays[0] if contract is None else contract(*arrays))
 
 
 def _meets(axis: Axis, others: set[Label], plate: str) -> bool:

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, BlockInfo, Sampled
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.execute.addressing import SAMPLE, Labelled, Piece, View, read_factor
+from natgrad.network.execute.addressing import FULL, SAMPLE, Labelled, Piece, View
+from natgrad.network.execute.lower import product_at
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.update import sets, update, validity
 from natgrad.network.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
@@ -28,6 +29,7 @@ __all__ = ["Summary"]
 Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
+Labels = tuple[Label, ...]
 
 
 class Entry(NamedTuple):
@@ -147,16 +149,12 @@ class Summary:
             view = View(dict(sample.zipped), Labelled(sample.weight, (SAMPLE,)), None, dict(sample.moved))
             (plate,) = sample.zipped
             for number, entry in enumerate(self.entries[sample.term]):
-                factors = [read_factor(factor, local, known, view) for factor in entry.inner]
-                assert view.weight is not None
-                factors.append(view.weight)
-                if entry.scatter is None:
-                    array = on.contract(entry.kept, factors)
-                else:
+                lead: Labels = () if entry.scatter is None else (SAMPLE,)
+                array = product_at(on, entry.inner, local, known, (*lead, *entry.kept), view=view)
+                if entry.scatter is not None:
                     index, size = entry.scatter
-                    rows = on.contract((SAMPLE, *entry.kept), factors)
                     elements = sample.zipped[plate]
-                    array = on.segment_sum(rows, elements if index is None else known[index][elements], size)
+                    array = on.segment_sum(array, elements if index is None else known[index][elements], size)
                 arrays[_key(sample.term, number)] = array
         return arrays
 
@@ -179,18 +177,16 @@ class Summary:
             plate = self.plate_of[term]
             assert plate is not None
             for number, entry in enumerate(entries):
-                factors = [read_factor(factor, local, known) for factor in entry.inner]
-                planned = self.problem.plan.terms[term]
-                if plate in planned.plates and not any(plate in factor.labels for factor in factors):
+                planned, view = self.problem.plan.terms[term], FULL
+                if plate in planned.plates and not any(plate in factor.labels for factor in entry.inner):
                     # Nothing that a row says differs from row to row: they count.
-                    factors.append(Labelled(on.xp.ones(planned.sizes[plate]), (plate,)))
-                if entry.scatter is None:
-                    array = on.contract(entry.kept, factors)
-                else:
+                    view = View(weight=Labelled(on.xp.ones(planned.sizes[plate]), (plate,)))
+                lead: Labels = () if entry.scatter is None else (plate,)
+                array = product_at(on, entry.inner, local, known, (*lead, *entry.kept), view=view)
+                if entry.scatter is not None:
                     index, size = entry.scatter
                     size = size if widths is None or entry.plate is None else widths.get(entry.plate, size)
-                    rows = on.contract((plate, *entry.kept), factors)
-                    array = rows if index is None else on.segment_sum(rows, known[index], size)
+                    array = array if index is None else on.segment_sum(array, known[index], size)
                 arrays[_key(term, number)] = array
         return arrays
 

@@ -43,7 +43,9 @@ def one_sweep(problem: NetworkProblem, order: tuple[str, ...], exact: bool) -> C
             lam[name], mu[name], info[name], gained = update
             lam[name] = problem.repeated.shortened(name, lam[name]) if exact else lam[name]
             total = total + gained
-        flat = [entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].relative_change)]
+        flat = [
+            entry for name in order for entry in (xp.asarray(info[name].valid, dtype=float), info[name].relative_change)
+        ]
         return lam, mu, xp.stack([total, *flat])
 
     return function

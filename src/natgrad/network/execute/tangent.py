@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.execute.addressing import Labelled, Piece, read_factor
-from natgrad.network.execute.lower import Reads, lower_product, times_unread
+from natgrad.network.execute.addressing import Piece
+from natgrad.network.execute.lower import Reads, lower_product, product_at, times_unread
 from natgrad.network.execute.program import Program
 from natgrad.network.polynomial import Factor, Label, Monomial
 
@@ -248,11 +248,7 @@ class Tangent:
         on, sizes = self.program.backend, tuple(term.sizes[plate] for plate in term.plates)
         total: Array = on.xp.zeros(sizes)
         for monomial in (moved for m in term.monomials for moved in _moved(m)):
-            factors: list[Labelled] = [read_factor(factor, moments, known) for factor in monomial.factors]
-            there = {label for factor in factors for label in factor.labels}
-            value = on.contract(tuple(plate for plate in term.plates if plate in there), factors)
-            spread = tuple(slice(None) if plate in there else None for plate in term.plates)
-            total = total + monomial.coefficient * on.xp.asarray(value)[spread]
+            total = total + product_at(on, monomial.factors, moments, known, term.plates, monomial.coefficient)
         return total
 
 

@@ -15,14 +15,12 @@ import numpy as np
 from natgrad.families.natural_step import blend, over_events
 from natgrad.inference.problem import Block, BlockInfo, Sampled
 from natgrad.network.execute.backend import Backend
-from natgrad.network.execute.numpy_backend import NumpyBackend
 from natgrad.network.execute.program import Program
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = [
-    "HOST",
     "blended_block",
     "blends",
     "choose",
@@ -46,8 +44,6 @@ Parts = tuple[Stats, ...]  # λ, μ, and whatever else an act keeps of a block
 Message = Callable[[Any, Parts], Stats]
 # The parts of a block, or of one column, after a turn, given those before and the target.
 Act = Callable[[Parts, Stats], Parts]
-# For turns that are not traced, whatever computes the messages.
-HOST = NumpyBackend()
 
 
 def update(

@@ -14,7 +14,7 @@ import numpy as np
 from natgrad.inference.problem import Block
 from natgrad.network.execute.addressing import Piece, Reader
 from natgrad.network.execute.lower import Bound, Job, Reads
-from natgrad.network.execute.numpy_backend import NumpyBackend
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.program import Program
 
 __all__ = ["Writer", "WrittenTarget"]
@@ -73,7 +73,6 @@ class Writer:
 
     def __init__(self, program: Program, known: Known, lead: tuple[int, ...] = ()) -> None:
         self.program, self.known, self.lead = program, known, lead
-        self.on = NumpyBackend()
         self._shapes: dict[str, Sequence[tuple[int, ...]]] = {}
         self._parts: dict[tuple[str, str], Bound] = {}
         self._targets: dict[tuple[str, tuple[str, ...] | None], WrittenTarget] = {}
@@ -91,7 +90,7 @@ class Writer:
     def bound(self, pieces: Iterable[Piece], name: str | None = None, stats: Sequence[int] | None = None) -> Bound:
         """The value of some pieces, or their derivative by the moments of a node."""
         job = Job(pieces, name, stats=stats, readers=self._readers)
-        return job.bind(self.on, Reads(self.known, shapes=self.shapes), () if name is None else self.shapes(name))
+        return job.bind(HOST, Reads(self.known, shapes=self.shapes), () if name is None else self.shapes(name))
 
     def parts(self, name: str, term: str) -> Bound:
         """The message of a term to a block."""

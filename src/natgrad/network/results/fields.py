@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.plan import with_gates
-from natgrad.network.execute.addressing import Labelled, read_factor
-from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.execute.lower import product_at
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.language.expressions import MATRIX, SIMPLEX, UNIT, VECTOR, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index
@@ -79,8 +79,7 @@ def evaluated(
     sizes = {**scope.sizes, DRAW: n or 1}
     total = np.zeros(tuple(sizes[label] for label in out))
     for factors, coefficient in _settled(polynomial, scope, labels):
-        arrays = [read_factor(_drawn(f, n), moments, known) for f in factors]
-        total += coefficient * _broadcast(arrays, out, sizes)
+        total += product_at(HOST, [_drawn(f, n) for f in factors], moments, known, out, coefficient)
     return total
 
 
@@ -101,17 +100,6 @@ def _drawn(factor: Factor, n: int | None) -> Factor:
     if factor.known or n is None:
         return factor
     return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
-
-
-def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
-    present = {label for factor in factors for label in factor.labels}
-    kept = tuple(label for label in out if label in present)
-    if not factors:
-        return 1.0
-    arrays = [factor.array for factor in factors]
-    contraction = Contraction(kept, [factor.labels for factor in factors], [array.shape for array in arrays])
-    array = contraction(arrays)
-    return array.reshape([sizes[label] if label in kept else 1 for label in out])
 
 
 def found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:

@@ -1,0 +1,142 @@
+"""How many places say the same: evaluators of the polynomial, loops over columns, problem classes, tables by name, solvers.
+
+    python tools/counts.py                              the table, for src/natgrad
+    python tools/counts.py --places                     with the places that were counted
+    python tools/counts.py --source TREE/src/natgrad    another tree, of an earlier version say
+
+What is counted is found in the syntax, not by names of files, so that two trees can be compared:
+
+evaluators      functions of `network` that go through factors of monomials and multiply labelled arrays themselves
+loops           loops of `network` and `inference` over the columns or colours of a block
+problems        classes of `network` that are a problem of the engine
+names           comparisons with the name of a family
+tables          dictionaries and tuples that list three or more nodes or families, outside the rooms where these are defined
+gradients       functions that solve by conjugate gradients
+runs            places that start the loop of a run
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "natgrad"
+MULTIPLY = {"einsum", "Contraction", "contract", "product_of", "grad", "linearize"}
+PROBLEMS = {"EdgeProblem", "GroupProblem", "Problem", "Chunked", "NetworkGroups", "ChunkBatches"}
+HOMES = {"network/language", "families"}
+Found = tuple[str, int]
+
+
+def _attributes(node: ast.AST) -> set[str]:
+    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
+def _calls(node: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            yield part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", ""), part
+
+
+def evaluators(tree: ast.AST) -> Iterator[int]:
+    """Functions that read factors or monomials and multiply."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and {"factors", "monomials", "inner", "labels"} & _attributes(node):
+            inner = [part for part in ast.walk(node) if isinstance(part, ast.FunctionDef) and part is not node]
+            if MULTIPLY & {name for name, _ in _calls(node)} and not any(list(evaluators(part)) for part in inner):
+                yield node.lineno
+
+
+def loops(tree: ast.AST) -> Iterator[int]:
+    """``range(block.n_columns)`` and ``repeat(block.n_columns, …)``."""
+    for name, call in _calls(tree):
+        if name in ("range", "repeat") and call.args and "n_columns" in _attributes(call.args[0]):
+            yield call.lineno
+
+
+def problems(tree: ast.AST) -> Iterator[int]:
+    """Classes with a problem among their bases."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and PROBLEMS & {ast.unparse(base).split("[")[0] for base in node.bases}:
+            yield node.lineno
+
+
+def names(tree: ast.AST) -> Iterator[int]:
+    """``family.name == …`` and the like."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(side, ast.Attribute) and side.attr == "name" and ast.unparse(side.value).endswith("family")
+            for side in (node.left, *node.comparators)
+        ):
+            yield node.lineno
+
+
+def tables(tree: ast.AST, kinds: set[str]) -> Iterator[int]:
+    """Literals with three or more nodes or families."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Dict | ast.Tuple | ast.Set):
+            continue
+        entries = node.keys if isinstance(node, ast.Dict) else node.elts
+        said = [e.value if isinstance(e, ast.Constant) else getattr(e, "id", getattr(e, "attr", None)) for e in entries]
+        if sum(isinstance(entry, str) and entry in kinds for entry in said) >= 3:
+            yield node.lineno
+
+
+def gradients(tree: ast.AST) -> Iterator[int]:
+    """Functions whose docstrings say so, and which loop."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef) or "onjugate gradient" not in (ast.get_docstring(node) or ""):
+            continue
+        if any(isinstance(part, ast.While) for part in ast.walk(node)) or "repeat_while" in _attributes(node):
+            yield node.lineno
+
+
+def runs(tree: ast.AST) -> Iterator[int]:
+    """Calls of `engine.run` and `run_phases`, and of whatever sets a run up for them."""
+    for name, call in _calls(tree):
+        if name in ("FitRun", "run_phases") or ast.unparse(call.func) in ("engine.run", "run"):
+            yield call.lineno
+
+
+def count(source: Path) -> dict[str, list[Found]]:
+    """Every place, by what it is counted as."""
+    trees = {str(path.relative_to(source)): ast.parse(path.read_text()) for path in sorted(source.rglob("*.py"))}
+    kinds = {
+        node.name
+        for path, tree in trees.items()
+        if any(path.startswith(home) for home in HOMES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    found: dict[str, list[Found]] = {}
+
+    def add(what: str, path: str, lines: Iterator[int]) -> None:
+        found.setdefault(what, []).extend((path, line) for line in lines)
+
+    for path, tree in trees.items():
+        network = path.startswith("network/")
+        add("evaluators", path, evaluators(tree) if network and not path.endswith("contraction.py") else iter(()))
+        add("loops", path, loops(tree) if network or path.startswith("inference/") else iter(()))
+        add("problems", path, problems(tree) if network else iter(()))
+        add("names", path, names(tree))
+        add("tables", path, tables(tree, kinds) if not any(path.startswith(home) for home in HOMES) else iter(()))
+        add("gradients", path, gradients(tree))
+        add("runs", path, runs(tree))
+    return found
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=Path, default=SOURCE)
+    parser.add_argument("--places", action="store_true")
+    given = parser.parse_args()
+    for what, places in count(given.source).items():
+        print(f"{len(places):5d}  {what}")
+        for path, line in places if given.places else ():
+            print(f"         {path}:{line}")
+
+
+if __name__ == "__main__":
+    main()
