@@ -229,25 +229,6 @@ def test_kl_and_entropy_are_averages_over_samples(case: Case, rng: Rng) -> None:
         assert np.all(abs(log_q.mean(0) + case.family.entropy(lam)) < 6 * log_q.std(0) / np.sqrt(n) + 1e-9)
 
 
-@pytest.mark.slow
-@every_family
-def test_fisher_is_the_hessian_of_the_log_normalizer(case: Case, rng: Rng) -> None:
-    """By JAX, where the families have closed forms."""
-    lam = case.lam(rng, ())
-    sizes = np.cumsum([np.size(g) for g in lam])
-
-    def log_normalizer(vector: jax.Array) -> jax.Array:
-        parts = jax.numpy.split(vector, sizes[:-1])
-        # A is a function of symmetric matrices; projecting inside gives Cov(φ), not half of it.
-        return case.family.log_normalizer(
-            case.family.project(tuple(part.reshape(np.shape(g)) for part, g in zip(parts, lam, strict=True)))
-        )
-
-    with jax.enable_x64(True):
-        hessian = jax.jit(jax.hessian(log_normalizer))(np.concatenate([np.ravel(g) for g in lam]))
-    np.testing.assert_allclose(case.family.fisher(lam), hessian, rtol=1e-8, atol=1e-9 * np.abs(hessian).max())
-
-
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=pytest.mark.slow) if _is_auxiliary(c.family) else c for c in CASES], ids=repr_of
 )

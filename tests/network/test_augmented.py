@@ -433,16 +433,24 @@ def test_the_bound_of_a_pitman_yor_normaliser_is_one():
         np.testing.assert_allclose(value, each.sum(-1), rtol=1e-9, atol=1e-9)
 
 
-def test_a_half_cauchy_scale_by_quadrature():
+@pytest.mark.parametrize(
+    ("prior", "law", "gap"), [("HalfCauchy", stats.halfcauchy, 0.3), ("HalfNormal", stats.halfnorm, 1e-8)]
+)
+def test_scales_by_quadrature(prior, law, gap):
+    """That of a half-Normal scale is exact."""
     x = np.array([0.3, -0.2, 0.5, 0.1])
-    tau = ng.HalfCauchy("tau", 2.5)
+    tau = getattr(ng, prior)("tau", 2.5)
     fit = ng.Network(ng.Normal("x", 0.0, tau, plate=N, observed=x)).fit(tol=1e-9, backend="numpy")
 
-    def joint(s):
-        return stats.halfcauchy.pdf(s, 0, 2.5) * np.exp(stats.norm.logpdf(x, 0, s).sum())
+    def integral(power):
+        def joint(s):
+            return law.pdf(s, 0, 2.5) * np.exp(stats.norm.logpdf(x, 0, s).sum()) * s**-power
 
-    log_z = np.log(integrate.quad(joint, 1e-4, 200, limit=200, points=[0.2, 0.5, 1, 5])[0])
-    assert log_z - 0.3 < fit.elbo < log_z
+        return integrate.quad(joint, 0.02, 200, limit=400, points=[0.2, 0.5, 1, 5])[0]
+
+    log_z = np.log(integral(0.0))
+    assert log_z - gap < fit.elbo < log_z + 1e-8
+    assert fit["tau"].mean() == pytest.approx(integral(2.0) / integral(0.0), rel=gap + 1e-6)
     assert list(fit) == ["tau"]
 
 

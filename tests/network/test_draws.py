@@ -5,7 +5,7 @@ import itertools
 import networks
 import numpy as np
 import pytest
-from random_draws import accepted, check_conditionals, check_groups, log_joint
+from random_draws import accepted, check_conditionals, check_groups
 from random_generator import draw
 
 import natgrad as ng
@@ -62,34 +62,6 @@ def test_draws_of_a_gaussian_posterior():
     near(draws, mean[1], sd[1], "b")
     correlation = np.corrcoef(draws["a"].values.ravel(), draws["b"].values.ravel())[0, 1]
     assert correlation == pytest.approx(np.linalg.inv(precision)[0, 1] / sd.prod(), abs=0.01)
-
-
-def test_draws_of_mean_and_precision_are_those_of_a_grid():
-    y = np.array([1.2, -0.3, 0.8, 2.1, 0.4, 1.0])
-    mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
-    draws = drawn(ng.Network(ng.Normal("y", mu, tau, plate=ng.Plate("n", 6), observed=y)), 400)
-    m, t = np.meshgrid(np.linspace(-3, 5, 801), np.linspace(0.01, 12, 1200), indexing="ij")
-    log = -0.05 * m**2 - t + 3 * np.log(t) - 0.5 * t * ((y[:, None, None] - m) ** 2).sum(0)
-    weight = np.exp(log - log.max())
-    weight /= weight.sum()
-    for name, x in (("mu", m), ("tau", t)):
-        mean = (weight * x).sum()
-        near(draws, mean, np.sqrt((weight * x**2).sum() - mean**2), name)
-
-
-def test_draws_of_categories_are_those_of_an_enumeration():
-    a, b = ng.Categorical("a", [0.3, 0.7]), ng.Categorical("b", [0.6, 0.4])
-    table = np.array([[0.9, 0.2], [0.3, 0.6]])
-    network = ng.Network(ng.Bernoulli("y", ng.table(table)[a, b], plate=ng.Plate("n", 3), observed=[1, 0, 1]))
-    draws = network.fit(verbose=False).draws(700, verbose=False)
-    joint = np.outer([0.3, 0.7], [0.6, 0.4]) * table**2 * (1 - table)
-    joint /= joint.sum()
-    values = draws["a"].values.ravel(), draws["b"].values.ravel()
-    for i, j in itertools.product(range(2), range(2)):
-        share = ((values[0] == i) & (values[1] == j)).mean()
-        assert share == pytest.approx(joint[i, j], abs=0.04)
-    # The average of conditional probabilities is nearer than a frequency.
-    np.testing.assert_allclose(draws["a"].mean(), joint.sum(1), atol=0.03)
 
 
 def test_what_is_missing_of_a_node_is_drawn_and_what_was_observed_stays():
@@ -240,29 +212,3 @@ def test_wrong_arguments_say_what_is_wanted():
         fit.draws(5, chains=0)
     with pytest.raises(ValueError, match="n must be"):
         fit.draws(0)
-
-
-def test_the_log_joint_of_the_tests_is_the_one_of_the_engine():
-    for seed in range(12):
-        if (case := accepted(seed, draw(seed))) is None:
-            continue
-        network, at = case.network, case.state.mu
-        one = {name: tuple(part[0] for part in stats) for name, stats in at.items()}
-        with network.problem.backend.running():
-            network.problem._fold_everything()
-            value = sum(
-                float(network.problem.program.log_joint(n, one, network.problem.program.known)) for n in network.nodes
-            )
-        base = sum(_log_factorials(case, node) for node in case.declaration.hidden() if node.type == "Poisson")
-        wanted = log_joint(case.declaration, case.chain(0))
-        assert value - base == pytest.approx(wanted, rel=1e-9, abs=1e-9)
-
-
-def _log_factorials(case, node):
-    from scipy.special import gammaln
-
-    weights = np.ones(case.declaration.shape(node.plates))
-    for axis, plate in enumerate(node.plates):
-        if (weight := case.declaration.plates[plate].weight) is not None:
-            weights = weights * weight.reshape([-1 if i == axis else 1 for i in range(len(node.plates))])
-    return float((weights * gammaln(case.chain(0)[node.name] + 1)).sum())

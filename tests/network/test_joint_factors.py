@@ -32,7 +32,7 @@ def vector(shift: float = 0.0, **options: Any) -> ng.Network:
     return ng.Network(ng.Normal("y", ng.dot(both, rows), tau, plate=ng.Plate("n", 40, **options), observed=y))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("joint", [[("slope", "start")], "auto"])
 def test_it_is_the_declared_vector(joint, backend):
     apart, together = scalars().fit(), vector().fit(tol=1e-12)

@@ -119,7 +119,7 @@ def matrix(joint: Any, y: np.ndarray, shift: float = 0.0, scale: Any = 0.1) -> n
     )
 
 
-@pytest.mark.parametrize("backend", ["numpy", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_normal_wishart_is_exact(backend, shift, reference):
     y = np.array(reference("exact_conjugate")["wishart_mvnormal_zero_mean"]["Y"])
@@ -154,7 +154,7 @@ def test_normal_wishart_is_exact(backend, shift, reference):
     np.testing.assert_allclose(lr["precision"].std(), fit["precision"].std(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 def test_data_far_from_zero_and_weights(backend):
     near, far = (one_mean("full", shift=s).fit(backend=backend) for s in (0.0, 1e7))
     np.testing.assert_allclose(far.elbo, near.elbo, rtol=1e-8)

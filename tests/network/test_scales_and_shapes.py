@@ -13,21 +13,6 @@ rng = np.random.default_rng(3)
 n = ng.Plate("n", 12)
 
 
-def test_a_half_normal_scale_is_exact():
-    x = rng.normal(size=12)
-    tau = ng.HalfNormal("tau", 2.0)
-    fit = ng.Network(ng.Normal("x", 0.0, tau, plate=n, observed=x)).fit()
-
-    def density(s):
-        return 2 * stats.norm.pdf(s, 0, 2.0) * np.prod(stats.norm.pdf(x, 0, s))
-
-    evidence = integrate.quad(density, 0, 30, epsabs=0)[0]
-    np.testing.assert_allclose(fit.elbo, np.log(evidence), rtol=1e-9)
-    np.testing.assert_allclose(
-        fit["tau"].mean(), integrate.quad(lambda s: density(s) / s**2, 0.05, 30, epsabs=0)[0] / evidence, rtol=1e-7
-    )
-
-
 def test_a_learned_shape_is_exact_where_it_is_all_that_is_hidden():
     x = rng.gamma(2.5, 0.5, 12)
     a = ng.GammaShape("a", 1.5, 0.5)
