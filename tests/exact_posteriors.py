@@ -66,6 +66,12 @@ def rate() -> Exact:
     return of(law, ng.Poisson("y", ng.Gamma("x", 1.5, 0.7), plate=n, observed=COUNTS))
 
 
+def rayleigh() -> Exact:
+    lengths = COUNTS + 0.5
+    law = stats.gamma(1.5 + 4.0, scale=1.0 / (0.7 + 0.5 * (lengths**2).sum()))
+    return of(law, ng.Rayleigh("y", ng.Gamma("x", 1.5, 0.7), plate=n, observed=lengths))
+
+
 def exponential() -> Exact:
     law = stats.gamma(1.0 + COUNTS.sum(), scale=1.0 / (0.7 + 4.0))
     return of(law, ng.Poisson("y", L.Exponential("x", 0.7), plate=n, observed=COUNTS))
@@ -198,6 +204,7 @@ CONJUGATE = {
     "MultivariateNormal": multivariate,
     "Gamma": gamma,
     "Gamma of Poisson": rate,
+    "Rayleigh": rayleigh,
     "Exponential": exponential,
     "Wishart": wishart,
     "Beta": beta,

@@ -576,6 +576,32 @@ def test_rare_events_are_said_and_linear_response_has_their_spread(events, trial
     assert float(fit.linear_response()["x"].std()) == pytest.approx(sd, rel=0.03)
 
 
+@pytest.mark.parametrize(("n", "events", "warned"), [(40, 20, False), (1000, 10, True), (1000, 985, True)])
+@pytest.mark.parametrize("kind", ["probit", "Ordinal"])
+def test_rare_events_of_a_latent_number_are_said(kind, n, events, warned):
+    """The exact posterior of Φ(x) on a grid; an ordinal leaf of two levels is the same."""
+    grid = np.linspace(-6.0, 6.0, 40_001)
+    log = -0.005 * grid**2 + events * stats.norm.logcdf(grid) + (n - events) * stats.norm.logcdf(-grid)
+    density = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
+    sd = np.sqrt(density @ (grid - density @ grid) ** 2)
+    x, plate, y = ng.Normal("x", 0.0, 0.01), ng.Plate("n", n), (np.arange(n) < events) * 1.0
+    leaf = {
+        "probit": lambda: ng.Bernoulli("y", probit=x, plate=plate, observed=y),
+        "Ordinal": lambda: ng.Ordinal("y", x, 1.0, cutpoints=[0.0], plate=plate, observed=y),
+    }[kind]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit = ng.Network(leaf).fit(tol=1e-9, max_steps=5_000)
+    said = [str(w.message) for w in caught if issubclass(w.category, PoorApproximation)]
+    ratio = float(fit["x"].std()) / sd
+    assert bool(said) == warned == (ratio < 0.5)
+    if warned:
+        words = re.search(r"the mean of 'y' reads may be about (\S+) of the true ones", said[0])
+        assert words is not None
+        assert float(words[1]) == pytest.approx(ratio, rel=0.1)
+    assert float(fit.linear_response()["x"].std()) == pytest.approx(sd, rel=0.03)
+
+
 def test_counts_far_above_the_shape_are_said():
     x = ng.Normal("x", 0.0, 0.01)
     network = ng.Network(ng.NegativeBinomial("y", 5.0, logit=x, plate=ng.Plate("n", 3), observed=[900, 1000, 1100]))

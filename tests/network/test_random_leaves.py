@@ -5,6 +5,7 @@ import pytest
 
 import natgrad as ng
 
+pytestmark = pytest.mark.filterwarnings("ignore::natgrad.errors.PoorApproximation")
 SIZES = (1, 2, 7, 23)
 
 

@@ -22,6 +22,7 @@ from natgrad.inference.options import CheckpointOptions
 from natgrad.inference.problem import Block, State
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller, warn_if_ran_out
 from natgrad.network.execute.tangent import Tangent
+from natgrad.network.language.auxiliary import LatentNormal
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
@@ -505,28 +506,38 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
 
 
 def warn_at_end(problem: NetworkProblem, result: Result) -> None:
-    """Say that a run has not converged, and where q of logits is far too narrow.
+    """Say that a run has not converged, and where q of what auxiliary variables stand for is far too narrow.
 
     Pólya–Gamma weights give a logit the precision Σ E[ω], E[ω] = b tanh(c/2) / 2c; the likelihood's curvature is b σ(c) σ(−c),
     c² = E[ψ²]. They are equal at c = 0; for rare events, and for counts far above the shape of a negative binomial, ω varies with
-    the logit, and most of that precision is not there.
+    the logit, and most of that precision is not there. A latent z ~ N(ψ, 1/τ) between bounds gives ψ the precision τ, and the
+    curvature is τ (1 − τ Var_q[z]): next to nothing where the bounds exclude next to nothing.
     """
     warn_if_ran_out(result.stop)
     for name, block in problem.blocks.items():
-        if not isinstance(block.family, PolyaGamma):
+        node = problem.plan.nodes[name]
+        if not isinstance(block.family, PolyaGamma) and not isinstance(node, LatentNormal):
             continue
-        usual = block.family.usual(tuple(np.asarray(part, np.float64) for part in result.state.lam[name]))
-        half, trials = 0.5 * np.broadcast_to(usual["tilt"], block.shape), np.broadcast_to(usual["trials"], block.shape)
-        shape = np.divide(np.tanh(half), half, out=np.ones(np.shape(half)), where=half > 0)
-        weight, curvature = (
-            float((trials * part).sum()) for part in (shape, 1.0 / np.cosh(np.minimum(half, 300.0)) ** 2)
-        )
+        lam = tuple(np.asarray(part, np.float64) for part in result.state.lam[name])
+        usual, owner = block.family.usual(lam), name.rpartition(".")[0]
+        if isinstance(node, LatentNormal):
+            told = np.broadcast_to(node.active, block.shape)
+            seen = np.broadcast_to(problem.plan.nodes[owner]._present(), block.shape) & ~told
+            weight, what, why = float((told | seen).sum()), "mean", "what was seen of it was nearly certain"
+            curvature = weight - float((usual["precision"] * block.family.var(lam))[told].sum())
+        else:
+            half, trials = (np.broadcast_to(usual[part], block.shape) for part in ("tilt", "trials"))
+            half, what, why = 0.5 * half, "logit", "its events are rare (or nearly certain)"
+            shape = np.divide(np.tanh(half), half, out=np.ones(np.shape(half)), where=half > 0)
+            weight, curvature = (
+                float((trials * part).sum()) for part in (shape, 1.0 / np.cosh(np.minimum(half, 300.0)) ** 2)
+            )
         if curvature < MUCH_NARROWER**2 * weight:
             warnings.warn(
-                f"standard deviations of what the logit of {name.removesuffix('.omega')!r} reads may be about "
-                f"{np.sqrt(curvature / weight):.2g} of the true ones under q: its events are rare (or nearly certain), and q "
-                "takes Pólya–Gamma weights as independent of the logit. Use fit.linear_response() for standard deviations and "
-                "intervals; fit.draws() is exact, but needs many draws here",
+                f"standard deviations of what the {what} of {owner!r} reads may be about "
+                f"{np.sqrt(max(curvature, 0.0) / weight):.2g} of the true ones under q: {why}, and q takes auxiliary "
+                "variables as independent of what they stand for. Use fit.linear_response() for standard "
+                "deviations and intervals; fit.draws() is exact, but needs many draws here",
                 PoorApproximation,
                 stacklevel=levels_to_the_caller(),
             )
