@@ -96,7 +96,8 @@ OTHERS: dict[str, list[Any]] = {
     "transitions": [hmm.Transitions(topology="left-to-right"), hmm.Transitions(0.3), hmm.Transitions(sticky=2.0)],
     "covariance": ["diag"], "weight_prior": [3.0], "mean_prior": [1.0],
     "dof_prior": [9.0], "rate_prior": [(2.0, 3.0)], "track_prior": [(2.0, 3.0)], "doc_prior": [0.7], "topic_prior": [0.7],
-    "gibbs_sweeps": [3], "n_sweeps": [3], "subchain_length": [11], "n_subchains": [3], "buffer": [2],
+    "gibbs_sweeps": [3], "n_sweeps": [3], "n_init": [3], "df": [9.0],
+    "inducing": [np.zeros((3, 2))], "subchain_length": [11], "n_subchains": [3], "buffer": [2],
     "noise": [0.3], "priors": [FactorPriors(n_negatives=0.5), FactorPriors(precision=0.3)],
     "noise_variance": [0.3], "order": [["b", "a"]],
     "local": [ng.LocalOptions(topics="point"), ng.LocalOptions(dtype="float64")],
@@ -128,7 +129,8 @@ def _chain(kind: Callable[..., Any], what: str, command: str, *words: str, **set
     X = np.column_stack(list(columns.values()))
     if what == "labels":
         X = columns["c0"]
-    own = {"n_states": 2, "n_init": 2, "n_jobs": 1, **settings}
+    own = {"n_states": 2, "n_jobs": 1, **settings}
+    own |= {"n_init": 2} if isinstance(own["n_states"], int) else {}
     return Case(
         kind, own, (X, None, LENGTHS), (X[30:],), limit="max_passes", table=columns,
         command=(command, "--n-states", str(own["n_states"]), "--sequence", "run", *words),
@@ -217,7 +219,8 @@ def points() -> Any:
 
 def _mixture(*words: str, **settings: Any) -> Case:
     X = points()
-    own = {"n_components": 2, "n_init": 2, "n_jobs": 1, **settings}
+    own = {"n_components": 2, "n_jobs": 1, **settings}
+    own |= {"n_init": 2} if isinstance(own["n_components"], int) else {}
     return Case(
         ng.GaussianMixture, own, (X[:60],), (X[60:],), limit="max_passes", table={"x": X[:60, 0], "y": X[:60, 1]},
         command=("mixture", "--n-components", str(own["n_components"]), *words),

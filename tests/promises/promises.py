@@ -716,6 +716,12 @@ def alternatives(value: Any) -> list[Any]:
     return [3.0 * value + 0.01] if isinstance(value, float) else []
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two answers have the same bits; where neither has a number, they have."""
+    first, second = np.asarray(one), np.asarray(other)
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == second.dtype.kind == "f")
+
+
 def silent(case: Case, names: Any) -> list[str]:
     """Of these arguments the ones that another value of changes nothing, and is no error."""
     bare, found = run_of(case.fitted(), case), []
@@ -725,7 +731,7 @@ def silent(case: Case, names: Any) -> list[str]:
                 changed = run_of(case.fitted(**{name: other}), case)
             except REFUSALS:
                 continue
-            if len(changed) == len(bare) and all(map(np.array_equal, changed, bare)):
+            if len(changed) == len(bare) and all(map(alike, changed, bare)):
                 found.append(name)
             assert name == "inference" or changed[0].partition(",")[0] == bare[0].partition(",")[0], (name, other)
     return found

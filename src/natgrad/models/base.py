@@ -63,11 +63,13 @@ if TYPE_CHECKING:
     from natgrad.inference.steppers.groups import Look
     from natgrad.posterior.export import Posterior, Summary
 
-__all__ = ["Estimator", "number_of", "register"]
+__all__ = ["Estimator", "number_of", "register", "starts_wanted"]
 
 
 # What the command line remembers of the files it reads.
 COLUMN_ROLES = ("authors", "column", "columns", "dates", "item", "sequence", "target", "times", "user", "value")
+# Starts that are compared, if nobody says.
+STARTS = 8
 # The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
 LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
@@ -492,3 +494,14 @@ def number_of(given: Any, name: str, most: int) -> tuple[int, bool]:
     if isinstance(given, (str, tuple, list)):
         raise ValueError(f'{name} must be a whole number ≥ 1, "auto" or ("auto", most), got {given!r}')
     return whole_number(given, name), False
+
+
+def starts_wanted(n_init: int | None, finds_number: str) -> int:
+    """How many starts are compared; where the number of components is found there is one."""
+    if n_init is None:
+        return 1 if finds_number else STARTS
+    if finds_number:
+        raise ValueError(
+            f"n_init={n_init!r} belongs to a number that is given, and {finds_number} begins with one start: leave it out"
+        )
+    return whole_number(n_init, "n_init")

@@ -27,7 +27,14 @@ def fitted():
 
 
 def quick(**options):
-    return ng.SparseGPRegressor(**{"n_inducing": 8, "solver": Solver(batch_size=32), "max_steps": 20, **options})
+    return ng.SparseGPRegressor(
+        **{
+            "n_inducing": None if "inducing" in options else 8,
+            "solver": Solver(batch_size=32),
+            "max_steps": 20,
+            **options,
+        }
+    )
 
 
 def test_a_wave_is_found_with_honest_intervals():
@@ -214,6 +221,13 @@ def test_a_kernel_without_numbers_is_named():
         ({"likelihood": "cauchy"}, 'likelihood must be "gaussian"'),
         ({"n_inducing": 0}, "n_inducing must be a whole number"),
         ({"noise_variance": -1.0}, "noise_variance must be > 0"),
+        ({"df": 9.0}, "df=9.0 is no setting of likelihood='gaussian'"),
+        ({"likelihood": "poisson", "noise_variance": 0.3}, "noise_variance=0.3 is no setting of likelihood='poisson'"),
+        (
+            {"likelihood": "poisson", "fixed": "noise"},
+            "fixed=\"noise\": likelihood 'poisson' has neither noise nor cutpoints",
+        ),
+        ({"inducing": [[0.0]], "n_inducing": 5}, "n_inducing=5, and inducing has 1 inputs: give one of the two"),
         ({"solver": Solver(jitter=0.5)}, "jitter must lie in"),
         ({"tol": -1.0}, "tol must be ≥ 0"),
         ({"fixed": "noises"}, 'fixed must be some of "kernel", "noise", "inducing"'),

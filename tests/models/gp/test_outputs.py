@@ -143,7 +143,14 @@ def pair(n=240, seed=3):
 
 def quick(**options):
     return ng.SparseGPRegressor(
-        **{"n_inducing": 20, "solver": Solver(method=ng.VB()), "max_steps": 60, "tol": 0.0, "verbose": False, **options}
+        **{
+            "n_inducing": None if "inducing" in options else 20,
+            "solver": Solver(method=ng.VB()),
+            "max_steps": 60,
+            "tol": 0.0,
+            "verbose": False,
+            **options,
+        }
     )
 
 

@@ -80,3 +80,11 @@ def test_what_is_refused_of_streams() -> None:
         quick().fit(iter([X]), sample_weight=np.ones(900))
     with pytest.raises(ValueError, match="chunk 1 of the stream: X has 1 features"):
         quick().fit(iter([X[:50], X[50:, :1]]))
+
+
+@pytest.mark.parametrize("model", [ng.GaussianMixture("auto", n_init=3), ng.GaussianHMM(("auto", 3), n_init=8)])
+def test_starts_belong_to_a_number_that_is_given(model):
+    with pytest.raises(
+        ValueError, match=r"belongs to a number that is given, and n_\w+=\"auto\" begins with one start"
+    ):
+        model.fit(np.random.default_rng(0).normal(size=(30, 2)))

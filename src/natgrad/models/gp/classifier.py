@@ -70,7 +70,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
     def __init__(
         self,
         kernel: Covariance | Literal["auto"] | None = None,
-        n_inducing: int | Literal["auto"] = 200,
+        n_inducing: int | Literal["auto"] | None = None,
         likelihood: Literal["probit", "softmax", "ordinal"] | None = None,
         *,
         order: Sequence[Any] | None = None,
@@ -182,7 +182,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
     def _own_likelihood(self) -> Likelihood:
         if self._link == "ordinal":
             return Ordinal(len(self.classes_))
-        return Softmax() if self._link == "softmax" else Bernoulli()
+        return self._with_noise(Softmax() if self._link == "softmax" else Bernoulli())
 
     def _numbers(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """The place of each class among the classes [N]."""

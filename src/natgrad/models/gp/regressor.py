@@ -44,8 +44,9 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         for each column; it starts at √D standard deviations, or shorter where that explains nothing of y. "auto" takes the one of
         RBF, Matérns and sums of them with linear functions, waves, functions of single columns, or categories for columns of few
         values, that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
-    n_inducing : int or "auto"
-        Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
+    n_inducing : int or "auto", optional
+        Their number, M, by default 200: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to
+        gain, up to 500.
     likelihood : "gaussian", "student_t", "poisson", "negative_binomial" or "heteroskedastic"
         Counts have the mean μ = exp(f); those of a negative binomial the variance μ + α μ², with α learned (`dispersion_`).
         "heteroskedastic" has Gaussian noise whose logarithm is a second function with the same kernel (`noise_std`).
@@ -54,8 +55,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     noise_variance : float, optional
         Where the noise starts, in the units of y squared, by default a tenth of its variance; of "negative_binomial" the
         dispersion α, by default 0.1.
-    df : float
-        Degrees of freedom of "student_t".
+    df : float, optional
+        Degrees of freedom of "student_t", by default 4.
     outputs : "correlated" or "independent", optional
         Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
         covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
@@ -93,12 +94,12 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     def __init__(
         self,
         kernel: Covariance | Literal["auto"] | None = None,
-        n_inducing: int | Literal["auto"] = 200,
+        n_inducing: int | Literal["auto"] | None = None,
         likelihood: str = "gaussian",
         *,
         inducing: Any = None,
         noise_variance: float | None = None,
-        df: float = 4.0,
+        df: float | None = None,
         outputs: Literal["correlated", "independent"] | None = None,
         fixed: str | Sequence[str] = (),
         solver: Solver | None = None,
@@ -296,9 +297,12 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     # -- parts --
 
     def _own_likelihood(self) -> Likelihood:
-        if not real_number(self.df, "df") > 0:
+        if self.df is not None and not real_number(self.df, "df") > 0:
             raise ValueError(f"df must be > 0, got {self.df!r}")
-        law = likelihood_named(self.likelihood, float(self.df))
+        law = self._with_noise(likelihood_named(self.likelihood, 4.0 if self.df is None else float(self.df)))
+        for name, belongs in (("df", law.name == "student_t"), ("noise_variance", law.has_parameter)):
+            if (given := getattr(self, name)) is not None and not belongs:
+                raise ValueError(f"{name}={given!r} is no setting of likelihood={law.name!r}: leave it out")
         if not getattr(self, "_correlated", False):
             return law
         assert isinstance(law, Gaussian)

@@ -76,6 +76,8 @@ register(Settings, "gp.Settings")
 register(Adam, "gp.Adam")
 register(Solver, "gp.Solver")
 MOST_JOINT_ROWS = 5_000
+# Inducing inputs, if nobody says.
+INDUCING = 200
 # Rows that the offset is taken from.
 MOST_STARTING_ROWS = 20_000
 # Rows that say whether the first kernel is fine enough: a matrix is decomposed, in a twentieth of a second.
@@ -198,6 +200,16 @@ class SparseGP(Estimator):
     def _solver(self) -> Solver:
         return Solver() if self.solver is None else self.solver
 
+    def _with_noise(self, law: Likelihood) -> Likelihood:
+        """The likelihood; settings of a noise that it has not are refused."""
+        if "noise" in checked_fixed(self.fixed) and not law.has_parameter:
+            raise ValueError(f'fixed="noise": likelihood {law.name!r} has neither noise nor cutpoints; leave it out')
+        return law
+
+    @property
+    def _n_wanted(self) -> int:
+        return INDUCING if self.n_inducing is None else whole_number(self.n_inducing, "n_inducing")
+
     def _check_settings(self) -> None:
         self._check_choices(besides=("likelihood",))
         if not isinstance(self._solver, Solver):
@@ -206,8 +218,12 @@ class SparseGP(Estimator):
             )
         self._solver.check()
         checked_fixed(self.fixed)
-        if self.n_inducing != "auto":
+        if self.n_inducing not in (None, "auto"):
             whole_number(self.n_inducing, "n_inducing")
+        if self.n_inducing is not None and self.inducing is not None and self.n_inducing != len(self.inducing):
+            raise ValueError(
+                f"n_inducing={self.n_inducing!r}, and inducing has {len(self.inducing)} inputs: give one of the two"
+            )
         given = self.noise_variance
         if given is not None and not 0 < real_number(given, "noise_variance") < np.inf:
             raise ValueError(f"noise_variance must be > 0, got {given!r}")
@@ -327,7 +343,7 @@ class SparseGP(Estimator):
             settings = trials.tried(kernel).settings
         if self.inducing is not None:
             return kernel, settings._replace(inducing=self._first_inducing(rows, seed))
-        wanted = None if self.n_inducing == "auto" else whole_number(self.n_inducing, "n_inducing")
+        wanted = None if self.n_inducing == "auto" else self._n_wanted
         rng = generator(seed, Stream.START, 3)
         return kernel, settings._replace(
             inducing=choosing.greedy_inducing(rows, kernel, settings, likelihood, wanted, rng)
@@ -361,7 +377,7 @@ class SparseGP(Estimator):
                     f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
                 )
             return rows.x_scaling.apply(given)
-        return choosing.spread_inducing(rows, seed, whole_number(self.n_inducing, "n_inducing"))
+        return choosing.spread_inducing(rows, seed, self._n_wanted)
 
     # -- reading --
 
@@ -565,7 +581,7 @@ def _order(value: Any, sizes: dict[str, int], where: str) -> None:
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
     "kernel": _kernel_or_none,
-    "n_inducing": "'auto' | natural",
+    "n_inducing": "none | 'auto' | natural",
     "inducing": "none | real list [_, column]",
     "fixed": stored_fixed,
     "solver": either(
@@ -587,7 +603,7 @@ SETTINGS: dict[str, Any] = {
 REGRESSOR: dict[str, Any] = {
     "likelihood": "'gaussian' | 'student_t' | 'poisson' | 'negative_binomial' | 'heteroskedastic'",
     "noise_variance": "none | real in (0, 1e100]",
-    "df": "positive",
+    "df": "none | positive",
     "outputs": "none | 'correlated' | 'independent'",
 }
 CLASSIFIER: dict[str, Any] = {

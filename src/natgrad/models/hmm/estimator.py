@@ -26,7 +26,7 @@ from natgrad.inference.options import FitOptions, all_or_nothing, checked_method
 from natgrad.inference.proposals import Starts
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
-from natgrad.models.base import number_of
+from natgrad.models.base import number_of, starts_wanted
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.inputs import InputChain
 from natgrad.models.hmm.live import LiveHMM, checked_clocks
@@ -80,8 +80,8 @@ class HiddenMarkov(LiveHMM, ABC):
         the draws, `draws_`, predictions are at their mean, and there is no bound.
     n_sweeps : int, optional
         Sweeps of each of four chains of "gibbs", by default 500; the second half counts.
-    n_init : int
-        Starts that are improved on a slice of the data; the best one goes on.
+    n_init : int, optional
+        Starts, by default 8 (one where the number is found), that are improved on a slice of the data; the best one goes on.
     max_passes : float, optional
         Most readings of the data; by default 1000 by exact methods, and one by sampled subchains.
     max_seconds : float, optional
@@ -117,7 +117,7 @@ class HiddenMarkov(LiveHMM, ABC):
     inference: Literal["vb", "gibbs"] = "vb"
     n_sweeps: int | None = None
     method: Method | Subchains | None = None
-    n_init: int = 8
+    n_init: int | None = None
     max_passes: float | None = None
     max_seconds: float | None = None
     tol: float = 1e-6
@@ -344,10 +344,11 @@ class HiddenMarkov(LiveHMM, ABC):
     def _starts(self, problem: SequenceProblem) -> State | Starts:
         from natgrad.models.hmm.start import start_of_one, starts_of
 
+        n_init = starts_wanted(self.n_init, self._finds_number)
         if self._finds_number:
             return start_of_one(problem)
 
-        return starts_of(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
+        return starts_of(problem.data, problem.model, int(self.seed), n_init, self.n_jobs)
 
     def _publish(self, model: HMMModel, state: State) -> None:
         from natgrad.models.hmm.problem import blocks_of
@@ -378,8 +379,7 @@ class HiddenMarkov(LiveHMM, ABC):
 
         self._check_choices()
         n_states, _ = number_of(self.n_states, "n_states", MAX_STATES)
-        for name, least in (("n_init", 1), ("seed", 0)):
-            whole_number(getattr(self, name), name, least)
+        whole_number(self.seed, "seed", least=0)
         if self.n_jobs is not None:
             whole_number(self.n_jobs, "n_jobs")
         if self.max_passes is not None and not real_number(self.max_passes, "max_passes") > 0:

@@ -84,7 +84,7 @@ SETTINGS: dict[str, Any] = {
     "transitions": _stored_transitions(),
     "inference": "'vb' | 'gibbs'",
     "n_sweeps": "none | natural",
-    "n_init": "natural",
+    "n_init": "none | natural",
     "max_passes": "none | positive",
     "max_seconds": "none | positive",
 }

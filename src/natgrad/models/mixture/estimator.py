@@ -29,7 +29,7 @@ from natgrad.inference.schema import check, either
 from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller
-from natgrad.models.base import Estimator, number_of
+from natgrad.models.base import Estimator, number_of, starts_wanted
 from natgrad.models.gaussian_prior import (
     COVARIANCES,
     covariance_of,
@@ -77,7 +77,7 @@ MAX_COMPONENTS = 30
 DRAWS_AVERAGED = 100
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "step"},
-    "n_init": "natural",
+    "n_init": "none | natural",
     "max_passes": "none | positive",
     "max_seconds": "none | positive",
     "n_components": either("'auto' | size component", ("'auto'", "natural")),
@@ -131,8 +131,8 @@ class GaussianMixture(DensityMixin, Estimator):
     method : as in ``Network.fit``
         By default exact sweeps of up to 20,000 rows, memoised VB in batches of more; `trace_.strategy` says why. `VB()`;
         `SVI({"row": size})`.
-    n_init : int
-        Starts that are improved on a slice of the data; the best one goes on.
+    n_init : int, optional
+        Starts, by default 8 (one where the number is found), that are improved on a slice of the data; the best one goes on.
     max_passes, max_seconds : limits
         Most readings of the data, most time.
     tol : float
@@ -177,7 +177,7 @@ class GaussianMixture(DensityMixin, Estimator):
     n_components: int | Literal["auto"] | tuple[Literal["auto"], int] = 4
     _: KW_ONLY
     method: Method | None = None
-    n_init: int = 8
+    n_init: int | None = None
     max_passes: float | None = 200
     max_seconds: float | None = None
     tol: float = 1e-6
@@ -501,10 +501,11 @@ class GaussianMixture(DensityMixin, Estimator):
     def _starts(self, problem: MixtureProblem) -> State | Starts:
         from natgrad.models.clusters import row_starts
 
+        n_init = starts_wanted(self.n_init, self._finds_number)
         if self._finds_number:
             return problem.updated(problem.clustered(np.ones((1, problem.n_groups)), [0]))
 
-        return row_starts(problem, len(problem.model.alpha), int(self.seed), int(self.n_init))
+        return row_starts(problem, len(problem.model.alpha), int(self.seed), n_init)
 
     def _moves(self, problem: MixtureProblem, keep: str | None) -> Moves:
         from natgrad.inference.moves import checked_moves
