@@ -20,7 +20,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 from natgrad.families._simplex import floored
 
@@ -109,6 +109,11 @@ class Categorical(Family):
         p = self.mean(lam)
         return np.asarray(p * (1 - p))
 
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        probs = ops.softmax(lam[0])
+        return lambda change: (probs * (change[0] - (probs * change[0]).sum(-1, keepdims=True)),)
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Categories have no order: raises."""
         raise TypeError("Categorical has no interval: categories have no order. Use mean(), the probabilities.")
@@ -171,6 +176,11 @@ class Bernoulli(Family):
         """Variance p (1 − p)."""
         p = self.mean(lam)
         return np.asarray(p * (1 - p))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        variance = sp.expit(lam[0]) * sp.expit(-lam[0])
+        return lambda change: (variance * change[0],)
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """An interval of a 0/1 value says nothing: raises."""
@@ -249,6 +259,11 @@ class Poisson(Family):
     def var(self, lam: Stats) -> NDArray[Any]:
         """The rate."""
         return self.mean(lam)
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        rate = np.exp(lam[0])
+        return lambda change: (rate * change[0],)
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Smallest counts whose cumulative probabilities reach the two tails; holds at least `mass`."""
@@ -345,6 +360,16 @@ class Binary(Family):
         """Variance p (1 − p)."""
         p = self.mean(lam)
         return np.asarray(p * (1 - p))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        one, zero = self.expected_stats(lam)
+
+        def times(change: Stats) -> Stats:
+            moved = one * zero * (change[0] - change[1])
+            return moved, -moved
+
+        return times
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """An interval of a 0/1 value says nothing: raises."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
@@ -27,7 +27,10 @@ from numpy.typing import NDArray
 from natgrad.families import _ops as ops
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["Family", "Param", "Stats"]
+__all__ = ["Family", "Param", "Stats", "Times", "ValueCovariances"]
+
+Times = Callable[[Stats], Stats]
+ValueCovariances = tuple[Callable[[Stats], Array], Callable[[Array], Stats], Callable[[Array], Array]]
 
 
 class Param(NamedTuple):
@@ -120,6 +123,18 @@ class Family(ABC):
     def is_simplex(self) -> bool:
         """Whether values are shares that sum to one, of a number that is given."""
         return self.support == "unit" and self.event_ndim == 1 and not self.is_stick
+
+    def covariance_times(self, lam: Stats) -> Times | None:
+        """V dλ, V = ∇²A = Cov(φ), as a function of dλ; None if there is no closed form, and it is to be differentiated."""
+        return None
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances | None:
+        """Cov(x, φ) dλ, Cov(φ, x) a and Cov(x, x) a as functions of dλ or a; None if x is the first statistic."""
+        return None
+
+    def takes_changes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether V of statistics of these shapes takes several changes of λ, along a first axis."""
+        return self.covariance_broadcasts
 
     def disturbance(
         self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator

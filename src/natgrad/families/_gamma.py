@@ -11,7 +11,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["Gamma", "Wishart", "element_quantile", "wishart_draws"]
@@ -178,6 +178,16 @@ class Gamma(Family):
         mean = self.mean(lam)
         return np.asarray(mean * np.expm1(0.5 * noise(mean.shape)))
 
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        shape, rate = lam[1] + 1.0, -lam[0]
+        curved = sp.polygamma(1, shape)
+
+        def times(change: Stats) -> Stats:
+            return (change[1] + shape * change[0] / rate) / rate, curved * change[1] + change[0] / rate
+
+        return times
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""
         p = self.usual(numpy_stats(lam))
@@ -264,6 +274,21 @@ class Wishart(Family):
         """Elements on the diagonal are Gammas, others are taken for Gaussian."""
         positive = super().matched_quantile(mean, sd, probability)
         return np.where(np.eye(mean.shape[-1], dtype=bool), positive, mean + sd * sp.ndtri(probability))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        size = lam[0].shape[-1]
+        dof = 2.0 * lam[1] + size + 1
+        inverse = ops.spd_inverse_logdet(-2.0 * lam[0])[0]
+        curved = sp.polygamma(1, 0.5 * (dof[..., None] - np.arange(size))).sum(-1)
+
+        def times(change: Stats) -> Stats:
+            moved = inverse @ ops.symmetrise(change[0])  # half of −R⁻¹ dR
+            more = 2.0 * change[1]
+            value = more[..., None, None] * inverse + 2.0 * dof[..., None, None] * moved @ inverse
+            return value, curved * change[1] + 2.0 * np.trace(moved, axis1=-2, axis2=-1)
+
+        return times
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval of every element, from its marginal: tails right to 1e-4."""

@@ -21,7 +21,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["GaussianGamma"]
@@ -210,6 +210,18 @@ class GaussianGamma(Family):
             return (*averages, (chance * tau * along).sum(-1), (chance * log * along).sum(-1))
 
         return times
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of [x, τ], which are the first and the fifth statistic."""
+
+        def value_by(change: Stats) -> Array:
+            moved = times(change)
+            return np.concatenate([moved[0], moved[4][..., None]], axis=-1)
+
+        def direction(a: Array) -> Stats:
+            return a[..., :-1], *(np.zeros_like(part) for part in lam[1:4]), a[..., -1], np.zeros_like(lam[5])
+
+        return value_by, lambda a: times(direction(a)), lambda a: value_by(direction(a))
 
     def value_covariance(self, lam: Stats) -> NDArray[np.float64]:
         """Cov([x, τ]) [..., D + 1, D + 1]; infinite where x has no variance."""

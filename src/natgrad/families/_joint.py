@@ -26,14 +26,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, final
 
 import numpy as np
 import scipy.special as sp
 from numpy.typing import NDArray
 
+from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats, tails
 from natgrad.families._gamma import Gamma, Wishart, check_dof, wishart_draws
 from natgrad.families._ops import Array, Stats
 
@@ -131,6 +133,30 @@ class NormalGamma(Family):
         """A Gaussian for the mean, a Gamma for the precision beside it."""
         positive = Gamma().matched_quantile(mean, sd, probability)
         return np.where(np.arange(2) == 1, positive, super().matched_quantile(mean, sd, probability))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        usual = self.usual(lam)
+        mean, scale, tau = usual["mean"], usual["scale"], usual["shape"] / usual["rate"]
+        gamma = Gamma().covariance_times((-usual["rate"], usual["shape"] - 1.0))
+
+        def times(change: Stats) -> Stats:
+            d_scale = -2.0 * change[1]
+            d_mean = (change[0] - mean * d_scale) / scale
+            d_tau, d_log = gamma((change[2] + mean * (0.5 * mean * d_scale + scale * d_mean), change[3]))
+            second = 2.0 * mean * tau * d_mean + mean**2 * d_tau - d_scale / scale**2
+            return tau * d_mean + mean * d_tau, second, d_tau, d_log
+
+        return times
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of [x, τ], by differentiating its mean."""
+        variance = self.var(lam)
+        # A variance may be infinite; what is not asked for adds nothing.
+        return _value_covariances(self, lam, lambda a: np.multiply(variance, a, out=0.0 * a, where=a != 0))
+
+    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
+        return xp.stack([usual["mean"], usual["shape"] / usual["rate"]], axis=-1)
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Marginal intervals: Student t with 2 · shape degrees of freedom for x, Gamma for τ."""
@@ -253,6 +279,27 @@ class NormalWishart(Family):
         away[..., 0] = np.linalg.solve(factor, noise(mean.shape[:-1])[..., None])[..., 0]
         return away
 
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        tied = TiedNormalWishart().covariance_times((lam[0][..., None, :], lam[1][..., None], *lam[2:]))
+
+        def times(change: Stats) -> Stats:
+            first, second, *rest = tied((change[0][..., None, :], change[1][..., None], *change[2:]))
+            return first[..., 0, :], second[..., 0], *rest
+
+        return times
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of [x | Λ], by differentiating its mean."""
+        usual = self.usual(lam)
+        scale = np.asarray(usual["scale"])
+        return _value_covariances(
+            self, lam, _own_beside_wishart(usual, 1, lambda means: means / scale[..., None, None])
+        )
+
+    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
+        return _packed_wishart(usual["mean"][..., None], usual, xp)
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Marginal intervals: Student t with ν − D + 1 degrees of freedom for x, those of Wishart for Λ."""
         p, wishart = self._marginals(lam)
@@ -296,6 +343,20 @@ class BesideWishart(Family):
         half, mean = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(self._spread(p) / freedom), ops.transpose(p["mean"])
         low, high = Wishart().interval(wishart, mass)
         return np.concatenate([mean - half, low], axis=-1), np.concatenate([mean + half, high], axis=-1)
+
+    @abstractmethod
+    def _times_columns(self, scale: Array) -> Callable[[Array], Array]:
+        """Columns of means, multiplied by their covariances with one another."""
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of the packed value, by differentiating its mean."""
+        usual = self.usual(lam)
+        scale = np.asarray(usual["scale"])
+        own = _own_beside_wishart(usual, scale.shape[-1], self._times_columns(scale))
+        return _value_covariances(self, lam, own)
+
+    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
+        return _packed_wishart(xp.swapaxes(usual["mean"], -1, -2), usual, xp)
 
     def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
         p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
@@ -358,6 +419,28 @@ class TiedNormalWishart(BesideWishart):
         p = self.usual(lam)
         is_spd = ops.namespace(*lam).isfinite(ops.spd_logdet(p["rate"]))
         return is_spd & (p["scale"] > 0).all(-1) & (p["dof"] > lam[0].shape[-1] - 1)
+
+    def _times_columns(self, scale: Array) -> Callable[[Array], Array]:
+        return lambda means: means / scale[..., None, :]
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        usual = self.usual(lam)
+        mean, scale, size = usual["mean"], usual["scale"], lam[0].shape[-1]
+        natural = (-0.5 * usual["rate"], 0.5 * (usual["dof"] - size - 1))
+        precision, wishart = Wishart().expected_stats(natural)[0], Wishart().covariance_times(natural)
+
+        def times(change: Stats) -> Stats:
+            d_scale = -2.0 * change[1]
+            d_mean = (change[0] - mean * d_scale[..., None]) / scale[..., None]
+            cross = ops.transpose(mean * scale[..., None]) @ d_mean
+            outside = ops.transpose(mean * d_scale[..., None]) @ mean + cross + ops.transpose(cross)  # d Σ κ m mᵀ
+            d_precision, d_log = wishart((change[2] + 0.5 * outside, change[3]))
+            moved = mean @ d_precision
+            second = 2.0 * ((mean @ precision) * d_mean).sum(-1) + (moved * mean).sum(-1) - size * d_scale / scale**2
+            return moved + d_mean @ precision, second, d_precision, d_log
+
+        return times
 
     def location(self, value: Array) -> Array:
         """The means [..., M, D] of [..., D, M + D]."""
@@ -454,6 +537,10 @@ class MatrixNormalWishart(BesideWishart):
         p, _, logdet = self._usual(lam)
         return xp.isfinite(ops.spd_logdet(p["rate"])) & xp.isfinite(logdet) & (p["dof"] > lam[0].shape[-1] - 1)
 
+    def _times_columns(self, scale: Array) -> Callable[[Array], Array]:
+        between = ops.spd_inverse_logdet(scale)[0]
+        return lambda means: means @ between
+
     def location(self, value: Array) -> Array:
         """The coefficients [..., M, D] of [..., D, M + D]."""
         return ops.transpose(value[..., : -value.shape[-2]])
@@ -486,3 +573,53 @@ class MatrixNormalWishart(BesideWishart):
         """R_dd (V⁻¹)_mm."""
         rows = np.diagonal(ops.spd_inverse_logdet(usual["scale"])[0], axis1=-2, axis2=-1)
         return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] * rows[..., None, :]
+
+
+def _value_covariances(family: Any, lam: Stats, own: Callable[[Array], Array]) -> ValueCovariances:
+    """Cov(x, φ) of a packed value by differentiating its mean; ``own`` is Cov(x, x)."""
+    value, adjoint = _mean_derivatives(family)
+
+    def value_by(change: Stats) -> Array:
+        with in_64_bits():
+            return np.asarray(value(lam, tuple(np.broadcast_to(c, g.shape) for c, g in zip(change, lam, strict=True))))
+
+    def stats_by(weights: Array) -> Stats:
+        with in_64_bits():
+            return tuple(np.asarray(part) for part in adjoint(lam, np.asarray(weights, np.float64)))
+
+    return value_by, stats_by, own
+
+
+@lru_cache(maxsize=16)
+def _mean_derivatives(family: Any) -> tuple[Callable[..., Array], Callable[..., Stats]]:
+    """Cov(x, φ) dλ and Cov(φ, x) a, compiled."""
+    import jax
+    import jax.numpy as jnp
+
+    def mean(lam: Stats) -> Array:
+        return family._packed_mean(family.usual(family.project(lam)), jnp)
+
+    value: Any = jax.jit(lambda lam, change: jax.jvp(mean, (lam,), (change,))[1])
+    adjoint: Any = jax.jit(lambda lam, weights: jax.vjp(mean, lam)[1](weights)[0])
+    return value, adjoint
+
+
+def _own_beside_wishart(
+    usual: dict[str, Array], width: int, spread: Callable[[Array], Array]
+) -> Callable[[Array], Array]:
+    """Cov(x, x) of ``width`` columns of means beside Λ, which is uncorrelated; ``spread`` multiplies by that of columns."""
+    dof, rate, size = usual["dof"], usual["rate"], usual["rate"].shape[-1]
+    wishart = Wishart().covariance_times((-0.5 * rate, 0.5 * (dof - size - 1)))
+    freedom = np.maximum(dof - size - 1, 0.0)[..., None, None]
+
+    def own(weights: Array) -> Array:
+        means, rest = rate @ weights[..., :width], wishart((weights[..., width:], np.zeros(dof.shape)))[0]
+        with np.errstate(divide="ignore"):  # a variance may be infinite; what is not asked for adds nothing
+            means = np.divide(means, freedom, out=0.0 * means, where=means != 0)
+        return np.concatenate([spread(means), rest], axis=-1)
+
+    return own
+
+
+def _packed_wishart(columns: Array, usual: dict[str, Array], xp: Any) -> Array:
+    return xp.concatenate([columns, usual["dof"][..., None, None] * xp.linalg.inv(usual["rate"])], axis=-1)

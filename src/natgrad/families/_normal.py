@@ -14,7 +14,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["MultivariateNormal", "Normal"]
@@ -113,6 +113,17 @@ class Normal(Family):
     ) -> NDArray[Any]:
         """Standard deviations of q, were there one child."""
         return np.asarray(np.sqrt(n_children * self.var(lam)) * noise(self.mean(lam).shape))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        variance = 1.0 / (-2.0 * lam[1])
+        mean = lam[0] * variance
+
+        def times(change: Stats) -> Stats:
+            moved = variance * (change[0] + 2.0 * mean * change[1])
+            return moved, 2.0 * mean * moved + 2.0 * variance**2 * change[1]
+
+        return times
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval mean ± z · sd."""
@@ -220,6 +231,19 @@ class MultivariateNormal(Family):
         """A draw of the spread of q, were there one child."""
         factor = ops.transpose(np.linalg.cholesky(-2.0 * lam[1] / n_children[..., None, None]))
         return np.asarray(np.linalg.solve(factor, noise(lam[0].shape)[..., None])[..., 0])
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        covariance = ops.spd_inverse_logdet(-2.0 * lam[1])[0]
+        mean = ops.matvec(covariance, lam[0])
+
+        def times(change: Stats) -> Stats:
+            second = ops.symmetrise(change[1])
+            moved = ops.matvec(covariance, change[0] + 2.0 * ops.matvec(second, mean))
+            cross = ops.outer(mean, moved)
+            return moved, cross + ops.transpose(cross) + 2.0 * covariance @ second @ covariance
+
+        return times
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval mean ± z · sd of each element (marginal intervals)."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["GammaShape", "HalfNormalPrecision", "PositiveByQuadrature"]
@@ -106,6 +106,16 @@ class PositiveByQuadrature(Family):
         phi = np.stack([x, np.log(x), self._third(x)], -1)
         phi = phi - (chance[..., None] * phi).sum(-2, keepdims=True)
         return np.asarray(np.einsum("...m,...mi,...mj->...ij", chance, phi, phi))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ, on the nodes of the quadrature."""
+        covariance = self.covariance(lam)
+
+        def times(change: Stats) -> Stats:
+            moved = ops.matvec(covariance, np.stack(np.broadcast_arrays(*change), -1))
+            return tuple(moved[..., i] for i in range(moved.shape[-1]))
+
+        return times
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, log x, s(x))."""

@@ -29,7 +29,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["Beta", "Dirichlet", "Shares", "Sticks", "floored"]
@@ -121,6 +121,27 @@ class Dirichlet(Family):
         drawn = rng.standard_exponential(mean.shape)
         return np.asarray(0.5 * (drawn / drawn.sum(-1, keepdims=True) - mean))
 
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        alpha = lam[0] + 1.0
+        curved, of_total = sp.polygamma(1, alpha), sp.polygamma(1, alpha.sum(-1, keepdims=True))
+        return lambda change: (curved * change[0] - of_total * change[0].sum(-1, keepdims=True),)
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of the probabilities, whose logarithms are the statistics."""
+        alpha = lam[0] + 1.0
+        total = alpha.sum(-1, keepdims=True)
+        mean = alpha / total
+
+        def centred(weights: Array) -> Array:
+            return weights - (mean * weights).sum(-1, keepdims=True)
+
+        return (
+            lambda change: (change[0] - mean * change[0].sum(-1, keepdims=True)) / total,
+            lambda weights: (centred(np.asarray(weights, np.float64)) / total,),
+            lambda weights: mean * centred(np.asarray(weights, np.float64)) / (total + 1.0),
+        )
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Interval of each probability: its marginal is Beta(α_k, Σ α − α_k)."""
         alpha = numpy_stats(lam)[0] + 1.0
@@ -202,6 +223,27 @@ class Beta(Family):
         """Half way to a number that is drawn evenly."""
         mean = self.mean(lam)
         return np.asarray(0.5 * (rng.random(mean.shape) - mean))
+
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ."""
+        a, b = lam[0] + 1.0, lam[1] + 1.0
+        of_total, first, second = sp.polygamma(1, a + b), sp.polygamma(1, a), sp.polygamma(1, b)
+
+        def times(change: Stats) -> Stats:
+            shared = of_total * (change[0] + change[1])
+            return first * change[0] - shared, second * change[1] - shared
+
+        return times
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of the probability, whose logarithm and that of its complement are the statistics."""
+        total = lam[0] + lam[1] + 2.0
+        mean = (lam[0] + 1.0) / total
+        return (
+            lambda change: ((1.0 - mean) * change[0] - mean * change[1]) / total,
+            lambda weights: ((1.0 - mean) * weights / total, -mean * weights / total),
+            lambda weights: mean * (1.0 - mean) * weights / (total + 1.0),
+        )
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equal-tailed interval."""
@@ -392,7 +434,7 @@ class Sticks(Family):
         both = (a + b) * (a + b + 1.0)
         return np.asarray(_broken(a * (a + 1.0) / both, b * (b + 1.0) / both) - self.mean(lam) ** 2)
 
-    def value_covariances(self, lam: Stats) -> tuple[Any, Any, Any]:
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
         """Cov(π, φ) dλ, Cov(φ, π) a and Cov(π, π) a as functions of dλ or a: π is no statistic, its logarithm is.
 
         From the first two moments of the sticks: m = E[v], and E[π_k] = m_k Π_{j<k} (1 − m_j).

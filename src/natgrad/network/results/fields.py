@@ -12,8 +12,8 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.compile.plan import with_gates
 from natgrad.network.execute.lower import product_at
 from natgrad.network.execute.numpy_backend import HOST
-from natgrad.network.language.expressions import MATRIX, SIMPLEX, UNIT, VECTOR, Constant, Expression
-from natgrad.network.language.nodes import Node
+from natgrad.network.language.expressions import SIMPLEX, UNIT, Constant, Expression
+from natgrad.network.language.nodes import EVENT_NDIM, Node
 from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Factor, Label, Mark, Polynomial
@@ -24,7 +24,6 @@ Array = npt.NDArray[Any]
 DRAW = Mark("draw")
 # What is read of a slot whose expressions have logarithms alone, by kind.
 STATISTIC = {SIMPLEX: "log", UNIT: "log"}
-EVENTS = {VECTOR: 1, MATRIX: 2, SIMPLEX: 1}
 
 
 def field(
@@ -42,7 +41,7 @@ def field(
     """
     known: dict[str, npt.NDArray[Any]] = {}
     scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts, drawn)
-    events = EVENTS.get(expression.kind, 0)
+    events = EVENT_NDIM.get(expression.kind, 0)
     labels = tuple(scope.fresh("e", expression.size or node.size or 0) for _ in range(events))
     if node.is_chain:
         raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
@@ -109,7 +108,7 @@ def found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
     lengths = set()
     for expression in filled.values():
         for part in _walk(expression):
-            if isinstance(part, Constant) and part.value.ndim > EVENTS.get(part.kind, 0):
+            if isinstance(part, Constant) and part.value.ndim > EVENT_NDIM.get(part.kind, 0):
                 lengths.add(part.value.shape[0])
         for access in expression.accesses():
             lengths.update(len(s.values) for s in access.selectors if isinstance(s, Index) and s.values.ndim == 1)

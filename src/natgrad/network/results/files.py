@@ -132,19 +132,15 @@ def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[
 
 
 MEMBER = {"joint": "text", "begin": "whole", "size": "none | natural", "family": "text"}
-LAWS: dict[str, Family] = {
-    law.name: law for law in (families.Normal(), families.MultivariateNormal(), families.Gamma(), families.Wishart())
-}
 
 
 def members_of(entries: Mapping[str, Any], factors: Mapping[str, Factor]) -> dict[str, Member]:
     """Where each node is in its factor; ``entries`` are checked."""
-    return {
-        name: Member(
-            entry["joint"], entry["begin"], entry["size"], LAWS[entry["family"]], factors[entry["joint"]].family
-        )
-        for name, entry in entries.items()
-    }
+    found = {}
+    for name, entry in entries.items():
+        family, whole = getattr(families, entry["family"])(), factors[entry["joint"]].family
+        found[name] = Member(entry["joint"], entry["begin"], entry["size"], family, whole)
+    return found
 
 
 def check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
@@ -154,9 +150,10 @@ def check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
     joint = factors.get(entry["joint"])
     if name in factors or joint is None or entry["family"] not in joint.family.parts:
         refuse(f"members[{name!r}]", "is no part of a factor")
-    if (not LAWS[entry["family"]].event_ndim) != (entry["size"] is None):
+    family = getattr(families, entry["family"])
+    if (not family.event_ndim) != (entry["size"] is None):
         refuse(f"members[{name!r}]", f"is a {entry['family']} of size {entry['size']}")
-    precision, total = LAWS[entry["family"]].is_precision, np.shape(joint.lam[0])[-1]
+    precision, total = family.is_precision, np.shape(joint.lam[0])[-1]
     end = entry["begin"] if precision else entry["begin"] + (entry["size"] or 1)
     if end > total or (precision and end != total) or (joint.family.event_ndim == 2 and entry["size"] != total):
         refuse(f"members[{name!r}]", f"lies outside the factor {entry['joint']!r}")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.families.fisher import LONGEST_CHAIN, Covariances, covariances
+from natgrad.families.fisher import Covariances, covariances
 from natgrad.inference.problem import Block
 
 __all__ = ["FLAT", "Linearised", "Operator", "difference"]
@@ -198,9 +198,7 @@ class Operator:
 
     def side_by_side(self, name: str) -> bool:
         """Whether V of a block takes several changes of λ, along a first axis."""
-        family, shapes = self.at.blocks[name].family, self.shapes[name]
-        alone = family.is_category and family.is_path and len(shapes[0]) == 2 and shapes[0][0] <= LONGEST_CHAIN
-        return family.covariance_broadcasts or alone
+        return self.at.blocks[name].family.takes_changes(self.shapes[name])
 
     def free_directions(self, name: str) -> Floats | None:
         """An orthogonal basis of what a block's numbers can be, where some are symmetric; None where all are free."""
