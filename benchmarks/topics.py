@@ -211,8 +211,7 @@ def lists(member: np.ndarray) -> list[list[int]]:
 
 def measured(data: dict, found: dict) -> dict:
     from natgrad.data.corpus import as_corpus
-    from natgrad.models.lda.coherence import npmi, of_documents
-    from natgrad.models.lda.topics import aligned, ranked_words
+    from natgrad.models.lda.topics import aligned, npmi, of_documents, ranked_words
 
     topics, kind = np.maximum(found["topics"], 1e-12), str(data["kind"])
     topics = topics / topics.sum(-1, keepdims=True)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import natgrad as ng
+from natgrad.recommenders.asking import reasons_of
 from natgrad.recommenders.declared import predicted
-from natgrad.recommenders.reasons import reasons_of
 
 VAGUE = 1e-3
 

@@ -1,4 +1,4 @@
-"""C_v by its definition, word by word and window by window: the slow twin of `natgrad.models.lda.coherence`."""
+"""C_v by its definition, word by word and window by window: the slow twin of `natgrad.models.lda.topics`."""
 
 from __future__ import annotations
 

@@ -11,13 +11,12 @@ from scipy.special import ndtri
 from natgrad.models.factorization.files import Factors
 from natgrad.recommenders.columns import Codes, Columns, TimeBins, as_seconds, columns_in, label_codes
 from natgrad.recommenders.declared import Moments, predicted
-from natgrad.recommenders.reasons import reasons_of
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
 
-__all__ = ["Best", "ContextQueries", "width_of"]
+__all__ = ["Best", "ContextQueries", "reasons_of", "width_of"]
 
 Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -268,3 +267,56 @@ def _factors(moments: tuple[Floats, Floats]) -> Factors:
     """Without the row of the prior."""
     mean, spread = (part[:-1] for part in moments)
     return Factors(mean, np.sqrt(spread if spread.ndim == 2 else np.einsum("rdd->rd", spread)))
+
+
+def reasons_of(moments: Moments, told: Codes, values: Floats, asked: Codes) -> Floats:
+    """Compute what each rating of a user (``told``, ``values``) adds to the mean of the pair that is ``asked`` for.
+
+    Given everybody else, the means of a user's vector u and biases b(1), …, b(T) are linear in the ratings. With g = v ∘ w,
+
+        M (u, b) = Σ_n τ (E[g_n], e_t(n)) y_n,   y_n = r_n − m − c_j(t) − d_l,
+        M = [diag(α) + τ Σ_n E[g_n g_nᵀ],  τ Σ_n E[g_n] e_t(n)ᵀ;  …,  Q + τ Σ_n e_t(n) e_t(n)ᵀ]
+
+    Q being the precision of the chain b, so that m + c + d + Σ_n (E[g], e_t) · M⁻¹ τ (E[g_n], e_t(n)) y_n is the mean.
+    """
+    tau, (g, gg), bins = 1.0 / moments.noise, _designs(moments, told), moments.b[0].shape[1]
+    k, left = g.shape[1], values - moments.offset - _others(moments, told)
+    design = np.hstack([g, np.eye(bins)[np.clip(told.bins, 0, bins - 1)]])
+    matrix = tau * design.T @ design
+    matrix[:k, :k] = tau * gg.sum(0) + np.diag(1.0 / _prior(moments.u[1][-1]))
+    matrix[k:, k:] += _chain(float(moments.b[1][-1, 0]), moments.steps[0], bins)
+    wanted = np.hstack([_designs(moments, asked)[0][0], np.eye(bins)[np.clip(asked.bins[0], 0, bins - 1)]])
+    return np.asarray(tau * left * (design @ np.linalg.solve(matrix, wanted)))
+
+
+def _designs(moments: Moments, codes: Codes) -> tuple[Floats, Floats]:
+    """E[g] [n, K] and E[g gᵀ] [n, K, K] of pairs."""
+    mean, spread = (part[codes.items] for part in moments.v)
+    if moments.w is None:
+        return mean, spread + mean[:, :, None] * mean[:, None, :]
+    of_context, its_spread = (part[codes.contexts] for part in moments.w)
+    g = mean * of_context
+    beside = (mean**2 + spread) * (of_context**2 + its_spread) - g**2
+    return g, g[:, :, None] * g[:, None, :] + np.eye(g.shape[1]) * beside[:, None, :]
+
+
+def _others(moments: Moments, codes: Codes) -> Floats:
+    """c_j(t) + d_l, which are not the user's."""
+    level = moments.c[0]
+    mean = level[codes.items, np.clip(codes.bins, 0, level.shape[1] - 1)]
+    return np.asarray(mean if moments.d is None else mean + moments.d[0][codes.contexts])
+
+
+def _prior(spread: Floats) -> Floats:
+    """Variances of the prior of u."""
+    return np.asarray(np.diag(spread) if spread.ndim == 2 else spread)
+
+
+def _chain(first: float, step: float, bins: int) -> Floats:
+    """The precision of a random walk of so many bins."""
+    precision = np.zeros((bins, bins))
+    precision[0, 0] = 1.0 / first
+    for late in range(1, bins):
+        here = slice(late - 1, late + 1)
+        precision[here, here] += np.array([[1.0, -1.0], [-1.0, 1.0]]) / step
+    return precision

@@ -18,15 +18,21 @@ import numpy.typing as npt
 from natgrad.data.corpus import Corpus
 from natgrad.inference.methods import VB
 from natgrad.inference.options import FitOptions, all_or_nothing
-from natgrad.models.lda.coherence import How, coherence
-from natgrad.models.lda.topics import By, completion
+from natgrad.models.lda.topics import By, How, coherence, completion
 from natgrad.network.language import Categorical, Dirichlet, Plate, table
 from natgrad.network.network import Network
-from natgrad.topics.base import MOST_NUMBERS, TopicNetwork, cells_of, read_documents
-from natgrad.topics.first import First, as_shares, told_apart
+from natgrad.topics.base import (
+    MOST_NUMBERS,
+    First,
+    TopicNetwork,
+    as_shares,
+    cells_of,
+    likeliest,
+    read_documents,
+    told_apart,
+    with_rows,
+)
 from natgrad.topics.known import as_authors
-from natgrad.topics.queries import likeliest
-from natgrad.topics.told import with_rows
 
 __all__ = ["AuthorTopics"]
 

@@ -5,14 +5,15 @@ documents are read. The network is fitted as any other; it starts from the topic
 documents are read with the mean topics, as `LDA` with ``topics="point"`` in its `LocalOptions` reads them.
 
 Documents may come in parts (`partial_fit`, or a stream in `fit`). What earlier parts told the nodes that all documents share
-(`natgrad.topics.told`) is then an observation of the network of the next: streaming variational Bayes, as in ``Fit.update``.
+(`told_to`) is then an observation of the network of the next: streaming variational Bayes, as in ``Fit.update``.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -21,26 +22,43 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from natgrad.data.corpus import Corpus, as_corpus, with_words
+from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
+from natgrad.data.stream import as_stream
 from natgrad.inference.methods import Method
 from natgrad.inference.monitor import Since
-from natgrad.inference.options import FitOptions, all_or_nothing, checked_method, seeing, split_options
+from natgrad.inference.options import FitOptions, LocalOptions, all_or_nothing, checked_method, seeing, split_options
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
+from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.lda.start import thinning_factor
+from natgrad.models.lda.start import thin_counts, thinning_factor
+from natgrad.models.lda.topics import By, How, coherence, completion, ranked_words
 from natgrad.models.registry import EVERY_MODEL
+from natgrad.network.bind.remembering import Message, messages_to
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.checkpoints import refuse_checkpoint
 from natgrad.posterior.files.tables import METHOD, STEP
-from natgrad.topics.first import First, as_shares, first_topics
-from natgrad.topics.stream import parts_of_stream
-from natgrad.topics.told import Told, reminded, told_to
-from natgrad.validation import real_number, whole_number
+from natgrad.random import Stream, generator
+from natgrad.validation import is_sparse, real_number, whole_number
 
-__all__ = ["MOST_NUMBERS", "TopicNetwork"]
+__all__ = [
+    "MOST_NUMBERS",
+    "First",
+    "FixedTopics",
+    "Part",
+    "Told",
+    "TopicNetwork",
+    "as_shares",
+    "first_topics",
+    "likeliest",
+    "parts_of_stream",
+    "reminded",
+    "told_apart",
+    "told_to",
+    "with_rows",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -394,3 +412,185 @@ def read_documents(corpus: Corpus, topics: Floats, alpha: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         state = problem.at(np.ones_like(topics))._replace(mu={"phi": (np.maximum(np.log(topics), -700.0),)})
     return np.asarray(problem.infer(state, None, READ_TOL, READ_ROUNDS).gamma, dtype=np.float64)
+
+
+class FixedTopics(TopicNetwork, ABC):
+    """A model with one topic k for all documents [K, V]; abstract."""
+
+    @abstractmethod
+    def _shares(self, corpus: Corpus) -> Floats:
+        """Topic shares of a corpus."""
+
+    def transform(self, X: Any) -> Floats:
+        """The expected topic shares of documents [D, K], by their words alone."""
+        return self._shares(self._new_documents(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log probability of a word of a random half of each document, given the shares of its other half."""
+        rng = np.random.default_rng([int(self.seed), 1])
+        return completion(self._shares, self._topics_now(), self._new_documents(X), rng)
+
+    def perplexity(self, X: Any) -> float:
+        """The exponential of minus `score`; lower is better."""
+        return float(np.exp(-self.score(X)))
+
+    def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
+        """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
+        return [self.vocabulary_[row].tolist() for row in likeliest(self._topics_now(), n, by)]
+
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well each topic's n likeliest words go together [K], as in `LDA.coherence`."""
+        words = likeliest(self._topics_now(), n)
+        return coherence(words, X, self._new_documents(X), self.vocabulary_, how)
+
+    def _topics_now(self) -> Floats:
+        self._check_fitted()
+        return self.topics_
+
+
+def likeliest(topics: Floats, n: int, by: By = "probability") -> Ints:
+    """The n first words of each topic [K, n]; for lift, all topics are equally common."""
+    return ranked_words(topics, np.full(len(topics), 1.0 / len(topics)), n, by)
+
+
+Told = dict[str, tuple[Any, ...]]
+# Plates along which documents, their words and their tokens lie; some have the number of a time at the end.
+OF_DOCUMENTS = ("doc", "cell", "token")
+
+
+def told_to(network: Network, fit: Any) -> Told:
+    """Collect the messages of the documents of a fit, and of those before, to each shared node.
+
+    A message is what a node's natural parameter holds beyond what the shared nodes say to one another; in the network of the next
+    documents it is an observation with log density ⟨m, φ(x)⟩. Messages of earlier documents are among those of later ones.
+    """
+    nodes = {name: network.nodes[name] for name in fit if _is_shared(network.nodes[name])}
+    return {name: message for name, (message, _) in messages_to(nodes, {name: fit[name] for name in nodes}).items()}
+
+
+def reminded(network: Network, told: Told) -> Network:
+    """The network with what earlier documents told its shared nodes."""
+    if not told:
+        return network
+    leaves = [node for node in network.nodes.values() if node.is_observed]
+    messages = [
+        Message(network.nodes[name], tuple(map(np.asarray, message)))
+        for name, message in told.items()
+        if name in network.nodes
+    ]
+    return Network(*leaves, *messages)
+
+
+def with_rows(message: tuple[Any, ...], places: Any, size: int) -> tuple[Any, ...]:
+    """A message to elements that are now among ``size``, at these places; the others were told nothing."""
+    longer = []
+    for part in message:
+        new = np.zeros((size, *part.shape[1:]))
+        new[places] = part
+        longer.append(new)
+    return tuple(longer)
+
+
+def _is_shared(node: Any) -> bool:
+    return not any(plate.name.rstrip("0123456789") in OF_DOCUMENTS for plate in node.plates)
+
+
+class Part(NamedTuple):
+    """Some documents of a stream, what is known of them, and which part it is; it is read once and not revised."""
+
+    number: int
+    documents: Any
+    known: Any
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Mistakes in here say in which part they are."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"part {self.number} of the stream: {error}") from error
+
+
+def parts_of_stream(X: Any, known: Any, in_pairs: bool) -> Iterator[Part] | None:
+    """The parts of a stream; None if X is a corpus in one piece."""
+    if in_pairs:
+        chunks = _chunks(X)
+    else:
+        stream = as_stream(X)
+        chunks = None if stream is None else stream.read()
+    if chunks is None:
+        return None
+    if known is not None:
+        raise ValueError(
+            "X is a stream: each of its parts is a pair (documents, what is known of them), so leave out the second argument"
+        )
+    return _numbered(chunks, in_pairs)
+
+
+def _chunks(X: Any) -> Iterator[Any] | None:
+    if callable(getattr(X, "chunks", None)):
+        chunks: Iterable[Any] = X.chunks()
+        return iter(chunks)
+    documents = hasattr(X, "__len__") or isinstance(X, Corpus) or is_sparse(X) or has_names(X)
+    return iter(X) if isinstance(X, Iterable) and not documents else None
+
+
+def _numbered(chunks: Iterator[Any], in_pairs: bool) -> Iterator[Part]:
+    number = -1
+    for number, chunk in enumerate(chunks):
+        if in_pairs and not (isinstance(chunk, tuple) and len(chunk) == 2):
+            raise TypeError(
+                f"part {number} of the stream must be a pair (documents, what is known of them), got {type(chunk).__name__}"
+            )
+        documents, known = chunk if in_pairs else (chunk, None)
+        yield Part(number, documents, known)
+    if number < 0:
+        raise ValueError("X is a stream without parts: there are no documents to fit to")
+
+
+# What the first topics cost: so many fits, each a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational
+# steps would merge, and more sweeps from the best; passes alone where counts are not whole.
+FIRST_FITS, FIRST_SWEEPS, LATER_SWEEPS, FIRST_PASSES = 4, 50, 150, 10
+
+
+class First(NamedTuple):
+    """Where a network starts: topics [K, V], and their shares in the documents [D, K]."""
+
+    topics: Floats
+    shares: Floats
+
+
+def first_topics(corpus: Corpus, n_topics: int, topic_prior: float, seed: int, seconds: Since | None) -> First:
+    """The best of some short fits of LDA, sampled on; the largest topic first. When the seconds are over, what there is."""
+    settings: dict[str, Any] = {"max_passes": FIRST_PASSES, "inference": "vb"}
+    sampled = bool((corpus.counts == np.round(corpus.counts)).all())
+    if sampled:
+        corpus = thin_counts(corpus)
+        settings = {"inference": "gibbs", "max_passes": 1, "local": LocalOptions(topics="point"), "doc_prior": "learn"}
+        settings |= {"gibbs_sweeps": FIRST_SWEEPS}
+    settings |= {"topic_prior": topic_prior, "tol": 0, "max_seconds": seconds, "verbose": False}
+    models: list[LDA] = []
+    for number in range(FIRST_FITS):
+        if not models or seconds is None or not seconds.over:
+            model = LDA(n_topics, seed=seed + number, **settings)
+            model._keeps_draws = False
+            models.append(model.fit(corpus))
+    # A fit whose time was up before its samples were averaged has no likelihood of them.
+    best = max(models, key=lambda model: getattr(model, "log_likelihood_", [-np.inf])[-1] if sampled else model.elbo_)
+    if sampled and (seconds is None or not seconds.over):
+        best.gibbs_sweeps = LATER_SWEEPS  # `set_params` would import scikit-learn, which takes longer than the sweeps
+        best.continue_fit(corpus)
+    order = np.argsort(-best.components_.sum(1), kind="stable")
+    return First(told_apart(best.topics_[order], seed), best.transform(corpus)[:, order])
+
+
+def told_apart(topics: Floats, seed: int) -> Floats:
+    """Rows that are all alike, as topics of documents that are, a little apart: otherwise no update could part them."""
+    if len(topics) < 2 or not np.allclose(topics, topics[0], rtol=1e-6, atol=0):
+        return topics
+    return as_shares(topics * generator(seed, Stream.START).gamma(100.0, 0.01, topics.shape))
+
+
+def as_shares(gamma: Floats) -> Floats:
+    """Rows that sum to one."""
+    return np.asarray(gamma / gamma.sum(1, keepdims=True))

@@ -23,9 +23,7 @@ from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal, Plate, Wishart, table
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
-from natgrad.topics.base import cells_of
-from natgrad.topics.first import First
-from natgrad.topics.queries import FixedTopics
+from natgrad.topics.base import First, FixedTopics, cells_of
 from natgrad.validation import whole_number
 
 __all__ = ["CorrelatedTopics"]

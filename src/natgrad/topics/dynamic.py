@@ -22,14 +22,11 @@ import numpy.typing as npt
 from natgrad.data.corpus import Corpus
 from natgrad.errors import UnreachedNode
 from natgrad.inference.options import FitOptions, all_or_nothing
-from natgrad.models.lda.coherence import How, coherence
-from natgrad.models.lda.topics import By, completion
+from natgrad.models.lda.topics import By, How, coherence, completion
 from natgrad.network.language import Categorical, Dirichlet, Gamma, Plate
 from natgrad.network.network import Network
-from natgrad.topics.base import TopicNetwork, cells_of, read_documents
-from natgrad.topics.first import First, as_shares
+from natgrad.topics.base import First, TopicNetwork, as_shares, cells_of, likeliest, read_documents
 from natgrad.topics.known import as_times, times_from_file, times_to_file
-from natgrad.topics.queries import likeliest
 
 __all__ = ["DynamicTopics"]
 

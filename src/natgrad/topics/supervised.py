@@ -31,10 +31,8 @@ from natgrad.network.language import (
     frequencies,
 )
 from natgrad.network.network import Network
-from natgrad.topics.base import as_tokens, read_documents
-from natgrad.topics.first import First, as_shares
+from natgrad.topics.base import First, FixedTopics, as_shares, as_tokens, read_documents
 from natgrad.topics.known import as_classes, is_missing
-from natgrad.topics.queries import FixedTopics
 from natgrad.validation import OnlyWhere, require
 
 __all__ = ["SupervisedLDA"]

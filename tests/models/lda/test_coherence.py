@@ -6,7 +6,7 @@ from reference.coherence import c_v_slowly, windows_slowly
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.models.lda.coherence import c_v, npmi, of_documents, of_windows
+from natgrad.models.lda.topics import c_v, npmi, of_documents, of_windows
 
 
 def test_c_v_by_hand():

@@ -29,7 +29,7 @@ from natgrad.models.factorization.predictors import BernoulliPredictor, Predicto
 __all__ = ["Likes", "one_class"]
 
 # Dislikes that all pairs which are not stored weigh as much as, for each like, where ``n_negatives`` is left out.
-DEFAULT_NEGATIVES = 6.0
+DEFAULT_NEGATIVES = 4.0
 
 
 @final

@@ -48,7 +48,7 @@ class FactorPriors:
         of likes counts: there popularity multiplies tastes.
     n_negatives : float, optional
         Of likes: all pairs that are not stored weigh as much as this many dislikes for each like, spread evenly, none more than
-        a stored one; by default 6. With 0 stored likes and dislikes alone count, by a logistic model.
+        a stored one; by default 4. With 0 stored likes and dislikes alone count, by a logistic model.
 
     Examples
     --------

@@ -9,6 +9,7 @@ guard are those of every network; `natgrad.models.lda.problem` has the kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from natgrad.data.corpus import as_corpus, with_words
+from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
@@ -32,19 +33,23 @@ from natgrad.models.lda.settings import (
     finds_topics,
     local_options,
     most_passes,
+    prior_value,
+    problem_of,
     runs_gibbs,
     runs_vb,
     topic_number,
 )  # fmt: skip
-from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
+from natgrad.models.lda.stream import arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics, warn_of_many_topics
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior, factors_of
+from natgrad.threads import at_most
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
+    from natgrad.models.lda.components import TopicComponents
     from natgrad.models.lda.gibbs import GibbsSweeps
     from natgrad.models.lda.problem import LDAProblem
 
@@ -58,7 +63,7 @@ FEW_ENTRIES = 5_000_000
 MOVING = 0.1
 
 
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAStream, LDAFiles):
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference and collapsed Gibbs sampling.
 
     Parameters
@@ -362,6 +367,70 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
                 "after samples posterior_ has their deviations"
             )
         return self._fitted.of(self._held_out(X), self._state, exact=True)
+
+    def _problem(
+        self, corpus: Corpus, population: float | None = None, number_known: bool = False, sampled: bool = False
+    ) -> LDAProblem:
+        return problem_of(self, corpus, population, number_known, sampled)
+
+    def _components(self, problem: LDAProblem) -> TopicComponents:
+        from natgrad.models.lda.components import TopicComponents
+
+        return TopicComponents(problem)
+
+    def _room(self, problem: LDAProblem, state: State) -> tuple[LDAProblem, dict[str, Any]] | None:
+        """With the priors as they are; α of topics that come is learned from their documents, β is that of the past."""
+        here = problem.with_hyper(state)
+        room = topic_number(self)[0] - here.n_topics
+        if room <= 0:
+            return None
+        alpha = np.append(here.doc_prior, np.full(room, prior_value(self.doc_prior, "doc_prior")))
+        learn = problem.learn - {"topic"}
+        wide = type(here)(here.corpus, alpha, here.topic_prior, here.local, learn=learn, truncated=True)
+        return wide, {"doc_prior": alpha, "topic_prior": here.topic_prior}
+
+    def _narrowed(self, problem: LDAProblem, wide: LDAProblem, state: State) -> tuple[LDAProblem, State]:
+        from natgrad.models.lda.components import found_topics
+
+        fewer, after = found_topics(wide, state)
+        here = fewer.with_hyper(after)
+        own = here.corpus, here.doc_prior, here.topic_prior, here.local
+        return type(here)(*own, population=problem.population, learn=problem.learn), after
+
+    def _threads(self) -> AbstractContextManager[None]:
+        return at_most(self.n_jobs)
+
+    def _words(self) -> tuple[Any, int | None]:
+        """The names of the words of the fit, None if they have none, and how many there are; None before there is a fit."""
+        return (self._names, len(self.vocabulary_)) if hasattr(self, "_state") else (None, None)
+
+    def _more(self, X: Any, y: Any = None, vocabulary: Sequence[Any] | None = None) -> HeldDocuments:
+        named = (
+            self._data.open_words and vocabulary is None and isinstance(X, (list, tuple)) and self._names is not None
+        )
+        return HeldDocuments(arriving(as_corpus(X) if named else X, vocabulary, *self._words()))
+
+    def _go_on(self, held: HeldDocuments) -> None:
+        """By whole sweeps, which forget nothing of the topics; words that no document has any more are gone."""
+        corpus, state, components = held.corpus, self._state, self.components_
+        if held.open_words:
+            used = np.unique(corpus.words).astype(np.int64)
+            if len(used) < corpus.n_words:
+                corpus = corpus.only(used)
+                grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
+                components = np.hstack([components, grown_ones])[:, used]
+        sampled = runs_gibbs(self, corpus)
+        problem = self._problem(corpus, number_known=True, sampled=sampled)
+        start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
+        method = VB() if self.method is None else None
+        self._optimise(problem, start, Trace(), most_passes(self, sampled=sampled), method=method, sampled=sampled)
+        self._data = held._replace(corpus=corpus)
+
+    def _resumed(self, problem: LDAProblem) -> State:
+        """The last state as this problem sees topics: those of Gibbs sampling are a point."""
+        if self._fitted.local.topics == problem.local.topics:
+            return self._state
+        return problem.at(self.components_, self._state.t)._replace(hyper=self._state.hyper)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,130 +7,35 @@ Every chunk is cut into batches, in a random order of its documents, and every b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
-from natgrad.data.held import HeldDocuments
 from natgrad.data.origin import Origin
 from natgrad.data.stream import Stream
-from natgrad.inference.methods import VB
 from natgrad.inference.options import FitOptions
 from natgrad.inference.streams import Chunk, Kept
-from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import run_table
 from natgrad.models.lda.settings import (
     finds_topics,
     local_options,
     most_passes,
-    prior_value,
-    problem_of,
-    runs_gibbs,
     runs_vb,
-    topic_number,
 )
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
-    from natgrad.models.lda.components import TopicComponents
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.lda.problem import LDAProblem
 
-__all__ = ["LDAStream", "arriving", "fit_stream", "grown"]
+__all__ = ["arriving", "fit_stream", "grown"]
 
 # A step ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
 ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
-
-
-class LDAStream:
-    """What `LDA` does with documents that arrive one batch after the other."""
-
-    n_jobs: int | None
-    components_: npt.NDArray[np.float64]
-    vocabulary_: npt.NDArray[Any]
-    _state: State
-    _fitted: LDAProblem
-    _names: Any
-    _data: Any
-
-    def _problem(
-        self, corpus: Corpus, population: float | None = None, number_known: bool = False, sampled: bool = False
-    ) -> LDAProblem:
-        return problem_of(self, corpus, population, number_known, sampled)
-
-    def _components(self, problem: LDAProblem) -> TopicComponents:
-        from natgrad.models.lda.components import TopicComponents
-
-        return TopicComponents(problem)
-
-    def _room(self: Any, problem: LDAProblem, state: State) -> tuple[LDAProblem, dict[str, Any]] | None:
-        """With the priors as they are; α of topics that come is learned from their documents, β is that of the past."""
-        here = problem.with_hyper(state)
-        room = topic_number(self)[0] - here.n_topics
-        if room <= 0:
-            return None
-        alpha = np.append(here.doc_prior, np.full(room, prior_value(self.doc_prior, "doc_prior")))
-        learn = problem.learn - {"topic"}
-        wide = type(here)(here.corpus, alpha, here.topic_prior, here.local, learn=learn, truncated=True)
-        return wide, {"doc_prior": alpha, "topic_prior": here.topic_prior}
-
-    def _narrowed(self, problem: LDAProblem, wide: LDAProblem, state: State) -> tuple[LDAProblem, State]:
-        from natgrad.models.lda.components import found_topics
-
-        fewer, after = found_topics(wide, state)
-        here = fewer.with_hyper(after)
-        grown = type(here)(
-            here.corpus,
-            here.doc_prior,
-            here.topic_prior,
-            here.local,
-            population=problem.population,
-            learn=problem.learn,
-        )
-        return grown, after
-
-    def _threads(self) -> AbstractContextManager[None]:
-        from natgrad.threads import at_most
-
-        return at_most(self.n_jobs)
-
-    def _words(self) -> tuple[Any, int | None]:
-        """The names of the words of the fit, None if they have none, and how many there are; None before there is a fit."""
-        return (self._names, len(self.vocabulary_)) if hasattr(self, "_state") else (None, None)
-
-    def _more(self, X: Any, y: Any = None, vocabulary: Sequence[Any] | None = None) -> HeldDocuments:
-        named = (
-            self._data.open_words and vocabulary is None and isinstance(X, (list, tuple)) and self._names is not None
-        )
-        return HeldDocuments(arriving(as_corpus(X) if named else X, vocabulary, *self._words()))
-
-    def _go_on(self: Any, held: HeldDocuments) -> None:
-        """By whole sweeps, which forget nothing of the topics; words that no document has any more are gone."""
-        corpus, state, components = held.corpus, self._state, self.components_
-        if held.open_words:
-            used = np.unique(corpus.words).astype(np.int64)
-            if len(used) < corpus.n_words:
-                corpus = corpus.only(used)
-                grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
-                components = np.hstack([components, grown_ones])[:, used]
-        sampled = runs_gibbs(self, corpus)
-        problem = self._problem(corpus, number_known=True, sampled=sampled)
-        start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
-        method = VB() if self.method is None else None
-        self._optimise(problem, start, Trace(), most_passes(self, sampled=sampled), method=method, sampled=sampled)
-        self._data = held._replace(corpus=corpus)
-
-    def _resumed(self, problem: LDAProblem) -> State:
-        """The last state as this problem sees topics: those of Gibbs sampling are a point."""
-        if self._fitted.local.topics == problem.local.topics:
-            return self._state
-        return problem.at(self.components_, self._state.t)._replace(hyper=self._state.hyper)
 
 
 def arriving(X: Any, vocabulary: Sequence[Any] | None, names: Any, n_words: int | None) -> Corpus:

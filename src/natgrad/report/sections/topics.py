@@ -20,8 +20,7 @@ from natgrad.report.charts.svg import picture
 from natgrad.report.format import count, percent, percent_range, short
 from natgrad.report.html import Html, join, json_block, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
-from natgrad.topics.base import TopicNetwork, read_documents
-from natgrad.topics.first import as_shares
+from natgrad.topics.base import TopicNetwork, as_shares, read_documents
 
 __all__ = [
     "Sizes",
