@@ -70,8 +70,7 @@ EXPRESSIONS = [
     (lambda: ng.Network(category()).query("z"), PlateMismatch, "query", "z"),
     (lambda: ng.Network(category()).query(("z", 7)), IndexError, "query", "z", "[3]", "(7,)"),
     (lambda: ng.Network(category()).query(("z", 0), given={("z", 0): 1}), ValueError, "query", "z[0]"),
-    (lambda: ng.Network(category()).query(("z", 0), given={("z", 1): 2}), ValueError,
-     "query", "given", "2", "its states are"),
+    (lambda: ng.Network(category()).query(("z", 0), given={("z", 1): 2}), ValueError, "query", "given", "2", "its states are"),
     (lambda: ng.Network(category(observed=[0, 1, 1])).query(("z", 0)), ValueError, "query", "to", "observed="),
     (lambda: vector("y", plate=N, observed=[[0, inf], [nan, 1], [1, 1]]), ValueError, "y", "inf", "NaN marks missing"),
 ]

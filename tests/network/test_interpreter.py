@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from networks import CASES
-from scipy.special import betaln, gammaln
-from scipy.stats import multivariate_normal
 from trees import same
 
 import natgrad as ng
@@ -74,44 +72,6 @@ def test_a_network_whose_blocks_do_not_meet_is_done_after_one_sweep():
     assert len(network.fit(tol=0, max_steps=5).trace) == 5
     again = fit.continue_fit(max_steps=3)
     assert again.elbo == fit.elbo
-
-
-def coin():
-    y = np.array([1, 0, 1, 1, 0, 1, 1])
-    leaf = ng.Bernoulli("y", ng.Beta("p", 2.0, 0.5), plate=ng.Plate("n", 7), observed=y)
-    return leaf, betaln(2.0 + y.sum(), 0.5 + (1 - y).sum()) - betaln(2.0, 0.5)
-
-
-def dice():
-    y, prior = np.array([0, 2, 2, 1, 2, 0]), np.array([0.3, 1.0, 2.0, 0.7])
-    leaf = ng.Categorical("y", ng.Dirichlet("p", prior), plate=ng.Plate("n", 6), observed=y)
-    after = prior + np.bincount(y, minlength=4)
-    return leaf, gammaln(after).sum() - gammaln(after.sum()) - gammaln(prior).sum() + gammaln(prior.sum())
-
-
-def rates():
-    y, arm = np.array([0.3, 1.2, 0.7, 2.0, 0.1]), np.array([0, 1, 0, 1, 1])
-    rate = ng.Gamma("rate", 1.5, 0.8, plate=ng.Plate("arm", 2))
-    leaf = ng.Exponential("y", rate[arm], plate=ng.Plate("n", 5), observed=y)
-    shape, scale = 1.5 + np.bincount(arm), 0.8 + np.bincount(arm, y)
-    return leaf, (gammaln(shape) - gammaln(1.5) + 1.5 * np.log(0.8) - shape * np.log(scale)).sum()
-
-
-def location():
-    y = np.array([4.0, 5.5, 4.7])
-    leaf = ng.Normal("y", ng.Normal("mu", 1.0, 0.25), 2.0, plate=ng.Plate("n", 3), observed=y)
-    return leaf, multivariate_normal(np.full(3, 1.0), 0.5 * np.eye(3) + 4.0).logpdf(y)
-
-
-@pytest.mark.parametrize("declared", [coin, dice, rates, location])
-def test_one_block_is_read_once_and_its_bound_is_the_evidence(declared):
-    """q is the posterior: no second sweep, no probe, no bound that is computed anew."""
-    leaf, evidence = declared()
-    fit = ng.Network(leaf).fit()
-    assert len(fit.trace) == 1
-    assert fit.trace.last.messages_read == fit.problem.n_messages
-    assert fit.problem.probes == ()
-    assert fit.elbo == pytest.approx(evidence, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["scalar_mixture", "pca"])

@@ -37,12 +37,6 @@ def test_regression_predicts_new_rows_in_closed_form(regression):
     assert (high > p.mean()).all()
 
 
-def test_intervals_of_the_training_data_cover_it(regression):
-    _, fit, _, y = regression
-    low, high = fit.predictive("y").interval(0.9)
-    assert 0.8 <= ((y > low) & (y < high)).mean() <= 1.0
-
-
 def test_log_density_is_that_of_the_mixture_of_draws(regression):
     w, fit, design, y = regression
     p = fit.predictive("y", mean=ng.dot(design[:5], w))
@@ -75,51 +69,6 @@ def test_new_points_of_a_mixture_get_categories_of_their_own():
     assert draws.shape == (4000,)
     # The share of the left component in 4 000 draws, known to 0.7 % (one standard error), plus its posterior's 2.6 %.
     assert (draws < -1).mean() == pytest.approx((y < -1).mean(), abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("node", "hidden"),
-    [
-        (lambda x, n: ng.Poisson("y", x, plate=n, observed=[3, 0, 2, 5, 1]), lambda: ng.Gamma("x", 1.5, 0.7)),
-        (lambda x, n: ng.Exponential("y", x, plate=n, observed=[0.3, 1.0, 0.7, 2.0, 1.0]), lambda: ng.Gamma("x", 5.0, 3.0)),
-        (lambda x, n: ng.Bernoulli("y", x, plate=n, observed=[1, 0, 1, 1, 0]), lambda: ng.Beta("x", 2.0, 3.0)),
-        (lambda x, n: ng.Binomial("y", 4, x, plate=n, observed=[1, 0, 4, 3, 2]), lambda: ng.Beta("x", 2.0, 3.0)),
-        (lambda x, n: ng.Categorical("y", x, plate=n, observed=[0, 1, 2, 1, 1]), lambda: ng.Dirichlet("x", 1.0, size=3)),
-        (lambda x, n: ng.Gamma("y", 2.0, x, plate=n, observed=[0.3, 1.0, 0.7, 2.0, 1.0]), lambda: ng.Gamma("x", 5.0, 3.0)),
-    ],
-)  # fmt: skip
-def test_draws_agree_with_the_density(node, hidden):
-    fit = ng.Network(node(hidden(), ng.Plate("n", 5))).fit()
-    p = fit.predictive("y")
-    draws = p.sample(0, 4000)
-    assert draws.shape == (4000, 5)
-    density = p.log_density(draws[0], n=500)
-    assert density.shape == (5,)
-    assert np.isfinite(density).all()
-    if np.issubdtype(draws.dtype, np.integer):
-        values, counts = np.unique(draws, return_counts=True)
-        common = values[np.argmax(counts)]
-        share = (draws == common).mean()
-        assert np.exp(p.log_density(np.full(5, common), n=4000))[0] == pytest.approx(share, abs=0.03)
-
-
-def test_factor_answers():
-    k = ng.Plate("k", 3)
-    tau = ng.Gamma("tau", 2.0, 1.0, plate=k)
-    y = ng.Normal("y", 0.0, tau, plate=k, observed=[0.3, -1.0, 2.0])
-    fit = ng.Network(y).fit()
-    q = fit["tau"]
-    assert q.mean().shape == q.var().shape == (3,)
-    low, high = q.interval(0.9)
-    assert ((low < q.mean()) & (q.mean() < high)).all()
-    assert q.sample(0, 5).shape == (5, 3)
-    assert set(q.natural) == {"x", "log"}
-    np.testing.assert_allclose(q.std() ** 2, q.var())
-    assert "Gamma on k=3" in repr(q)
-    assert list(fit) == ["tau"]
-    assert "tau" in fit
-    with pytest.raises(KeyError, match="is observed"):
-        fit["y"]
 
 
 def test_predicting_leaves_the_network_as_it_was(regression):

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pandas
 import pytest
 import scipy.stats
 from reference.hmm import naive_filter
@@ -278,6 +277,7 @@ def tracks_of(name, rng):
     """Models whose rows a filter reads one by one without the way of whole sequences."""
     z = np.repeat(np.arange(8) % 2, 10)
     X = np.column_stack([rng.normal(3.0 * z), rng.normal(-2.0 * z)])
+    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": X[:, 0], "n": rng.poisson(1 + 5 * z), "on": z == 1, "l": np.array(["x", "y"])[z]})
     kinds = {"a": hmm.Autoregressive(1), "n": hmm.Poisson(), "on": hmm.Bernoulli(), "l": hmm.Categorical()}
     made = {
