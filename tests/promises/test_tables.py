@@ -30,15 +30,12 @@ def rows(begin: int, end: int, series: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_are_the_whole(name: str, monkeypatch: Any, tmp_path: Path) -> None:
-    """Exact sweeps and draws of single rows, for chunks of any size; others at least run."""
+    """Exact sweeps for chunks of any size; others at least run."""
     network = declared(name, monkeypatch)
     whole = network.fit(TABLE, ng.VB(), chunk_rows=1000, **FIT)
     held, other = (network.fit(TABLE, ng.VB(), chunk_rows=size, **FIT) for size in (5, 7))
     for fit in (held, other):
         assert_same(fit, whole, 1e-12)
-    for method in (ng.Children(4), ng.GlobalBatch(5)):
-        fits = [network.fit(TABLE, method, chunk_rows=size, **FIT) for size in (5, 1000)]
-        assert_same(*fits, 1e-12)
     for method in (None, ng.SVI({"n": 5})):
         assert np.isfinite(network.fit(TABLE, method, chunk_rows=5, **FIT).elbo)
     pytest.importorskip("pandas").DataFrame(TABLE).to_parquet(tmp_path / "rows.parquet", row_group_size=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -13,34 +13,30 @@ import numpy.typing as npt
 
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
-from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
+from natgrad.inference.engine import TOLERANCE, BoundEvery
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.options import CheckpointOptions, checked_every, checked_method, checked_step, refuse_unknown
-from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.origins import warn_of_offsets
-from natgrad.network.compile.plan import Plan, make_plan, remarks
+from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.fit_run import FitRun, Whole
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
-from natgrad.network.results.files import shapes_of, state_table
-from natgrad.network.results.fit import Fit, Settings, warn_at_end
+from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.results.ties import warn_of_ties
-from natgrad.network.start.components import asked_moves, moves_of
+from natgrad.network.start.components import asked_moves
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order
 from natgrad.network.start.restarts import find_start
-from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
 
@@ -378,31 +374,31 @@ class Network(SimulationMixin):
             )
         init = joined_init(init, self._plan) if self._plan.members else init
         restarts = None if n_init is None else whole_number(n_init, "n_init")
-        limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)
-        problem = self.problem_on(chosen.name)
+        source = Whole(problem := self.problem_on(chosen.name), chosen.words)
         settings = Settings(
             method, checked_step(step, method, problem), checked_order(self._plan, order, started_nodes(problem, init)),
             whole_number(seed, "seed", least=0), __version__,
         )  # fmt: skip
         warn_of_ties(self._plan)
         warn_of_offsets(self._plan)
-        watchers = as_callbacks(callbacks) + ((symmetry_watch(problem),) if self._plan.choices else ())
-        trace = Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
-        moving = moves_of(problem, asked_moves(self._plan, moves, method, n_init), settings.order)
-        kept_as: Any = lambda: (state_table(shapes_of(problem), settings.seed), {})  # noqa: E731
-        checkpointer = checkpointer_of(keep, lambda: about, kept_as)
-        result = run(
-            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving, probed=moves is not False),
-            lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
-            callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
-            model_at=self._model_at(problem, settings, trace), executor=executor,
-        )  # fmt: skip
-        warn_at_end(problem, result)
-        trace.strategy = f"{trace.strategy}; {chosen.words}{remarks(self._plan, moving is not None)}"
-        return Fit(problem, result, settings, self._continue)
+        moving = source.moves_for(asked_moves(self._plan, moves, method, n_init), settings)
+        options = {
+            "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds, "max_messages": max_messages,
+            "tol": tol, "callbacks": callbacks, "bound_every": every, "executor": executor, "verbose": verbose, **keep,
+        }  # fmt: skip
+        return FitRun(source, settings, options, moving, probed=moves is not False).run(
+            lambda: find_start(problem, init, settings.seed, restarts, moving),
+            (symmetry_watch(problem),) if self._plan.choices else (),
+            about,
+        )
+
+    @property
+    def source(self) -> Whole:
+        """The network with its data, for runs that go on from a state."""
+        return Whole(self.problem, self._chosen(None).words)
 
     @staticmethod
     def _only_method(data: Any, method: Method | None) -> Any:
@@ -417,41 +413,6 @@ class Network(SimulationMixin):
         if data is not None and method is not None:
             raise TypeError(f"this network has its data, in arrays, and takes one method, got {data!r} and {method!r}")
         return method if data is None else data
-
-    def _model_at(self, problem: NetworkProblem, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
-        going = Stop(Reason.CALLBACK, "the run goes on")
-        return lambda state: Fit(problem, Result(state, trace, going), settings, self._continue)
-
-    def _continue(
-        self,
-        fit: Fit,
-        method: Method | None,
-        *,
-        step: Step | None = None,
-        max_steps: int = 1000,
-        max_passes: float | None = None,
-        max_seconds: float | None = None,
-        max_messages: int | None = None,
-        tol: float = TOLERANCE,
-        callbacks: Sequence[Any] = (),
-        bound_every: BoundEvery = None,
-        verbose: bool | None = None,
-        moves: Any = None,
-    ) -> Fit:
-        old, problem = fit.settings, fit.problem
-        chosen = old.method if method is None else checked_method(method)
-        rule = old.step if method is None and step is None else checked_step(step, chosen, problem)
-        settings = Settings(chosen, rule, old.order, old.seed, old.version)
-        (trace := Trace()).take_over(fit.trace)
-        moving = moves_of(problem, moves if chosen in (None, VB()) else False, old.order)
-        result = run(
-            Phase(problem, chosen, rule, old.order, bound_every=checked_every(bound_every), moves=moving), fit.state,
-            limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
-            callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
-        )  # fmt: skip
-        warn_at_end(problem, result)
-        trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
-        return Fit(problem, result, settings, self._continue)
 
     def __repr__(self) -> str:
         if self.template is not None:

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.problem import Sampled
 from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.network.bind.chunking import NUMBER
 from natgrad.network.bind.chunks import Known
@@ -405,26 +404,6 @@ class ChunkProgram:
                 self.on.xp.zeros(tuple(cut.get(axis, size) for axis, size in enumerate(shape))) for shape in shapes
             )
         return zeros
-
-    def sampled(
-        self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None
-    ) -> ChunkSums:
-        """What some elements of a term of rows tell a global."""
-        layout = sample.layout
-
-        def build() -> Callable[..., Any]:
-            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Any:
-                cut = self.windows.moments(mu, known, self.on.xp)
-                local, _ = self.solved(cut, known)
-                here = {**cut, **local}
-                rebuilt = Sampled.rebuilt(layout, arrays)
-                return self.program.target(self.plan.blocks[name], here, known, (), [rebuilt], column)
-
-            return function
-
-        number = None if column is None else np.int32(column)
-        parts = self.call(("sampled", name, layout, column is not None), build, mu, sample.arrays, number, known)
-        return _told({name: self.windows.trimmed(name, parts, known)}, 0.0)
 
 
 def _kind(change: Any) -> Any:

@@ -31,10 +31,14 @@ from natgrad.inference.problem import (
     BlockInfo,
     ChildSet,
     EdgeProblem,
+    GlobalResult,
+    GroupProblem,
+    GroupResult,
     Sampled,
     State,
     SweepResult,
 )
+from natgrad.inference.steppers.sampled import step_parts
 from natgrad.network.bind.chunk_program import CHANGE, ChunkProgram
 from natgrad.network.bind.chunking import Ends, solve_ends
 from natgrad.network.bind.chunks import Chunks, Known
@@ -47,7 +51,7 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.update import blended_block, blends, update
 
-__all__ = ["Chunked", "ChunkedEdges", "shards_of", "visit_runs"]
+__all__ = ["ChunkBatches", "Chunked", "ChunkedEdges", "shards_of", "visit_runs"]
 
 # Programs of this process, by the token of their fit; the last few, since each holds compiled functions.
 _PROGRAMS: dict[str, ChunkProgram] = {}
@@ -409,7 +413,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
     ) -> Stats:
         """From whole terms."""
         if sampled:
-            raise NotImplementedError("single rows are drawn by `natgrad.network.bind.sampled.SampledEdges`")
+            raise NotImplementedError("rows of chunks are read together")
         mu = {name: state.mu[name] for name in self.blocks}
         above = tuple(name for name in self.program.above if full is None or name in full)
         total = self.from_above(block.name, mu, above, column)
@@ -476,27 +480,19 @@ class ChunkedEdges(Chunked, EdgeProblem):
             _, _, _, info = blended_block(on, block, lam[name], own, 1.0)
         return own, stats, info
 
-    def from_above(
-        self,
-        name: str,
-        mu: Moments,
-        terms: tuple[str, ...],
-        column: int | None = None,
-        sampled: tuple[Sampled, ...] = (),
-    ) -> Stats:
-        """What the terms that are no rows tell a block, whole or from a sample."""
-        program, layouts, arrays = self.program, tuple(s.layout for s in sampled), [s.arrays for s in sampled]
+    def from_above(self, name: str, mu: Moments, terms: tuple[str, ...], column: int | None = None) -> Stats:
+        """The messages to a block from the terms that are no rows."""
+        program = self.program
 
         def build() -> Callable[..., Any]:
-            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Stats:
-                samples = list(map(Sampled.rebuilt, layouts, arrays))
-                return program.program.target(self.blocks[name], mu, known, terms, samples, column)
+            def function(mu: Any, column: Any, known: Any) -> Stats:
+                return program.program.target(self.blocks[name], mu, known, terms, (), column)
 
             return function
 
         number = None if column is None else np.int32(column)
-        key = ("above", name, terms, layouts, column is not None)
-        return tuple(map(np.asarray, program.call(key, build, mu, arrays, number, program.problem.known_arrays)))
+        key = ("above", name, terms, column is not None)
+        return tuple(map(np.asarray, program.call(key, build, mu, number, program.problem.known_arrays)))
 
     def above_bound(self, lam: Any, mu: Any) -> float:
         """The part of the bound that is no row."""
@@ -523,3 +519,84 @@ def _plain(tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple(_plain(part) for part in tree)
     return np.asarray(tree) if hasattr(tree, "__array__") else tree
+
+
+# Some chunks at a step, for `SVI`, where what chunks tell does not add up.
+
+
+class ChunkBatch(NamedTuple):
+    """Chunks that were read, standing for ``scale`` times as many; ``mu`` is where what is hidden in them was solved."""
+
+    numbers: Ints | None
+    mu: Mapping[str, Stats]
+    scale: float
+
+
+class ChunkBatches(Chunked, GroupProblem):
+    """Some chunks at each step, of a network whose chunks tell nothing that adds up: they are visited block after block.
+
+    Parameters
+    ----------
+    edges : ChunkedEdges
+    order : of the globals in a step
+    """
+
+    summarises = False
+
+    def __init__(self, edges: ChunkedEdges, order: tuple[str, ...]) -> None:
+        self.set_chunks(edges.chunks, edges.program)
+        self.edges, self.order, self.blocks = edges, order, edges.blocks
+        self.group_plate, self.batch_size = edges.chunks.plate, 1
+        self.n_groups, self.population = edges.chunks.n_chunks, float(edges.chunks.n_chunks)
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        return self.observations()
+
+    @property
+    def n_messages(self) -> int:
+        return self.reads()
+
+    def prior_of(self, name: str) -> Stats:
+        """Of a block of a network the prior is one of its messages."""
+        raise NotImplementedError("the prior of a block of a network is one of its messages")
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        return self.edges.moments(block, lam)
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """Nothing yet: blocks ask when it is their turn."""
+        share = 1.0 if groups is None else len(groups) / self.n_groups
+        batch = ChunkBatch(groups, {name: state.mu[name] for name in self.blocks}, 1.0)
+        return GroupResult([], batch, 0.0, 1, int(self.reads() * share))
+
+    def scaled(self, messages: Any, scale: float) -> Any:
+        return messages._replace(scale=scale)
+
+    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
+        """The globals in turn, each a part ρ of the way to what the chunks tell it."""
+        edges, info = self.edges, dict[str, BlockInfo]()
+        for name in self.order:
+            block = self.blocks[name]
+            columns: list[int | None] = [None] if block.column_axis is None else list(range(block.n_columns))
+            for column in columns:
+                for part in step_parts(block, rho, column, in_turn=True):
+                    target = self._target(block, state, messages, column)
+                    state, info[name] = edges.step_block(block, state, target, part, column)
+        return GlobalResult(state, info, self.global_bound(state.lam, state.mu, messages))
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """As these chunks estimate it."""
+        here = {name: mu[name] for name in self.blocks}
+        told = self.edges.messages(messages.mu, here, (), valued=True, numbers=messages.numbers)
+        return float(messages.scale * told.value + self.edges.above_bound(lam, here))
+
+    def bound(self, state: State) -> float:
+        """Of all chunks."""
+        return self.edges.bound(state)
+
+    def _target(self, block: Block, state: State, batch: ChunkBatch, column: int | None) -> Stats:
+        mu = {name: state.mu[name] for name in self.blocks}
+        total = self.edges.from_above(block.name, mu, self.program.above, column)
+        told = self.edges.messages(batch.mu, mu, (block.name,), column, numbers=batch.numbers)
+        return tuple(a + batch.scale * b for a, b in zip(total, told.parts[block.name], strict=True))

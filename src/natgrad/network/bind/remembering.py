@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from natgrad import families
-from natgrad.inference.engine import Result
 from natgrad.inference.problem import State
-from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, aligned, find_domain
 from natgrad.network.bind.build import Domain, build_nodes, made_parents
 from natgrad.network.bind.tables import Table
@@ -150,8 +148,8 @@ class _Kept(NamedTuple):
 
     def fit(self, kept: Mapping[str, float], options: Any) -> Fit:
         """The fit in which each block keeps a part of its message."""
+        from natgrad.network.fit_run import FitRun
         from natgrad.network.network import Network
-        from natgrad.network.results.fit import Fit
 
         template = self.binding.template
         every = {**made_parents(template), **self.nodes}
@@ -168,9 +166,8 @@ class _Kept(NamedTuple):
         problem = network.problem
         shared = {name: factor for name, factor in self.factors.items() if name in self.messages}
         state = warm_state(problem, shared, self.binding.domain, self.domain, {}, self.t)
-        stop = Stop(Reason.CALLBACK, "the run goes on")
-        going = Fit(problem, Result(state, Trace(), stop), self.settings, network._continue)
-        return network._continue(going, None, **options).bound_to(Binding(template, self.domain))
+        fit = FitRun.continued(network.source, self.settings, None, None, options).run(state)
+        return fit.bound_to(Binding(template, self.domain))
 
 
 def _contrast(factor: Factor, said: Stats, message: Stats, fit: Fit) -> tuple[float, float]:

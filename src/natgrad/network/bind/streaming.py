@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,36 +11,32 @@ import numpy as np
 from natgrad._version import __version__
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart
 from natgrad.inference.auto import Auto
-from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
+from natgrad.inference.engine import Result
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.moves import Moves
-from natgrad.inference.options import CheckpointOptions, checked_every, checked_method, checked_step
+from natgrad.inference.options import checked_method, checked_step
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
-from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain, Template
 from natgrad.network.bind.chunk_components import moves_for, start_of_one_in_chunks
 from natgrad.network.bind.chunk_groups import ChunkGroups, carry_over, chunked_problem, with_memory
 from natgrad.network.bind.chunk_starts import start_from_rows, warn_of_sorted_rows
-from natgrad.network.bind.chunked import ChunkedEdges
+from natgrad.network.bind.chunked import ChunkBatches, ChunkedEdges
 from natgrad.network.bind.chunking import chains_along
 from natgrad.network.bind.chunks import Chunks
-from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.compile.origins import warn_of_offsets
 from natgrad.network.compile.plan import remarks
-from natgrad.network.results.files import shapes_of, state_table
+from natgrad.network.fit_run import FitRun
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.ties import warn_of_ties
 from natgrad.network.start.components import asked_moves
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
-from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.validation import whole_number
 
 __all__ = ["CannotBeCut", "fit_chunks"]
@@ -65,6 +62,8 @@ def fit_chunks(
             f"n_init = {options['n_init']}: several starts would read a table in chunks several times, which is not done; fit a "
             "part of the table with n_init=, and give its result as init="
         )
+    if chunk_rows is None and isinstance(method, (Children, GlobalBatch)):
+        raise CannotBeCut(f"{method} reads single rows")
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
     source = as_chunks(tables[plate])
@@ -93,12 +92,10 @@ def go_on(
     backend = old.backend.name if before is not None else None
     run = _Run(template, chunks, {"backend": backend, "init": None, "order": settings.order}, tables)
     carry_over(old, run.problem)
-    state = start(run.problem, chunks.domain)
-    stepper, _ = run._stepper(run.problem, settings.method, settings.step)
-    state = with_memory(run.problem, stepper, state, settings.seed)
-    stop = Stop(Reason.CALLBACK, "the run goes on")
-    problem: Any = run.problem
-    return run.resume(Fit(problem, Result(state, Trace(), stop), settings, run.resume), None, **options)
+    settings = replace(settings, order=run.order)
+    stepper, _ = run.stepper_for(run.problem, settings)
+    state = with_memory(run.problem, stepper, start(run.problem, chunks.domain), settings.seed)
+    return FitRun.continued(run, settings, None, None, options).run(state)
 
 
 class _Run:
@@ -123,13 +120,13 @@ class _Run:
             raise ValueError(f"order must name every hidden node that is not in rows once: {', '.join(probe.blocks)}")
         self.order = tuple(order)
         self.problem: ChunkProblem = probe
-        self.sampled: SampledEdges | None = None
         if isinstance(probe, ChunkGroups):
             probe.order = self.order
 
     def fit(self, method: Method | None, options: Mapping[str, Any]) -> Fit:
         """A run from the start."""
-        problem, inner = self.problem, self.problem.program.problem
+        method = checked_method(method)
+        problem, inner = self.problem_for(method), self.problem.program.problem
         seed = whole_number(options["seed"], "seed", least=0)
         warn_of_ties(problem.plan)
         warn_of_offsets(problem.plan, self.chunks.ends)
@@ -160,65 +157,31 @@ class _Run:
                 return start_from_rows(problem, None, seed)
             return State({n: whole.lam[n] for n in problem.blocks}, {n: whole.mu[n] for n in problem.blocks}, 0)
 
-        keep: CheckpointOptions = {key: options[key] for key in ("checkpoint", "every", "resume") if key in options}  # type: ignore[assignment]
-        return self._run(start, method, options["step"], seed, options, keep, Trace(), (symmetry_watch(inner),), moves)
-
-    def resume(self, fit: Fit, method: Method | None, **options: Any) -> Fit:
-        """More steps from a fit."""
-        old = fit.settings
-        given = {**LIMITS, **options}
-        chosen = old.method if method is None else method
-        (trace := Trace()).take_over(fit.trace)
-        asked = given["moves"] if chosen in (None, VB()) else False
-        moves = moves_for(self.problem, asked, self.order, old.seed)
-        return self._run(fit.state, chosen, given.get("step") or old.step, old.seed, given, {}, trace, (), moves)
-
-    def _run(
-        self,
-        start: State | Callable[[], State],
-        method: Method | None,
-        step: Any,
-        seed: int,
-        options: Mapping[str, Any],
-        keep: CheckpointOptions,
-        trace: Trace,
-        watchers: Sequence[Any],
-        moves: Moves | None,
-    ) -> Fit:
-        chosen = checked_method(method)
-        problem = self._problem_for(chosen)
-        settings = Settings(chosen, checked_step(step, chosen, problem), self.order, seed, __version__)
+        settings = Settings(method, checked_step(options["step"], method, problem), self.order, seed, __version__)
         about = {
-            "method": chosen, "step": settings.step, "init": options.get("init"), "backend": problem.backend.name,
+            "method": method, "step": settings.step, "init": options["init"], "backend": problem.backend.name,
             "chunk_rows": self.chunks.size, **({"moves": asked} if (asked := options.get("moves")) is not None else {}),
         }  # fmt: skip
-        checkpointer = checkpointer_of(keep, lambda: about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
-        names = ("max_steps", "tol", "max_seconds", "max_messages", "max_passes")
-        limits = Limits(**{name: options[name] for name in names})
-        stepper, why = self._stepper(problem, chosen, settings.step)
-        phase = Phase(
-            problem, chosen, settings.step, self.order, stepper=stepper, why=why,
-            bound_every=checked_every(options["bound_every"]), moves=moves,
-        )  # fmt: skip
-        going = Stop(Reason.CALLBACK, "the run goes on")
-        result = run(
-            phase, start, limits=limits, seed=seed, callbacks=(*as_callbacks(options["callbacks"]), *watchers),
-            verbose=options["verbose"], trace=trace, checkpointer=checkpointer,
-            model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
-        )  # fmt: skip
-        warn_if_ran_out(result.stop)
-        trace.strategy += remarks(problem.plan, moves is not None)
-        if moves is not None and isinstance(problem, ChunkGroups):
-            problem.told.clear()  # a move that was refused may have been asked last
-        return self._made(result, settings)
+        return FitRun(self, settings, options, moves).run(start, (symmetry_watch(inner),), about)
 
-    def _made(self, result: Result, settings: Settings) -> Fit:
+    def moves_for(self, asked: Any, settings: Settings) -> Moves | None:
+        """The components that move."""
+        return moves_for(self.problem, asked, self.order, settings.seed)
+
+    def words(self, moving: bool) -> str:
+        """Remarks on the plan."""
+        if moving and isinstance(self.problem, ChunkGroups):
+            self.problem.told.clear()  # a move that was refused may have been asked last
+        return remarks(self.problem.plan, moving)
+
+    def fit_at(self, result: Result, settings: Settings) -> Fit:
+        """The fit of a state."""
         problem: Any = self.problem
         binding = Binding(self.template, self.chunks.domain, self.tables, self.chunks.asked, problem)
-        return Fit(problem, result, settings, self.resume).bound_to(binding)
+        return Fit(problem, result, settings, self).bound_to(binding)
 
-    def _problem_for(self, method: Method | None) -> ChunkProblem:
-        """The problem that a method asks for: one whose single rows can be drawn, or that of whole chunks."""
+    def problem_for(self, method: Method | None) -> ChunkProblem:
+        """That of all chunks; refuses methods that read single rows, and parts of a chain."""
         if self.chunks.carried and isinstance(method, (SVI, Children, GlobalBatch)):
             raise PlateMismatch(
                 f"{method}: {self.chunks.carried[0]!r} is one chain along all rows of {self.chunks.plate!r}, of which no part is "
@@ -226,17 +189,16 @@ class _Run:
                 "lengths=Column(…)"
             )
         if isinstance(method, (Children, GlobalBatch)):
-            if not isinstance(self.sampled, SampledEdges):
-                self.sampled = SampledEdges(self.chunks, self.problem.program)
-            return self.sampled
+            raise TypeError(
+                f"{method} reads single rows, and rows that are read in chunks are read together: use VB(), or SVI("
+                f"{{{self.chunks.plate!r}: rows}}); or leave chunk_rows= out"
+            )
         return self.problem
 
-    def _stepper(self, problem: ChunkProblem, method: Method | None, step: Any) -> tuple[Stepper | None, str]:
+    def stepper_for(self, problem: ChunkProblem, settings: Settings) -> tuple[Stepper | None, str]:
         """The stepper of chunks as groups; of others the engine chooses it."""
-        chunks = self.chunks
+        chunks, method, step = self.chunks, settings.method, settings.step
         words = f"{chunks.n_rows:,} rows in {chunks.n_chunks} chunks of {chunks.size:,}"
-        if isinstance(method, (Children, GlobalBatch)):
-            return None, f"{words}; {method}: single rows"
         if isinstance(problem, ChunkedEdges) and not isinstance(method, SVI):
             return None, words
         if isinstance(method, SVI) and method.plate != chunks.plate:
@@ -268,12 +230,6 @@ class _Run:
         memoised = GroupStepper(problem, size, *problem.local_limits, remember=True)
         why = f"{words}; memoised VB: given the globals they are independent"
         return (WholePasses(memoised) if method is None else memoised), why
-
-
-LIMITS: dict[str, Any] = {
-    "max_steps": 1000, "max_passes": None, "max_seconds": None, "max_messages": None, "tol": TOLERANCE, "callbacks": (),
-    "bound_every": None, "verbose": None, "moves": None,
-}  # fmt: skip
 
 
 def _rows_of_a_chunk(template: Template, plate: str, source: TableChunks, others: Mapping[str, Table]) -> int:

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.inference.engine import Result
 from natgrad.inference.problem import State
-from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, bind_network, find_domain, held, id_column, open_tables
 from natgrad.network.bind.build import Domain, Template
 from natgrad.network.bind.chunking import Cuts, sequences_along
@@ -107,7 +105,6 @@ class Pieces(NamedTuple):
 
 Ints = npt.NDArray[np.int64]
 Factors = Mapping[str, Factor]
-GOING = Stop(Reason.CALLBACK, "the run goes on")
 
 
 def update_rows(
@@ -203,7 +200,7 @@ def _again(
     maps: Mapping[str, Ints],
     options: Any,
 ) -> Fit:
-    from natgrad.network.results.fit import Fit
+    from natgrad.network.fit_run import FitRun
 
     network = bind_network(binding.template, rows, domain)
     problem = network.problem
@@ -211,8 +208,8 @@ def _again(
     # A chain of other rows begins at its prior, and is told first: whoever read it there would forget what was learned.
     if begun := tuple(name for name, block in problem.blocks.items() if _is_chain(block)):
         state = problem.sweep(state, begun).state._replace(t=t)
-    start = Fit(problem, Result(state, Trace(), GOING), settings, network._continue)
-    return network._continue(start, None, **options).bound_to(Binding(binding.template, domain, dict(rows)))
+    fit = FitRun.continued(network.source, settings, None, None, options).run(state)
+    return fit.bound_to(Binding(binding.template, domain, dict(rows)))
 
 
 def _again_in_chunks(

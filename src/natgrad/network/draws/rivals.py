@@ -88,7 +88,7 @@ def rivals_of(fit: Fit, sweeps: int, seed: int) -> list[Rival]:
         gain = problem.bound(result.state) - bound
         if result.stop.diverged or not gain > -FAR:
             continue
-        other = type(fit)(problem, result, fit.settings, fit._resume)
+        other = type(fit)(problem, result, fit.settings, fit._source)
         if not any(_is_same(known, other) for known in (fit, *(rival.fit for rival in rivals))):
             rivals.append(Rival(other, float(gain)))
     return sorted(rivals, key=lambda rival: -rival.gain)
@@ -104,7 +104,7 @@ def _interpreted(fit: Fit) -> Fit:
         for table in (fit.state.lam, fit.state.mu)
     )
     result = Result(fit.state._replace(lam=lam, mu=mu), fit.trace, fit.stop, fit._bound)
-    return type(fit)(fit.problem.interpreted(), result, fit.settings, fit._resume)
+    return type(fit)(fit.problem.interpreted(), result, fit.settings, fit._source)
 
 
 def _may_have_rivals(fit: Fit) -> bool:

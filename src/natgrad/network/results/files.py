@@ -105,7 +105,7 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
         except Misfit as reason:
             raise ValueError(f"the fit is not one of this network: {reason}") from None
         state = _measured_anew(self.state, self.factors, blocks)
-        return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
+        return network.source.fit_at(Result(state, self.trace, self.stop), self.settings)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<SavedFit of {', '.join(self)}: {self.inference}, elbo {self.elbo:.6g}; {self.stop}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
     from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
+    from natgrad.network.fit_run import Source
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
     from natgrad.posterior.draws import Draws
@@ -83,9 +84,9 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
     abilities: ClassVar[frozenset[str]] = frozenset({"predict"})
     binding: Binding | None = None  # of a network that was declared with columns
 
-    def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
+    def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, source: Source) -> None:
         self.problem = problem
-        self._resume = resume
+        self._source = source
         self._response: LinearResponse | None = None  # the last ones that were asked for
         self._drawn: Draws | None = None
         self.state: State = result.state
@@ -319,7 +320,9 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
 
     def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
-        return self._resume(self, method, **self._moving(options))
+        from natgrad.network.fit_run import FitRun
+
+        return FitRun.continued(self._source, self.settings, self.trace, method, self._moving(options)).run(self.state)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fit to one file; `natgrad.load` gives a `SavedFit`.

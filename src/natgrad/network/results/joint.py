@@ -149,7 +149,7 @@ def apart(fit: Fit) -> Fit:
     lam = {name: shifted_to(fit[name], block.origin) for name, block in problem.blocks.items()}
     mu = {name: block.family.expected_stats(lam[name]) for name, block in problem.blocks.items()}
     settings = replace(fit.settings, order=tuple(problem.blocks))
-    return type(fit)(problem, Result(State(lam, mu, fit.state.t), fit.trace, fit.stop), settings, fit._resume)
+    return type(fit)(problem, Result(State(lam, mu, fit.state.t), fit.trace, fit.stop), settings, fit._source)
 
 
 def sampled_nodes(fit: Fit, rng: np.random.Generator, n: int) -> tuple[Plan, dict[str, Any]]:
