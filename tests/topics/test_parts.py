@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import natgrad as ng
 from natgrad.models.lda.topics import aligned
-from natgrad.topics.first import told_apart
+from natgrad.topics.base import told_apart
 
 FAST = {"max_steps": 8, "tol": 0}
 
