@@ -94,7 +94,22 @@ def fits() -> dict[str, Callable[[], Any]]:
         x = ng.Normal("x", mean[z], 1.0, plate=point, observed=rows[:, 0])
         return ng.Network(x).fit(init={"mean": np.array([-1.0, 1.0])}, max_steps=5, **quiet)
 
+    def five_numbers() -> Any:
+        mean, scatter = ng.Normal("mean", 0.0, 0.01), ng.Gamma("scatter", 1.0, 1.0)
+        return ng.Network(ng.Normal("x", mean, scatter, plate=ng.Plate("n", 5), observed=rows[:5, 0])).fit(
+            verbose=False
+        )
+
+    def readme() -> Any:
+        data = np.random.default_rng(0).normal([-3.0, 0.0, 4.0], 1.0, (500, 3)).ravel()
+        point, component = ng.Plate("point", 1500), ng.Plate("component", 3)
+        z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=3), plate=point)
+        mu = ng.Normal("mu", 0.0, 0.01, plate=component)
+        return ng.Network(ng.Normal("x", mu[z], 1.0, plate=point, observed=data)).fit(verbose=False)
+
     found = {
+        "five numbers": five_numbers,
+        "README": readme,
         "network": network,
         "LDA": lambda: ng.LDA(3, max_passes=4, **quiet).fit(counts),
         "factorisation": lambda: ng.MatrixFactorization(2, max_steps=4, **quiet).fit(table),

@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import Block
 from natgrad.network.draws.chains import CHAIN
-from natgrad.network.execute.addressing import Piece
+from natgrad.network.execute.addressing import Piece, Reader
 from natgrad.network.execute.joint import joint_groups
 from natgrad.network.execute.lower import Product, Reads, lower_product, times_unread
+from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.polynomial import Factor, Label, Monomial, Take, ordered_labels
+from natgrad.network.polynomial import Factor, Label, Monomial, ordered_labels
 
 __all__ = ["GaussianDraw", "drawn_together"]
 
@@ -128,7 +129,6 @@ class GaussianDraw:
         self.shapes = shapes
         self.places = {n: slice(int(begins[i]), int(begins[i + 1])) for i, n in enumerate(names)}
         terms = [t for t in problem.plan.terms.values() if t.node in names or set(names) & set(t.readings)]
-        self.on = problem.backend
         self.reads = Reads(self.known, shapes=lambda name: _with_chains(problem, self.chains, name))
         quadratic: list[_Entry] = []
         linear: list[_Entry] = []
@@ -151,31 +151,22 @@ class GaussianDraw:
         self.n_entries += math.prod(shape)
         if self.n_entries > MOST_ENTRIES:  # it will not be used
             return
-        grid = np.indices(shape, sparse=True) if inside else ()
-        at: dict[Label, Array] = dict(zip(inside, grid, strict=True))
-        flat = [np.broadcast_to(place, shape) for f in own for place in self._elements(f, at)]
+        flat = [np.broadcast_to(place, shape) for f in own for place in self._elements(f, tuple(inside))]
         labels, scale = (CHAIN, *inside), monomial.coefficient * times_unread(monomial, monomial.labels, piece)
-        product = lower_product(self.on, self.reads, map(self.reads.reader, rest), scale, labels)
+        product = lower_product(HOST, self.reads, map(self.reads.reader, rest), scale, labels)
         goes_to = flat[0] if len(flat) == 1 else flat[0] * self.size + flat[1]
         entry = _Entry(product, labels, (self.chains, *shape), np.ascontiguousarray(goes_to).reshape(-1))
         (linear if len(flat) == 1 else quadratic).append(entry)
 
-    def _elements(self, factor: Factor, at: Mapping[Label, Array]) -> list[Array]:
-        """The number of the element that a factor reads, at every place; two for a second moment."""
-        block, shape = self.blocks[factor.source], self.shapes[factor.source]
-        n_plates = len(block.shape) - 1
-        places: list[Array] = []
-        for axis in factor.axes[1:]:
-            if isinstance(axis, Take):
-                index = self.known[axis.index]
-                places.append(index[tuple(at[label] for label in axis.labels)] if axis.labels else np.asarray(index))
-            else:
-                places.append(at[axis])
-        plate, event = places[:n_plates], places[n_plates:]
-        start = self.places[factor.source].start
-        if not event:
-            return [start + _flat(plate, shape)] * (1 + factor.stat)
-        return [start + _flat([*plate, entry], shape) for entry in event]
+    def _elements(self, factor: Factor, labels: tuple[Label, ...]) -> list[Array]:
+        """The number of the element that a factor reads, over some labels; two for a second moment."""
+        name, n_plates = factor.source, len(self.blocks[factor.source].shape) - 1
+        own = self.places[name]
+        numbers = {name: (np.arange(own.start, own.stop).reshape(self.shapes[name]),)}
+        plates, event = factor.axes[1 : 1 + n_plates], factor.axes[1 + n_plates :]
+        axes = [(*plates, entry) for entry in event] or [plates] * (1 + factor.stat)
+        readers = [Reader(Factor(name, 0, own, known=False)) for own in axes]
+        return [reader.over(reader.array(numbers, self.known), labels) for reader in readers]
 
     def form(self, stats: Stats) -> tuple[Array, Array]:
         """A [chain, size, size] and b [chain, size] at the values of all other nodes."""
@@ -203,10 +194,3 @@ class GaussianDraw:
 
 def _with_chains(problem: NetworkProblem, chains: int, name: str) -> list[tuple[int, ...]]:
     return [(chains, *shape) for shape in problem.plan.nodes[name].stat_shapes()]
-
-
-def _flat(places: Sequence[Array], shape: tuple[int, ...]) -> Array:
-    flat: Any = np.zeros((), dtype=np.int64)
-    for place, size in zip(places, shape, strict=True):
-        flat = flat * size + place
-    return np.asarray(flat)
