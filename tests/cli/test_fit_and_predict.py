@@ -116,24 +116,6 @@ def _written(path, text):
     return path
 
 
-def test_rows_from_file_to_predictions(workspace):
-    right("fit", "gp", "rows.csv", "-o", "m", "--columns", "x", "--target", "y", "--n-inducing", 10, "--max-steps", 50)
-    model = ng.load(workspace / "m")
-    rows = list(csv.DictReader(right("predict", "m", "rows.csv", "--columns", "x").stdout.splitlines()))
-    x = np.array([[float(row["x"])] for row in rows])
-    mean, sd = model.predict(x, return_std=True)
-    np.testing.assert_allclose([float(row["mean"]) for row in rows], mean, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose([float(row["sd"]) for row in rows], sd, rtol=1e-4, atol=1e-5)
-    right("fit", "gp-classifier", "rows.csv", "-o", "c", "--columns", "x,y", "--n-inducing", 10, "--max-steps", 50)
-    rows = list(csv.DictReader(right("predict", "c", "rows.csv", "--columns", "x,y").stdout.splitlines()))
-    right_ones = np.mean([(row["class"] == "up") == (np.cos(float(row["x"])) > 0) for row in rows])
-    assert right_ones > 0.9
-    score = json.loads(right("score", "c", "rows.csv", "--columns", "x,y", "--json").stdout)["score"]
-    assert score == pytest.approx(ng.load(workspace / "c").score(*_rows_and_kinds(workspace)))
-    right("report", "m", "-o", "p.html", "--data", "rows.csv", "--columns", "x", "--target", "y")
-    assert "Calibration" in (workspace / "p.html").read_text()
-
-
 def test_an_order_of_classes_is_a_list_with_commas(workspace):
     x = np.linspace(0, 6, 60)
     rows = [f"{v},{('bad', 'fair', 'very good')[int(v // 2.01)]}" for v in x]
@@ -145,11 +127,6 @@ def test_an_order_of_classes_is_a_list_with_commas(workspace):
     result = call(*fit, "--order", "bad,fair")
     assert result.exit_code
     assert "very good" in result.output
-
-
-def _rows_and_kinds(folder):
-    table = list(csv.DictReader((folder / "rows.csv").read_text().splitlines()))
-    return [[float(row["x"]), float(row["y"])] for row in table], [row["kind"] for row in table]
 
 
 def test_continue_goes_on_with_the_trace(workspace):

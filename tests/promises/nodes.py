@@ -8,13 +8,11 @@ SIZE = 12
 rng = np.random.default_rng(5)
 REAL = rng.normal(size=SIZE)
 POSITIVE = rng.gamma(2.0, 1.0, SIZE)
-UNIT = rng.beta(2.0, 2.0, SIZE)
 BINARY = (rng.random(SIZE) < 0.5).astype(float)
 COUNT = rng.poisson(3.0, SIZE).astype(float)
 CLASS = np.resize([0.0, 1.0, 2.0, 1.0], SIZE)
 X = rng.normal(size=(SIZE, 2))
 VECTORS = rng.normal(size=(SIZE, 2))
-SIMPLEX = rng.dirichlet(np.ones(3), SIZE)
 COUNTS = rng.multinomial(9, [0.5, 0.3, 0.2], SIZE).astype(float)
 
 

@@ -6,7 +6,6 @@ from promises.nodes import BINARY, CLASS, COUNT, POSITIVE, REAL, SIZE, VECTORS, 
 import natgrad as ng
 
 CURVES = gap(rng.normal(size=(4, 6)).ravel()).reshape(4, 6)
-PATHS = rng.integers(0, 3, (4, 6))
 INPUTS = rng.normal(size=(4, 6, 1))
 TABLE = gap(rng.normal(size=SIZE * 3)).reshape(SIZE, 3)
 GROUP = np.arange(SIZE) % 4

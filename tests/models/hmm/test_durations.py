@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.special as sp
 
-import natgrad as ng
 from natgrad.models import hmm
 from natgrad.models.hmm.problem import SequenceProblem
 
@@ -103,7 +102,7 @@ def log_run(durations, log, k, length, last):
 
 
 @pytest.mark.slow
-def test_durations_are_found_and_every_answer_is_one_of_states(rng, tmp_path):
+def test_durations_are_found_and_what_is_drawn_lasts_as_long(rng):
     states, X = runs_of(rng, 600)
     model = hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.Explicit(10)), n_init=3, seed=0).fit(X)
     order = np.argsort(model.emission_parameters()["emission"]["means"][:, 0])
@@ -111,32 +110,13 @@ def test_durations_are_found_and_every_answer_is_one_of_states(rng, tmp_path):
     assert np.mean(np.argsort(order)[model.predict(X)] == states) > 0.9
     plain = hmm.HMM(3, n_init=3, seed=0).fit(X)
     assert model.elbo_ > plain.elbo_ + 50.0  # nats: lasting tells more than numbers
-    shares = model.predict_proba(X)
-    np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-9)
-    live = model.filter(X[:100])
-    live.update(X[100])
-    live.update(X[101:])
-    np.testing.assert_allclose(live.log_prob, model.score(X), rtol=1e-10)
-    np.testing.assert_allclose(live.states, shares[-1], atol=1e-12)
-    assert live.next_states.shape == (3,)
     ahead = model.forecast(3, X).states
-    assert ahead.shape == (3, 3)
     np.testing.assert_allclose(ahead.sum(1), 1.0, rtol=0, atol=1e-15)  # what leaked, 1e-10, was 0.3 at an offset of 1e9
-    np.testing.assert_allclose(model.sample_paths(X, n=200).mean(0), shares @ np.arange(3), atol=0.25)
-    model.save(tmp_path / "m")
-    again = ng.load(tmp_path / "m")
-    np.testing.assert_array_equal(again.predict_proba(X), shares)
-    assert again.transitions.durations == hmm.Explicit(10)
-    # What is drawn lasts as long as it is said to.
     _, drawn = model.sample(6_000, seed=0)
     cuts = np.flatnonzero(np.diff(drawn)) + 1
     lasting = np.diff(cuts)
     for k in range(3):
         assert abs(lasting[drawn[cuts[:-1]] == k].mean() / model.mean_durations_[k] - 1.0) < 0.06
-    known = hmm.HMM(3, transitions=hmm.Transitions(durations=hmm.NegativeBinomial(2)), n_init=1).fit(
-        X[:200], labels=states[:200]
-    )
-    np.testing.assert_array_equal(known.predict_proba(X[:200]).shape, (200, 3))
 
 
 @pytest.mark.parametrize(

@@ -290,3 +290,11 @@ def test_a_fit_that_has_made_its_passes_says_so():
     assert "max_passes = 3" in stop.message
     stop, n = stop_of(max_passes=3, method=ng.SVI({"sequence": 2}))
     assert (stop.reason, n) == (Reason.PASSES, 9)
+
+
+def test_a_column_that_does_not_vary_is_told_from_one_that_hardly_does(rng):
+    X = rng.normal(size=(300, 2))
+    tiny = np.column_stack([1e-12 * X[:, 0], 1e7 + X[:, 1]])
+    ng.GaussianHMM(2, covariance="diag", n_init=1).fit(tiny)  # warnings are errors
+    with pytest.warns(UserWarning, match="does not vary"):
+        ng.GaussianHMM(2, covariance="diag", n_init=1).fit(np.column_stack([X[:, 0], np.full(300, 0.1)]))

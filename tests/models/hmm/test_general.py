@@ -455,24 +455,6 @@ def test_a_table_without_the_column_says_which_it_has(rng):
         hmm.HMM(2, emissions={"level": hmm.Gaussian()}).fit(pd.DataFrame({"level": list("abcde")}))
 
 
-@pytest.mark.parametrize("kind", [hmm.StudentT(), hmm.Mixture(hmm.Gaussian("diag"), 2), hmm.Autoregressive()])
-@pytest.mark.parametrize(
-    ("offset", "scale"),
-    [pytest.param(1e9, 1.0, marks=pytest.mark.slow), (1e9, 1e6), pytest.param(0.0, 1e-6, marks=pytest.mark.slow)],
-)
-def test_offsets_and_scales_do_no_harm(kind, offset, scale, rng):
-    states = np.repeat([0, 1, 0, 1], 25)
-    X = np.round((4.0 * states + rng.normal(size=100)) * 64.0)[:, None] / 64.0  # what 1e9 has digits for
-    emissions = {0: kind, 1: hmm.Poisson()}
-    both = [np.column_stack([x, 3 * states]) for x in (X[:, 0], offset + scale * X[:, 0])]
-    plain, moved = (hmm.HMM(2, emissions=emissions, n_init=1, max_passes=8, tol=0).fit(x) for x in both)
-    np.testing.assert_allclose(moved.predict_proba(both[1]), plain.predict_proba(both[0]), atol=1e-5)
-    n_known = 100 - (1 if isinstance(kind, hmm.Autoregressive) else 0)
-    np.testing.assert_allclose(moved.elbo_ + n_known * np.log(scale), plain.elbo_, rtol=1e-6)
-    ahead = [model.forecast(1, x)["column0"].mean()[0, 0] for model, x in zip((plain, moved), both, strict=True)]
-    np.testing.assert_allclose((ahead[1] - offset) / scale, ahead[0], atol=1e-3)
-
-
 def test_autoregressions_say_what_they_cannot_read(rng) -> None:
     X = rng.normal(size=(30, 2))
     with pytest.raises(

@@ -103,50 +103,6 @@ def test_statistics_after_random_moves_are_those_of_the_sequences(n_moves: int) 
     assert kinds == {0, 1, 2}
 
 
-def test_after_a_birth_and_a_merge_of_the_same_pair_sweeps_lead_back() -> None:
-    from natgrad.models.hmm.components import HMMComponents, _split_state
-    from natgrad.models.hmm.problem import SequenceProblem
-
-    model, x = ng.GaussianHMM(("auto", 5), transitions=hmm.Transitions(sticky=1.0)), data("gaussian")
-    model.n_features_in_ = 2
-    priors = model._model(x)
-    problem = SequenceProblem(model._sequences(x, None, None, priors.emission), priors, truncated=True)
-    parts, state = HMMComponents(problem), _split_state(problem, np.eye(5)[STATES], [0, 3], np.zeros(180, int))
-    for _ in range(60):
-        state, bound, _, _ = problem.sweep(state)
-    assert parts.active(state).tolist() == [True, True, True, False, False]
-    birth = parts.split(state, 1, [4], 0, 0)
-    assert birth is not None
-    assert parts.active(birth.state).sum() == 4
-    back = parts.merge(birth.state, 1, 4)
-    for _ in range(60):
-        back, again, _, _ = problem.sweep(back)
-    assert again == pytest.approx(bound, abs=1e-8)
-    for name, parts_of in state.lam.items():
-        for a, b in zip(back.lam[name], parts_of, strict=True):
-            assert a == pytest.approx(b, rel=1e-6, abs=1e-6 * np.abs(b).max())
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_merge_after_a_birth_restores_the_statistics(kind: str) -> None:
-    """Times shared out by any labels, before any sweep: first times, transitions and emissions add up to what they were."""
-    from natgrad.models.hmm.components import HMMComponents, _split_state
-    from natgrad.models.hmm.problem import SequenceProblem
-
-    x, rng = data(kind), np.random.default_rng(0)
-    model = MODELS[kind](5, n_init=1, max_passes=1).fit(x)
-    priors = model._model(x)
-    problem = SequenceProblem(model._sequences(x, [100, 80], None, priors.emission), priors, truncated=True)
-    parts, states = HMMComponents(problem), np.zeros((180, 5))
-    states[:, :3] = rng.dirichlet(np.full(3, 0.5), 180)
-    whole = _split_state(problem, states, [1, 4], np.zeros(180, int))
-    born = _split_state(problem, states, [1, 4], rng.integers(2, size=180))
-    assert parts.active(born).tolist() == [True, True, True, False, True]
-    for name, told in parts.told(parts.merge(born, 1, 4)).items():
-        for a, b in zip(told, parts.told(whole)[name], strict=True):
-            assert np.abs(np.asarray(a) - b).max() <= 1e-10 * max(1.0, float(np.abs(b).max()))
-
-
 @pytest.mark.parametrize("kind", [*MODELS, "tied", "spherical"])
 def test_results_are_those_of_the_states_that_were_found(kind: str) -> None:
     """The most frequent first: what they hold, first times, transitions both ways, emissions and the priors of all these."""

@@ -84,7 +84,7 @@ def test_learning_raises_the_bound_of_a_converged_fit():
 @pytest.mark.parametrize(
     ("options", "slack"),
     [
-        ({"gibbs_sweeps": 0}, 0.2),
+        pytest.param({"gibbs_sweeps": 0}, 0.2, marks=pytest.mark.slow),
         ({"method": ng.SVI({"doc": 100})}, 0.6),
     ],
     ids=["memoised", "sampled"],
@@ -127,7 +127,7 @@ HOSTILE = {
     ),
 )
 def test_priors_do_not_run_away_on_hostile_data(name, options):
-    model = ng.LDA(6, doc_prior="learn", topic_prior="learn", inference="vb", max_passes=30, **options).fit(
+    model = ng.LDA(6, doc_prior="learn", topic_prior="learn", inference="vb", max_passes=12, **options).fit(
         HOSTILE[name]
     )
     assert (model.doc_prior_ >= RANGE[0]).all()

@@ -10,12 +10,9 @@ from random_moves import random_move
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.inference.auto import choose
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.group_components import GroupComponents
 from natgrad.inference.moves import Moves, proposed_moves
-from natgrad.inference.problem import State
-from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import KEY, GroupStepper
 from natgrad.models.lda.components import TopicComponents, found_topics
 from natgrad.models.lda.parts import Local
@@ -45,17 +42,6 @@ def test_topics_are_found_and_the_bound_never_falls(fitted: ng.LDA) -> None:
     assert fitted.transform(counts()).shape == (60, 3)
     assert fitted.trace_.n_active()[0] == 1
     assert fitted.posterior_["theta"].mean().shape == (60, 3)
-
-
-def test_a_merge_after_a_birth_restores_the_topics() -> None:
-    problem = LDAProblem(as_corpus(counts()), np.full(5, 0.1), 0.05, learn=frozenset({"doc"}), truncated=True)
-    parts, state = TopicComponents(problem), problem.start(0)
-    birth = parts.split(state, 0, [1], 0, 0)
-    assert birth is not None
-    assert parts.active(birth.state).tolist() == [True, True, False, False, False]
-    back = parts.merge(birth.state, 0, 1)
-    assert back.lam["phi"][0] == pytest.approx(state.lam["phi"][0], rel=1e-10, abs=1e-10)
-    assert parts.held(back).sum() == pytest.approx(as_corpus(counts()).n_tokens)
 
 
 def test_results_are_those_of_the_topics_that_were_found() -> None:
@@ -109,29 +95,6 @@ def test_words_that_are_all_as_frequent_are_a_topic() -> None:
     model = ng.LDA(("auto", 4), inference="vb", max_passes=30).fit(np.kron(np.eye(3, dtype=int), np.full((10, 4), 6)))
     assert model.n_topics_ == 3
     assert ng.LDA(("auto", 4), inference="vb", max_passes=30).fit(np.full((8, 5), 3)).n_topics_ == 1
-
-
-def learned(k: int, room: int = 0) -> tuple[LDAProblem, State]:
-    """Some passes in which both priors are learned, from topics of which ``room`` more are empty."""
-    corpus = as_corpus(counts())
-    problem = LDAProblem(corpus, np.full(k + room, 0.1), 0.5, learn=frozenset({"doc", "topic"}), truncated=room > 0)
-    topics = np.kron(np.eye(k), np.full((1, 4), 50.0)) + 0.5
-    state = problem.at(np.vstack([topics, np.full((room, corpus.n_words), 0.5)]))
-    stepper, _ = choose(problem, ng.VB(), Constant(1.0), ("phi",))
-    for _ in range(30):
-        state = stepper.step(state, 0)[0]
-    return problem, state
-
-
-def test_empty_topics_follow_a_learned_prior_and_change_nothing() -> None:
-    (narrow, few), (wide, many) = learned(3), learned(3, room=4)
-    assert few.hyper["topic_prior"] < 0.4
-    assert many.hyper["topic_prior"] == pytest.approx(few.hyper["topic_prior"], rel=1e-4)
-    assert wide.bound(many) == pytest.approx(narrow.bound(few), rel=1e-6)
-    # Empty topics are at the prior that was learned, bit by bit; what the others were told are the words of the corpus.
-    assert (np.asarray(many.lam["phi"][0])[3:] == many.hyper["topic_prior"] - 1.0).all()
-    assert wide.places(many).tolist() == [0, 1, 2]
-    assert TopicComponents(wide).held(many).sum() == pytest.approx(as_corpus(counts()).n_tokens, rel=1e-6)
 
 
 def test_both_priors_are_learned_unless_only_one_is_asked_for(fitted: ng.LDA) -> None:
