@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from natgrad.data.alleles import BedSource
 from natgrad.data.io.anndata import H5adSource
 from natgrad.data.io.bags import DocwordSource, LdacSource
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.parquet import ARROW, ParquetSource
-from natgrad.data.io.plink import BedSource
 from natgrad.data.stream import ArraySource, IteratorSource, Source
 
 __all__ = ["open_source"]

@@ -27,8 +27,8 @@ from natgrad.inference.proposals import Starts
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.inference.trace import Reason, Stop, levels_to_the_caller
 from natgrad.models.base import number_of, starts_wanted
+from natgrad.models.hmm.expansions import InputChain
 from natgrad.models.hmm.files import run_table
-from natgrad.models.hmm.inputs import InputChain
 from natgrad.models.hmm.live import LiveHMM, checked_clocks
 from natgrad.models.hmm.priors import FORBIDDEN, Transitions, walk
 from natgrad.models.hmm.tracks import Tracks, own_of, parts_of

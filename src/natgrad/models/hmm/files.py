@@ -13,7 +13,7 @@ from natgrad.inference.schema import Sizes, check, either, like, record, refuse,
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, COVARIANCES, covariance_of, prior_tables
-from natgrad.models.hmm.durations import Explicit, NegativeBinomial
+from natgrad.models.hmm.expansions import Explicit, NegativeBinomial
 from natgrad.models.hmm.kinds import OF_COVARIANCE, Categorical, EmissionKind, declared_emissions
 from natgrad.models.hmm.parts import Subchains
 from natgrad.models.hmm.priors import Transitions

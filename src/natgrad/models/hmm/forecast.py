@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.models.hmm.autoregression import Autoregressions
-from natgrad.models.hmm.inputs import Ahead, walked
+from natgrad.models.hmm.expansions import Ahead, walked
 from natgrad.models.hmm.priors import walks
 from natgrad.models.hmm.tracks import Track, Tracks
 from natgrad.validation import real_number, whole_number

@@ -12,11 +12,19 @@ import numpy.typing as npt
 
 from natgrad.data.frames import frame_columns, is_frame, table_names
 from natgrad.data.sequences import as_columns
-from natgrad.models.hmm.durations import Chain
 from natgrad.models.hmm.estimator import HiddenMarkov
-from natgrad.models.hmm.inputs import InputChain, coded
-from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian, declared_emissions
-from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
+from natgrad.models.hmm.expansions import Chain, InputChain, coded
+from natgrad.models.hmm.kinds import (
+    Categorical,
+    EmissionKind,
+    Gaussian,
+    as_categories,
+    categories_in,
+    declared_emissions,
+    encoded,
+    flat_labels,
+    holds_labels,
+)
 from natgrad.models.hmm.row_weights import RowNames
 from natgrad.models.hmm.tracks import Tracks
 from natgrad.validation import as_numbers

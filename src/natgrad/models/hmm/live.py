@@ -25,9 +25,9 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import TINY
+from natgrad.models.hmm.expansions import Ahead, walked
 from natgrad.models.hmm.forecast import Forecast, GoingOn, TrackForecast, TrackLaws, after_rows, columns_of, named_row
 from natgrad.models.hmm.forward_backward import weights_of
-from natgrad.models.hmm.inputs import Ahead, walked
 from natgrad.models.hmm.parts import Segment
 from natgrad.models.hmm.priors import walk
 from natgrad.models.hmm.queries import StateQueries

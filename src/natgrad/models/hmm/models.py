@@ -11,8 +11,18 @@ import numpy.typing as npt
 
 from natgrad.models.gaussian_prior import gaussian_of
 from natgrad.models.hmm.estimator import HiddenMarkov
-from natgrad.models.hmm.kinds import Bernoulli, Categorical, Gaussian, Poisson
-from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels, is_several
+from natgrad.models.hmm.kinds import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Poisson,
+    as_categories,
+    categories_in,
+    encoded,
+    flat_labels,
+    holds_labels,
+    is_several,
+)
 
 if TYPE_CHECKING:
     from natgrad.data.held import HeldSequences

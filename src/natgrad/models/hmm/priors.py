@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.hmm.durations import Durations
+from natgrad.models.hmm.expansions import Durations
 from natgrad.models.hmm.kinds import as_tuples
 from natgrad.posterior.files.container import register
 from natgrad.validation import real_number

@@ -27,10 +27,9 @@ from natgrad.inference.executors import Call, ShardSpec, even_cuts, shard_in_fil
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
 from natgrad.kernels.hmm.emissions import n_statistics
-from natgrad.models.hmm.durations import Chain
 from natgrad.models.hmm.emissions import Emission
+from natgrad.models.hmm.expansions import Chain, InputChain
 from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
-from natgrad.models.hmm.inputs import InputChain
 from natgrad.models.hmm.parts import Segment, SubchainBatch, Subchains, count_sequences, count_subchains, sum_counts
 from natgrad.models.hmm.priors import stationary
 from natgrad.models.hmm.tracks import Part, Tracks, TrackWeights, own_of, parts_of
