@@ -76,10 +76,10 @@ def test_a_mistake_is_one_line_and_exit_code_one(shell: Path) -> None:
 
 
 def test_a_reader_that_closes_the_pipe_ends_a_command_quietly(shell: Path) -> None:
-    words = f'"{sys.executable}" -c "{COMMAND}" predict m rows.csv | head -n 1'
+    # Sixty rows fit into a pipe: only a reader that has gone before they are written is missed.
+    words = f'"{sys.executable}" -c "{COMMAND}" predict m rows.csv | true'
     done = subprocess.run(words, shell=True, cwd=shell, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 RUN = """
