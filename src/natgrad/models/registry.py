@@ -66,7 +66,7 @@ MODELS = {
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = tuple(
-    "natgrad.models." + n for n in ("factorization.checks", "hmm.kinds", "hmm.durations", "hmm.parts", "hmm.priors")
+    "natgrad.models." + n for n in ("factorization.checks", "hmm.kinds", "hmm.expansions", "hmm.parts", "hmm.priors")
 )
 # The same of the fit of a network.
 NETWORK_RECORDS = ("natgrad.network.results.files",)
