@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.errors import NotConjugate, PoorMixing
+from natgrad.errors import PoorMixing
 from natgrad.network.draws.rivals import rivals_of
 
 OFF = np.array([-1.2, -0.7, -0.3, 0.1, 0.4, 0.9])
@@ -66,7 +66,3 @@ def test_wrong_starts_say_what_is_wanted():
         fit.draws(10, starts=[3])
     with pytest.raises(ValueError, match=r"starts\[0\] must be a fit of the same network"):
         fit.draws(10, starts=[mixture(Y, 3).fit(verbose=False)])
-    row, mu = ng.Plate("row"), ng.Normal("mu", 0.0, 1.0)
-    chunked = ng.Network(ng.Normal("y", mu, 1.0, plate=row, observed=ng.Column("y"))).fit({"y": Y}, chunk_rows=9)
-    with pytest.raises(NotConjugate, match="networks in memory"):
-        chunked.draws(10, starts="restarts")

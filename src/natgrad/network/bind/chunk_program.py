@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.network.bind.chunking import NUMBER
 from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import ChunkSums, Window, Windows
@@ -33,7 +32,6 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.update import updated_in_turn
 from natgrad.network.language.nodes import Node
-from natgrad.random import Stream, generator
 
 __all__ = ["CHANGE", "ChunkProgram", "ReadyChunk", "change_of", "changed_held", "changed_natural", "is_known"]
 
@@ -321,37 +319,6 @@ class ChunkProgram:
 
         lam = self.call("naturals", build, mu, ends, known)
         return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in lam.items()}, 0.0)
-
-    def drawn(self, known: Known, number: int, seed: int, t: int, chains: tuple[Moments, ...]) -> ChunkSums:
-        """S of a chunk for each chain, with hidden nodes of rows drawn given its globals; the first chunk tells these, too."""
-
-        def conditionals() -> Callable[..., Any]:
-            def function(mu: Any, known: Any) -> Any:
-                here, xp = dict(self.windows.moments(mu, known, self.on.xp)), self.on.xp
-                for name in self.local:
-                    here[name] = tuple(xp.zeros(shape) for shape in self.plan.nodes[name].stat_shapes())
-                return {name: self.program.target(self.plan.blocks[name], here, known) for name in self.local}
-
-            return function
-
-        def sums() -> Callable[..., Any]:
-            return lambda local, known: self.summary.whole_statistics(local, known, self.windows.widths(known))
-
-        cut: dict[str, tuple[Stats, tuple[Window, ...]]] = {}
-        plates = self.summary.plates
-        for chain, mu in enumerate(chains):
-            rng, local = generator(seed, Stream.DRAWS, t, 1 + chain, 1 + number), {}
-            natural = self.call("conditionals", conditionals, mu, known) if self.local else {}
-            for name, lam in natural.items():
-                block, node = self.plan.blocks[name], self.plan.nodes[name]
-                value = block.family.sample(tuple(map(np.asarray, lam)), rng)
-                local[name] = point_stats(block.family, value, node.size)
-                if number == 0:
-                    cut[f"{chain} {name}"] = local[name], ()
-            for key, value in self.call("sums", sums, local, known).items():
-                along = {plates[key]: 0} if key in plates else {}
-                cut[f"{chain} {key}"] = self.windows.trimmed_along(along, (value,), known)
-        return _told(cut, 0.0)
 
     # -- not additive --
 

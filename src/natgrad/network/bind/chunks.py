@@ -267,17 +267,14 @@ class Chunks:
         chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return chunk
 
-    def map(self, function: Callable[[Any], Any], numbers: Any = None, numbered: bool = False) -> Iterator[Any]:
-        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory.
-
-        With ``numbered`` the function gets (number, chunk).
-        """
+    def map(self, function: Callable[[Any], Any], numbers: Any = None) -> Iterator[Any]:
+        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory."""
         from natgrad.threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())
         chunks = self._all() if numbers is None else self.some(numbers)
-        for known in enumerate(chunks) if numbered else chunks:
+        for known in chunks:
             waiting.append(known)
             if len(waiting) == window:
                 yield from in_order(function, waiting)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._jax import on_host
-from natgrad.errors import NotConjugate, PlateMismatch, PoorApproximation
+from natgrad.errors import PlateMismatch, PoorApproximation
 from natgrad.families import PolyaGamma
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
@@ -435,17 +435,10 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
         from natgrad.posterior.drawing import schedule_of
 
         if self.binding is not None and self.binding.chunk_rows is not None:
-            from natgrad.network.draws.chunked import draw_chunks
-
-            if starts not in (None, "q"):
-                raise NotConjugate(
-                    "starts= is for networks in memory: fit without chunk_rows= to begin chains elsewhere"
-                )
-            limits = {"max_seconds": max_seconds, "callbacks": callbacks, "verbose": verbose, "keep": keep}
-            draws = draw_chunks(self, n, chains, warmup, thin, seed, names, **limits)
-            draws.warn_if_poor()
-            self._drawn = draws
-            return draws
+            raise TypeError(
+                "draws() sweeps over all rows at once, and this table is read in chunks: use linear_response(), which reads "
+                "chunks, or fit rows that are held in memory, without chunk_rows="
+            )
         begins, notes = begins_of(self, starts, schedule_of(n, chains, warmup, thin, seed)[0].sweeps, seed)
         begins = [apart(begin) if begin.problem.plan.members else begin for begin in begins]
         draws = draw_posterior(
