@@ -315,6 +315,16 @@ def test_a_given_kernel_is_in_the_units_of_the_data(name, rng):
             assert all(np.allclose(one, other, atol=1e-8) for one, other in pairs)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_kernels_are_in_the_units_that_their_lengths_can_follow(tied, rng):
+    """One length for two columns: both have the same unit."""
+    scale, shift, x = np.array([0.5, 20.0]), np.array([3.0, -1.0]), rng.normal(size=(5, 2))
+    kernel = cov.RBF(2.0, 1.5 if tied else [1.5, 0.5]) + cov.Linear([0.3, 0.2], origin=[1.0, 2.0])
+    unit = kernel.units(scale)
+    assert np.allclose(unit, np.sqrt(np.mean(scale**2)) if tied else scale)
+    assert np.allclose(kernel.in_units(shift, unit, 4.0)(x), kernel(shift + unit * x) / 4.0)
+
+
 def test_steps_on_all_rows_whose_bound_falls_are_shortened_part_by_part():
     """There is no noise in it: they are too long. What is left of the rate is 1, 1/3, 1/10, … of it."""
     problem = mock.Mock(batch_size=50, n_groups=50, rate=0.06, population=50)
