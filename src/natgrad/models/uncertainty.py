@@ -353,10 +353,10 @@ def with_locations(factors: dict[str, DrawnFactor], name: str, gaussians: Any, p
     """The draws, and those of the means and covariances (of columns or of all: variances) that Gaussian components pack."""
     factor, located = factors[name], dict(factors)
     family, by_column = factor.family, gaussians.by_column
-    if family.name == "NormalGamma":
+    if family.event_ndim == 1:
         located["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
         located["covariances"] = derived(factor, "covariances", (plate, "column"), lambda x: 1.0 / x[..., 1])
-    elif family.name == "NormalWishart":
+    elif family.stat_ndims[1] == 0:  # one mean
         located["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
         located["covariances"] = derived(factor, "covariances", (plate,), lambda x: np.linalg.inv(x[..., 1:]))
     elif by_column:

@@ -150,9 +150,7 @@ def state_table(
     rows = "Dirichlet [input, state; state]" if inputs else "Dirichlet [state; state]"
     blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": rows}
     if durations is not None:
-        blocks["duration"] = (
-            "Beta [state]" if durations.part(1).family.name == "Beta" else "Dirichlet [state; duration]"
-        )
+        blocks["duration"] = "Dirichlet [state; duration]" if durations.part(1).family.is_simplex else "Beta [state]"
     said: dict[str, Any] = {name: like(rule) for name, rule in blocks.items()}
     tied: dict[str, Any] = {}
     if tracks is not None:

@@ -22,7 +22,7 @@ __all__ = ["StateQueries", "n_free", "named_parameters"]
 
 Array = npt.NDArray[Any]
 CHAIN = (("initial", "startprob_"), ("transition", "transmat_"))
-NAMES = {"Gamma": "rates", "Beta": "probabilities", "Dirichlet": "probabilities"}
+NAMES = {"positive": "rates", "unit": "probabilities"}
 
 
 class StateQueries(HMMFiles):
@@ -242,7 +242,7 @@ def named_parameters(emission: Any, lam: Any) -> dict[str, Any]:
     """Expectations under q: {"means", "covariances"}, {"rates"} or {"probabilities"}; of several tracks such a dict of each."""
     if isinstance(emission, Tracks):
         return {track.name: _of_track(track, lam) for track in emission.tracks}
-    name = NAMES.get(emission.family.name)
+    name = NAMES.get(emission.family.support)
     if name is not None:
         return {name: np.asarray(emission.family.mean(lam))}
     return dict(emission.named(lam)) if hasattr(emission, "named") else _gaussian(emission, lam)
@@ -260,7 +260,7 @@ def n_free(emission: Any, lam: Any) -> int:
             d = values.shape[-1]
             total += values.size // d**2 * d * (d + 1) // 2
         else:
-            total += values.size - (len(values) if emission.family.name == "Dirichlet" else 0)
+            total += values.size - (len(values) if emission.family.is_simplex else 0)
     return int(total)
 
 

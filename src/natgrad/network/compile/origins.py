@@ -28,14 +28,13 @@ import numpy.typing as npt
 
 from natgrad.errors import LostDigits
 from natgrad.inference.trace import levels_to_the_caller
-from natgrad.network.language.continuous import Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.continuous import Gamma, Wishart
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Constant, Expression, as_access
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Dot as Dot
 from natgrad.network.language.operators import _Product as Product
 from natgrad.network.language.operators import _Sum as Sum
 from natgrad.network.language.operators import _Transformed as Transformed
-from natgrad.network.language.robust import Laplace, StudentT
 from natgrad.network.language.tables import Known
 from natgrad.network.polynomial import Monomial
 
@@ -48,7 +47,6 @@ Floats = npt.NDArray[np.float64]
 Origins = Mapping[str, Floats]
 # Numbers on the plates of a node (then its event axis): all of them, or a sample of the plates' elements.
 Pick = Callable[[Floats, int], Floats]
-LOCATED = (Normal, MultivariateNormal, StudentT, Laplace)
 # The precision that stands for a flat prior.
 FLAT = 1e-12
 # Below this ratio of centre to spread four digits of sixteen are lost at most, and nothing is measured anew.
@@ -67,13 +65,13 @@ def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str
     nodes : all nodes of a network, parents first
     parts : names of those that are hidden where they were not observed
     """
-    located = [node for node in nodes if isinstance(node, LOCATED)]
+    located = [node for node in nodes if node.moves_with_mean]
     seen = [node for node in located if node.is_observed]
     if not any(_is_far(node) for node in seen):
         return {}
     mixed = {access.node.name for node in located for access in _products(node.parameters["mean"])}
     # A link reads a location, too, and is not measured anew.
-    others = (node for node in nodes if not isinstance(node, LOCATED))
+    others = (node for node in nodes if not node.moves_with_mean)
     mixed |= {a.node.name for node in others for slot in node.parameters.values() for a in slot.accesses()}
     hidden = [node for node in located if not node.is_observed and node.name not in mixed]
     # What is hidden in part has one origin for data and q, and none where it is multiplied with what is random.
@@ -87,7 +85,7 @@ def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str
 
 def placed(node: Node, origins: Origins, parts: Collection[str] = ()) -> Node:
     """The node with everything in its term measured from the origins: a twin that is only asked for its term."""
-    if not origins or not isinstance(node, LOCATED):
+    if not origins or not node.moves_with_mean:
         return node
     mean, constant = centred_mean(node, node.parameters["mean"], origins)
     twin = copy.copy(node)

@@ -13,7 +13,6 @@ GammaShape  a ~ Gamma(shape, rate), the shape of Gammas x ~ Gamma(a, b): the con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -98,7 +97,7 @@ class Normal(ScalarNode):
 
     family = families.Normal()
     kind = REAL
-    is_gaussian = True
+    is_gaussian = moves_with_mean = True
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE, least=0.0))
 
     def __init__(
@@ -158,7 +157,7 @@ class MultivariateNormal(Node):
 
     family = families.MultivariateNormal()
     kind = VECTOR
-    is_gaussian = True
+    is_gaussian = moves_with_mean = True
     slots_of = (Slot("mean", VECTOR), Slot("precision", MATRIX, least=0.0))
 
     def __init__(
@@ -353,6 +352,7 @@ class Rayleigh(ScalarNode):
 
     family = families.Gamma()  # only for the shape of a value: a number
     kind = POSITIVE
+    data_stand_in = 1.0
     slots_of = (Slot("precision", POSITIVE),)
 
     def __init__(
@@ -360,10 +360,6 @@ class Rayleigh(ScalarNode):
     ) -> None:
         must_be_observed(name, observed, "Rayleigh")
         super().__init__(name, {"precision": precision}, plate, observed, mask)
-
-    @classmethod
-    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
-        return np.ones(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, value > 0, present, "values > 0")

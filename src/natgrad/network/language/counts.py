@@ -6,7 +6,6 @@ multinomial.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -63,6 +62,7 @@ class Bernoulli(ScalarNode):
 
     family = families.Binary()
     kind = COUNT
+    has_table = True
     slots_of = (Slot("prob", UNIT),)
 
     def __init__(
@@ -139,6 +139,8 @@ class Binomial(ScalarNode):
 
     family = families.Bernoulli()
     kind = COUNT
+    has_table = True
+    data_stand_in = 0.0
     slots_of = (Slot("trials", POSITIVE, fixed=True), Slot("prob", UNIT))
 
     def __init__(
@@ -176,10 +178,6 @@ class Binomial(ScalarNode):
 
     def cdf_given(self, slots: Slots) -> Cdf:
         return Cdf(binomial_cdf, (numbers(self.parameters["trials"]), slots["prob"]), True)
-
-    @classmethod
-    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
-        return np.zeros(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         trials = numbers(self.parameters["trials"])
@@ -280,6 +278,7 @@ class NegativeBinomial(ScalarNode):
 
     family = families.Poisson()
     kind = COUNT
+    data_stand_in = 0.0
     slots_of = (Slot("shape", POSITIVE, fixed=True), Slot("prob", UNIT))
 
     def __init__(
@@ -297,10 +296,6 @@ class NegativeBinomial(ScalarNode):
         self.link, value = chosen_link(name, "NegativeBinomial", {"prob": prob, "logit": logit})
         self.slots_of = (Slot("shape", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
         super().__init__(name, {"shape": shape, self.link: value}, plate, observed, mask)
-
-    @classmethod
-    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
-        return np.zeros(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")

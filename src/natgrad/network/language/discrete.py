@@ -101,6 +101,7 @@ class Categorical(Node):
     family = families.Categorical()
     kind = CATEGORY
     is_category = True
+    has_table = True
     slots_of = (Slot("probs", SIMPLEX),)
     is_by_class = False  # whether a softmax is written class by class, for draws
 
@@ -258,6 +259,7 @@ class Multinomial(Node):
 
     family = families.Dirichlet()  # only for the shape of a value: a vector
     kind = COUNT
+    has_table = True
     slots_of = (Slot("probs", SIMPLEX),)
 
     def __init__(

@@ -219,6 +219,9 @@ class Node(Expression):
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     starts_drawn: ClassVar[bool] = False  # at random, where a fit starts: what reads it is updated first
     is_gaussian: ClassVar[bool] = False  # given its mean and precision, and with a density without the latter
+    data_stand_in: ClassVar[float | None] = None  # of nodes that are nothing without data: a value that they may have
+    moves_with_mean: ClassVar[bool] = False  # x − c has the same distribution as x about a mean less c
+    has_table: ClassVar[bool] = False  # known probabilities of categories may stand in its term
     is_category: ClassVar[bool] = False  # its values are names of categories, without order
     is_chain: ClassVar[bool] = False  # its elements are not independent given its parents
     slots_of: tuple[Slot, ...]
@@ -318,7 +321,7 @@ class Node(Expression):
     @classmethod
     def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array | None:
         """Values in the place of data that are not there yet, of nodes that are nothing without; ``shape`` is that of plates."""
-        return None
+        return None if cls.data_stand_in is None else np.full(shape, cls.data_stand_in)
 
     def saved_options(self) -> dict[str, Any] | None:
         """What it was declared with beside slots, plates and data, for a file; None if a file cannot hold it."""

@@ -8,7 +8,6 @@ Ordinal    the number of cutpoints below z ~ N(mean, 1/precision)               
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -60,6 +59,7 @@ class StudentT(ScalarNode):
 
     family = families.Normal()
     kind = REAL
+    moves_with_mean = True
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE), Slot("df", POSITIVE, fixed=True))
 
     def __init__(
@@ -122,6 +122,7 @@ class Laplace(ScalarNode):
 
     family = families.Normal()
     kind = REAL
+    moves_with_mean = True
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
 
     def __init__(
@@ -166,6 +167,7 @@ class LogNormal(ScalarNode):
 
     family = families.Normal()
     kind = POSITIVE
+    data_stand_in = 1.0
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
 
     def __init__(
@@ -174,10 +176,6 @@ class LogNormal(ScalarNode):
         must_be_observed(name, observed, "LogNormal", "values; a hidden one is a Normal, its logarithm")
         self.bounds, data = as_censored(observed, least=0.0)
         super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
-
-    @classmethod
-    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
-        return np.ones(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, value > 0, present, "values > 0")
@@ -239,6 +237,7 @@ class Ordinal(ScalarNode):
 
     family = families.Bernoulli()  # only for the shape of a value: a number
     kind = COUNT
+    data_stand_in = 0.0
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
 
     def __init__(
@@ -265,10 +264,6 @@ class Ordinal(ScalarNode):
                 f"{self.cutpoints[at - 1]:g}"
             )
         super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
-
-    @classmethod
-    def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
-        return np.zeros(shape)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         return checked_categories(f"{self.name!r}: observed", value, len(self.cutpoints) + 1, present)

@@ -25,8 +25,6 @@ from natgrad.errors import CoupledCategories
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.execute.potentials import term_table
-from natgrad.network.language.counts import Bernoulli, Binomial
-from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.nodes import Node
 from natgrad.network.polynomial import Factor, Monomial, Take
 
@@ -36,7 +34,6 @@ Floats = npt.NDArray[np.float64]
 # Odds ratios from here on count as logic, probabilities below as zero.
 STRONG, ZERO = float(np.log(1e3)), float(np.log(1e-9))
 LOWEST = 1e6  # in place of −∞, so that differences are numbers
-WITH_TABLES = (Bernoulli, Binomial, Categorical, Multinomial)
 # Larger tables are compared with their row and column means, not pair by pair.
 MOST = 20_000_000
 # Tables of coins on plates with more elements are not compared.
@@ -71,14 +68,14 @@ def ties_of(plan: Plan) -> list[Tie]:
     """The tables that tie hidden categories, in the order of declaration."""
     ties = []
     for term in plan.terms.values():
-        if type(plan.nodes[term.node]) not in WITH_TABLES:
+        if not plan.nodes[term.node].has_table:
             continue
         groups: dict[tuple[Factor, ...], list[Monomial]] = {}
         for monomial in term.monomials:
             hidden = tuple(factor for factor in monomial.factors if not factor.known)
             if len(hidden) > 1 and all(_is_category(plan.nodes.get(factor.source)) for factor in hidden):
                 groups.setdefault(hidden, []).append(monomial)
-        if any(isinstance(plan.nodes[f.source], Bernoulli) for hidden in groups for f in hidden):
+        if any(not plan.nodes[f.source].family.is_category for hidden in groups for f in hidden):
             nats = _strength_of_coins(plan, term, [m for some in groups.values() for m in some])
         else:
             nats = max((_strength(plan, term, hidden, some) for hidden, some in groups.items()), default=0.0)
