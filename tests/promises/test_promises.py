@@ -89,6 +89,9 @@ def refusal(family: str, option: str, ability: str) -> str | None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_class_says_what_some_of_its_options_can_do(name: str) -> None:
     cls = model_class(name)
+    assert any(isinstance(case.made(), cls) for cases in CASES.values() for case in cases.values()), (
+        "a model without a case"
+    )
     works = {
         ability
         for family, cases in CASES.items()

@@ -120,36 +120,6 @@ def test_probabilities_are_integrals(rng):
         np.testing.assert_allclose(found[row], np.bincount(np.searchsorted(CUTS, z), minlength=5) / 400_000, atol=3e-3)
 
 
-def test_uneven_levels_are_told_better_than_by_a_gaussian(model):
-    everything, f = stars(share=1.1)
-    seen, table = stars()[0], everything.values.reshape(80, 50)
-    known = np.zeros((80, 50), bool)
-    known[seen.users, seen.items] = True
-    np.testing.assert_array_equal(table[seen.users, seen.items], seen.values)
-    users, items = np.nonzero(~known)
-    held = ng.data.Ratings(users, items, table[users, items], shape=(80, 50))
-    gaussian = ng.MatrixFactorization(3, verbose=False).fit(seen)
-    mean, sd = gaussian.predict(users, items, return_std=True)
-    levels = np.arange(1.0, 6.0)
-    ends = np.concatenate([[-np.inf], 0.5 * (levels[1:] + levels[:-1]), [np.inf]])
-    cut = stats.norm.cdf((ends - mean[:, None]) / sd[:, None])
-    discrete = np.log(np.diff(cut, axis=1)[np.arange(len(users)), held.values.astype(int) - 1]).mean()
-    assert model.score(held) > discrete + 0.01
-    assert (
-        np.corrcoef((model.user_factors_.mean @ model.item_factors_.mean.T)[users, items], f[users, items])[0, 1] > 0.7
-    )
-    chance = model.predict_proba(users, items)
-    np.testing.assert_allclose(chance.sum(1), 1.0)
-    np.testing.assert_allclose(chance @ model.levels_, model.predict(users, items))
-    # Said as often as it happens.
-    np.testing.assert_allclose(
-        chance.mean(0), np.bincount(held.values.astype(int), minlength=6)[1:] / len(users), atol=0.05
-    )
-    low, high = model.interval(users, items, 0.8)
-    assert ((low <= held.values) & (held.values <= high)).mean() > 0.75
-    assert np.isin(low, model.levels_).all()
-
-
 def test_names_of_levels_do_not_matter(model):
     other = ng.MatrixFactorization(3, likelihood="ordinal", verbose=False).fit(
         stars(levels=(-7.0, 0.5, 0.75, 100.0, 1e6))[0]

@@ -59,17 +59,6 @@ def test_a_few_are_enough_for_a_smooth_function_and_lose_nothing():
     assert chosen.elbo_ > many.elbo_ - 0.01 * len(y)
 
 
-@pytest.mark.slow
-def test_a_sum_is_taken_where_it_gains():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-2, 2, (600, 4))
-    y = np.sin(3 * x).sum(1) + 0.05 * rng.normal(size=600)  # each column alone
-    model = ng.SparseGPRegressor("auto", 60, max_steps=60, verbose=False).fit(x, y)
-    assert isinstance(model.kernel_, covariance.Sum)
-    single = ng.SparseGPRegressor(None, 60, max_steps=60, verbose=False).fit(x, y)
-    assert model.elbo_ > single.elbo_
-
-
 def test_what_is_neither_is_refused():
     x, y = smooth(20)
     with pytest.raises(

@@ -11,7 +11,7 @@ from sklearn.base import clone
 import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.models.gp import Solver
-from natgrad.models.gp.run import PARTS, AveragedBound, cooling_phases
+from natgrad.models.gp.run import PARTS, AveragedBound
 
 
 @cache
@@ -88,12 +88,6 @@ def test_a_sampled_fit_cools_down_and_says_so_nowhere():
     np.testing.assert_array_equal(cool.trace_["elbo_estimate"], warm.trace_["elbo_estimate"])
     assert cool.elbo_ > warm.elbo_ + 0.004 * len(y)
     assert quick(max_steps=20, **options).fit(x, y).elbo_ == begun.elbo_  # hardly begun: nothing to cool
-    problem = mock.Mock(batch_size=100, n_groups=800, learned=(True,), local_limits=(0.0, 1), rate=0.04)
-    assert [phase.problem.rate for phase in cooling_phases(problem, None)] == pytest.approx(
-        [0.04 / 3, 0.004, 0.04 / 30]
-    )
-    assert cooling_phases(problem, ng.SVI({"row": 50}))[0].stepper.inner.size == 50
-    assert cooling_phases(problem, ng.VB()) == cooling_phases(problem, ng.SVI({"row": 800})) == []  # all rows: no noise
     with mock.patch("natgrad.models.gp.run.polishing_of", return_value=None):
         settled = quick(max_steps=3000, tol=0.5, **options).fit(x, y)
     steps = int(str(settled.stop_).split(" steps")[0].split()[-1])

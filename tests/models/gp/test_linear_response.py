@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.covariance import RBF, Linear
-from natgrad.errors import NotAtMaximum
 from natgrad.models.gp import Solver
 from natgrad.models.gp.response import _Collapsed
 
@@ -108,27 +106,6 @@ def test_several_classes_settle_and_their_slopes_are_those_of_the_bound():
         warnings.simplefilter("ignore")  # a short fit
         low, high = model.linear_response()["RBF.lengthscale"].interval(0.9)
     assert 0 < low < high < 10
-
-
-@pytest.mark.slow
-def test_other_likelihoods_and_kernels():
-    x, y = data(80)
-    counts = np.random.default_rng(1).poisson(np.exp(y))
-    model = ng.SparseGPRegressor(likelihood="poisson", n_inducing=10, max_steps=1500, verbose=False).fit(x, counts)
-    lr = model.linear_response()
-    assert (lr["RBF.lengthscale"].log_std > 0).all()
-    assert "noise" not in lr
-    slow = np.sin(2 * x[:, 0]) + 0.3 * np.sin(9 * x[:, 0]) + 0.1 * np.random.default_rng(2).normal(size=80)
-    both = ng.SparseGPRegressor(RBF() + RBF(lengthscale=0.2), inducing=x[:40], **EXACT).fit(x, slow)
-    names = ["RBF.variance:1", "RBF.lengthscale:1", "RBF.variance:2", "RBF.lengthscale:2", "noise"]
-    with pytest.warns(ng.errors.PoorApproximation, match="do not determine"):  # one kernel of the two is enough
-        assert list(both.linear_response()) == names
-    same = ng.SparseGPRegressor(RBF() + RBF(), inducing=x[:20], **{**EXACT, "max_steps": 300}).fit(x, y)
-    with pytest.raises(NotAtMaximum, match="do not determine it"):
-        same.linear_response()
-    fixed = ng.SparseGPRegressor(Linear(), inducing=x[:5], **{**EXACT, "max_steps": 50}, fixed=["kernel", "noise"])
-    with pytest.raises(ValueError, match="no hyper-parameter was learned"):
-        fixed.fit(x, y).linear_response()
 
 
 def test_influence_is_the_derivative_by_the_weight_of_a_row():

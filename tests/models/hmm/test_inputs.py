@@ -95,22 +95,6 @@ def test_one_input_is_no_input() -> None:
     np.testing.assert_allclose(a.transmat_[0], b.transmat_, atol=1e-8)
 
 
-def test_the_transitions_of_every_input_are_found(fitted) -> None:
-    model, X, _, x = fitted
-    counts = np.ones((N_INPUTS, 2, 2))  # of the drawn states, and of the prior
-    for t in [*range(1, 180), *range(181, 300)]:
-        counts[int(X[t, 1]), x[t - 1], x[t]] += 1
-    means = model.emission_parameters()["emission"]["means"][:, 0]
-    order = np.argsort(means)
-    found = model.transmat_[:, order][:, :, order]
-    assert np.abs(found - counts / counts.sum(-1, keepdims=True)).max() < 0.1
-    assert (order[x] == model.predict(X)).mean() > 0.97
-    plain = hmm.HMM(2, seed=0, n_init=2).fit(X[:, :1], lengths=[180, 120])
-    assert model.elbo_ > plain.elbo_ + 20
-    assert model.n_parameters_ == plain.n_parameters_ + 4
-    assert model.mean_durations_.shape == (3, 2)
-
-
 def test_drawn_sequences_follow_their_inputs(fitted) -> None:
     model, X, _, _ = fitted
     for u in range(N_INPUTS):
