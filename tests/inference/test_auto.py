@@ -118,6 +118,14 @@ def test_each_problem_gets_its_stepper_and_the_words_for_it(name, method, auto, 
         assert stepper.use_rotation == (auto.rotate and bool(problem_of(name).gauges))
 
 
+def test_free_memory_decides_no_more_than_the_schedule():
+    problem = scalar_mixture(n=240_000).network.problem
+    assert type(choose(problem, None, ng.Auto(memory=1e12), ("z", "mu", "tau")).stepper) is WholePasses
+    stepper, words = choose(problem, None, ng.Auto(memory=0), ("z", "mu", "tau"))
+    assert type(stepper) is AcceleratedStepper
+    assert "local variables takes" in words
+
+
 def test_half_of_the_free_memory_may_be_taken():
     assert ng.Auto().memory_budget == pytest.approx(0.5 * free_memory(), rel=0.5)
 

@@ -49,7 +49,8 @@ class Auto:
         What reading data costs: in memory they are cheap; "expensive" ones (disk, network) are read in small batches;
         "stream" is data that never come again, for which nothing is remembered.
     memory : float, optional
-        Bytes that remembered messages may take; by default half of what is free. Without the room, per-node steps are taken.
+        Bytes that remembered messages may take; by default half of what is free. Without the room sweeps over all data are
+        as exact; where batches were asked for, steps forget.
     rotate : bool
         Whether pairs of nodes that are seen only through their inner product may be rotated to where the bound is higher.
 
@@ -149,7 +150,13 @@ def _of_groups(
     n_batches = forgotten.n_batches
     needed = problem.row_bytes * problem.n_groups + problem.message_bytes * (n_batches + 1)
     if needed > memory_budget:
-        return forgotten, f"{ONE_PASS}: remembering {n_batches} batches takes {needed / 1e9:.2g} GB, more than there is"
+        why = f"remembering {n_batches} batches takes {_size(needed)}, more than there is"
+        if method is not None:
+            return forgotten, f"{ONE_PASS}: {why}"
+        # What fits decides the schedule, never whether steps are exact.
+        return GroupStepper(
+            problem, problem.n_groups, tol, limit, remember=True
+        ), f"coordinate ascent on all groups: {why}"
     words = f"memoised VB in {n_batches} batches of {plate!r}: given the globals they are independent"
     first = None if n_batches < LEAST_TO_SAMPLE and problem.revive is None else ONE_PASS
     if first is not None:
@@ -182,6 +189,8 @@ def _best(problem: EdgeProblem, auto: Auto, order: tuple[str, ...]) -> Choice:
                 return _accelerated(problem, order, False, f"data access is cheap, and {reason}")
             return Choice(_forgotten(problem, method, PerNode(), order), f"per-node steps: {reason}")
         whole = isinstance(stepper, GroupStepper) and stepper.remember
+        if auto.data_access == "cheap" and not whole:  # what fits decides the schedule, never whether steps are exact
+            return _accelerated(problem, order, False, words.removeprefix("per-node steps: "))
         return Choice(WholePasses(stepper) if whole else stepper, words)  # type: ignore[arg-type]
     if auto.data_access == "cheap":
         return _accelerated(problem, order, False, "data access is cheap, and there are few independent groups")
