@@ -14,8 +14,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from natgrad.network.compile.plan import PlannedTerm
-from natgrad.network.execute.addressing import COEFFICIENTS, FULL, WHOLE, Layout, Piece, Reader, View, layout_of
+from natgrad.network.execute.addressing import (
+    COEFFICIENTS,
+    FULL,
+    SAMPLE,
+    WHOLE,
+    Layout,
+    Piece,
+    Reader,
+    View,
+    layout_of,
+)
 from natgrad.network.polynomial import Factor, Label, Monomial, Take, readings
 
 if TYPE_CHECKING:
@@ -39,7 +51,8 @@ MOST_KEPT = 2**16
 class Reads:
     """Reads the arrays of some products, each once.
 
-    Either ``shapes`` gives the shapes of a node's statistics, or ``moments`` are read as they are asked for.
+    Either ``shapes`` gives the shapes of a node's statistics, or ``moments`` are read as they are asked for. What reads
+    ``anew`` has known arrays among its operands, those of the next call among them (`again`).
     """
 
     def __init__(
@@ -48,8 +61,9 @@ class Reads:
         view: View = FULL,
         shapes: Callable[[str], Sequence[Shape]] | None = None,
         moments: Moments | None = None,
+        anew: bool = False,
     ) -> None:
-        self.known, self.view, self.shapes, self.moments = known, view, shapes, moments
+        self.known, self.view, self.shapes, self.moments, self.anew = known, view, shapes, moments, anew
         self.layout = layout_of(view)
         self.first: Operands = [None]
         self._places: dict[Reader, int] = {}
@@ -67,7 +81,11 @@ class Reads:
     def place(self, reader: Reader) -> int:
         """The place of a random factor's array among the operands."""
         place = self._places.get(reader)
-        if place is None:
+        if place is None and self.anew:
+            assert self.moments is not None
+            self.first.append(_array(reader, self.moments, self.known, self.view))
+            place = self._places[reader] = len(self.first) - 1
+        elif place is None:
             gather = reader.gather(self.known, self.view)
             self._found.append((reader.source, reader.stat, gather))
             place = self._places[reader] = len(self._found)
@@ -75,6 +93,10 @@ class Reads:
                 array = self.moments[reader.source][reader.stat]
                 self.first.append(array if gather is None else gather(array))
         return place
+
+    def again(self, moments: Moments, known: Known, view: View) -> Operands:
+        """The operands at other moments, known arrays and positions of the same layout; for threads, nothing is kept."""
+        return [None, *[_array(reader, moments, known, view) for reader in self._places]]
 
     def put(self, reader: Any, name: str, array: Array) -> int:
         """Give an array that the caller makes of a node's moments a place among the operands."""
@@ -108,6 +130,25 @@ class Reads:
         ]
 
 
+class _Weight:
+    """Stands for the weights of a sample among the factors."""
+
+    labels: Labels = (SAMPLE,)
+    known = True
+
+
+WEIGHT = _Weight()
+
+
+def _array(reader: Any, moments: Moments, known: Known, view: View) -> Array:
+    """The array of a factor, known ones as numbers of 64 bits."""
+    if reader is WEIGHT:
+        assert view.weight is not None
+        return view.weight.array
+    array = reader.array(moments, known, view)
+    return np.asarray(array, np.float64) if reader.known else array
+
+
 class Product(NamedTuple):
     """A coefficient times factors, contracted to ``out``: a constant, or a function of the operands."""
 
@@ -120,16 +161,21 @@ def lower_product(
     on: Backend, reads: Reads, readers: Iterable[Reader], scale: Array, wanted: Labels, cut: Label | None = None
 ) -> Product:
     """Lower the product of some factors, summed to the wanted labels; ``cut`` is a label of which one element is wanted."""
-    random, arrays, labels = [], [], []
+    random: list[Any] = []
+    arrays, labels = [], []
     for reader in readers:
-        if reader.known:
+        if reader.known and not reads.anew:
             arrays.append(on.xp.asarray(reader.array({}, reads.known, reads.view), dtype="float64"))
             labels.append(reader.labels)
         else:
             random.append(reader)
-    if reads.view.weight is not None:
-        arrays.append(reads.view.weight.array)
-        labels.append(reads.view.weight.labels)
+    weight = reads.view.weight
+    if weight is not None and not reads.anew:
+        arrays.append(weight.array)
+        labels.append(weight.labels)
+    elif weight is not None:
+        assert weight.labels == WEIGHT.labels
+        random.append(WEIGHT)
     present = {x for names in labels for x in names}.union(*[reader.labels for reader in random]) if wanted else ()
     out = tuple(label for label in wanted if label in present and label != cut)
     if arrays and on.keeps and reads.view is FULL:
@@ -280,6 +326,7 @@ class Job:
         self._readers: dict[Any, Reader] = {} if readers is None else readers
         self.entries: list[_Entry] = []
         self.kept: Bound | None = None
+        self.changing: Bound | None = None
         for piece in self.pieces:
             for monomial in piece.monomials:
                 self._add(piece, monomial, occurrence, packed)
@@ -346,16 +393,33 @@ class Job:
             operands = kept.reads(moments, number)
             if [getattr(x, "shape", ()) for x in operands[1:]] == kept.read_shapes:
                 return kept.of(operands)
-        shapes = () if self.name is None else [part.shape for part in moments[self.name]]
+        shapes = [] if self.name is None else [part.shape for part in moments[self.name]]
+        keeps = on.keeps and view is FULL and kept is None  # other known arrays are most often those of one more chunk
+        if on.keeps and not keeps:
+            return self._anew(on, moments, known, view, number, shapes)
         reads = Reads(known, view, moments=moments)
         bound = self.bind(on, reads, shapes)
         operands = reads.first
         operands[0] = number
-        if on.keeps and view is FULL:
-            self.kept = bound
+        if keeps:
             reads.forget()
             bound.read_shapes = [getattr(x, "shape", ()) for x in operands[1:]]
+            self.kept = bound  # when it is whole: threads share a job
         return bound.of(operands)
+
+    def _anew(self, on: Backend, moments: Moments, known: Known, view: View, number: Array, shapes: list[Shape]) -> Any:
+        """The same with known arrays that differ from call to call: they are read and multiplied like the others."""
+        bound = self.changing
+        operands = [] if bound is None else bound.reads.again(moments, known, view)
+        if bound is None or [shapes, *[x.shape for x in operands[1:]]] != bound.read_shapes:
+            reads = Reads(known, view, moments=moments, anew=True)
+            bound = self.bind(on, reads, shapes)
+            operands = reads.first
+            bound.read_shapes = [shapes, *[x.shape for x in operands[1:]]]
+            reads.forget()
+            self.changing = bound
+        operands[0] = number
+        return bound.of(operands, known, view)
 
 
 class Spot(NamedTuple):
@@ -363,7 +427,7 @@ class Spot(NamedTuple):
 
     stat: int
     functions: list[Callable[[Operands], Array]]
-    spread: Callable[[Array], Array] | None
+    spread: Callable[..., Array] | None
     windowed: tuple[int, ...]  # axes of the statistic along which this is cut to the window
     whole: bool
 
@@ -373,7 +437,7 @@ class Bound:
 
     def __init__(self, on: Backend, job: Job, reads: Reads, shapes: Sequence[Shape]) -> None:
         self.on, self.job, self.reads, self.axis = on, job, reads, job.axis
-        self.read_shapes: list[Shape] = []
+        self.read_shapes: list[Any] = []
         cut = job.axis
         self.shapes = [tuple(s) if cut is None else (*s[:cut], *s[cut + 1 :]) for s in shapes]
         self.known: list[Array] = [0.0 for _ in shapes] or [0.0]
@@ -388,7 +452,7 @@ class Bound:
             spot, constants = self._spot(entry, product.out, spots, shapes)
             if product.function is not None:
                 spot.functions.append(product.function)
-            elif spot.whole or reads.view.window is not None:
+            elif spot.whole or reads.anew or reads.view.window is not None:
                 constant = product.constant
                 spot.functions.append(lambda x, constant=constant: constant)  # type: ignore[misc]
             else:
@@ -417,7 +481,7 @@ class Bound:
             spots[key] = Spot(reader.stat, [], spread, reader.windowed, entry.whole), []
         return spots[key]
 
-    def _spread(self, reader: Reader, out: Labels, shape: Shape) -> Callable[[Array], Array] | None:
+    def _spread(self, reader: Reader, out: Labels, shape: Shape) -> Callable[..., Array] | None:
         """From the axes of a product to those of the statistic."""
         axes = tuple(slice(None) if label in out else None for label in reader.distinct)
         if not reader.plain:
@@ -426,11 +490,14 @@ class Bound:
                 assert view.window is not None
                 length = view.window[2]
                 shape = tuple(length if axis in reader.windowed else n for axis, n in enumerate(shape))
+            if self.reads.anew:
+                adjoint = self.on.adjoint
+                return lambda a, known, view: adjoint(reader, shape, known, view)(xp.asarray(a)[axes])
             back = self.on.adjoint(reader, shape, self.reads.known, view)
             return (lambda a: back(xp.asarray(a)[axes])) if None in axes else back
         # Axes of length one in front are there by themselves.
         first = next((n for n, axis in enumerate(axes) if axis is not None), len(axes))
-        return (lambda a: a[axes]) if None in axes[first:] else None
+        return (lambda a, *at: a[axes]) if None in axes[first:] else None
 
     def fits(self, known: Known) -> bool:
         """Whether these are the known arrays that it was bound to."""
@@ -447,15 +514,15 @@ class Bound:
             sources = self.__dict__["_known_sources"] = tuple(dict.fromkeys(named))
         return sources
 
-    def of(self, operands: Operands) -> Any:
-        """The value, or the derivative by every statistic at its full shape."""
+    def of(self, operands: Operands, *at: Any) -> Any:
+        """The value, or the derivative by every statistic at its full shape; ``at`` the known arrays and view of this call."""
         if self.job.name is None:
             total = self.known[0]
             for spot in self.spots:
                 for function in spot.functions:
                     total = total + function(operands)
             return total
-        return self.filled(self.added(operands))
+        return self.filled(self.added(operands, None, *at))
 
     def filled(self, total: Sequence[Array]) -> Stats:
         """Derivatives at the full shapes of the statistics."""
@@ -465,14 +532,14 @@ class Bound:
             for part, shape in zip(total, self.shapes, strict=True)
         )
 
-    def added(self, operands: Operands, known: Sequence[Array] | None = None) -> list[Array]:
+    def added(self, operands: Operands, known: Sequence[Array] | None = None, *at: Any) -> list[Array]:
         """The derivative by each statistic, which may lack axes along which it does not vary."""
         total = list(self.known if known is None else known)
         for stat, functions, spread, _, whole in self.spots:
             value = functions[0](operands)
             for function in functions[1:]:
                 value = value + function(operands)
-            value = value if spread is None else spread(value)
+            value = value if spread is None else spread(value, *at)
             if whole:
                 value = self.on.take_column(value, operands[0], self.axis)  # type: ignore[arg-type]
             total[stat] = total[stat] + value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class NumpyBackend:
         return gradient
 
     def column_gradient(self, piece: Piece, name: str, axis: int) -> ColumnGradient:
-        key = (id(piece), name, axis)
+        key = (id(piece), name, axis, get_ident())  # each thread has sums of its own
         if key not in self._columns:
             self._columns[key] = ColumnSlopes(self, piece, name, axis)  # keeps the piece, which is known by its place
         self._columns[key].begin()
