@@ -139,6 +139,7 @@ def test_stops_by_tolerance_time_and_callback():
 
 
 def test_trace_as_table_and_words():
+    pytest.importorskip("pandas")
     case = CASES["scalar_mixture"]()
     fit = case.network.fit(max_steps=20, tol=0, init=case.init, order=case.order)
     frame = fit.trace.to_frame()

@@ -49,14 +49,14 @@ Act = Callable[[Parts, Stats], Parts]
 def update(
     on: Backend, block: Block, parts: Parts, message: Message, act: Act, late: Callable[[], bool] = bool
 ) -> Parts:
-    """Update all elements of a block, in turn where they meet; turns end when it is ``late``."""
+    """Update all elements of a block, in turn where they meet; turns end when it is ``late``, after the first one."""
     if block.n_columns == 1:
         return act(parts, message(None, parts))
     by_column = block.column_axis is not None
     colours = None if by_column else on.xp.asarray(block.colours)
 
     def turn(number: Array, carry: Parts) -> Parts:
-        if late():
+        if late is not bool and number and late():  # a number that is traced is never late
             return carry
         target = message(number if by_column else None, carry)
         if by_column:
