@@ -103,6 +103,7 @@ def side_information() -> ng.Network:
 
 
 def test_two_tables_are_joined_by_id() -> None:
+    pytest.importorskip("pandas")
     games = {"who": ["b", "a", "b", "c"], "points": [1.0, 2.0, 3.0, 0.5]}
     users = {"who": ["c", "a", "b"], "age": [0.3, 0.1, 0.2], "height": [1.0, np.nan, 2.0]}
     fit = side_information().fit({"game": games, "user": users}, **FIT)
@@ -182,6 +183,7 @@ def test_mistakes_in_declarations_are_named() -> None:
 
 
 def test_two_tables_in_chunks_are_the_whole() -> None:
+    pytest.importorskip("pandas")
     games = {"who": ["b", "a", "b", "c", "a"], "points": [1.0, 2.0, 3.0, 0.5, np.nan]}
     users = {"who": ["c", "a", "b"], "age": [0.3, 0.1, 0.2], "height": [1.0, np.nan, 2.0]}
     options = {"verbose": False, "tol": 0, "max_steps": 30, "method": ng.VB()}

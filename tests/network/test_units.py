@@ -195,6 +195,7 @@ def test_the_bound_of_far_data_rises_and_the_precision_is_right(offset: float, v
 
 
 def test_everything_that_shows_or_takes_values_is_in_the_units_of_the_data(tmp_path, values: np.ndarray) -> None:
+    pytest.importorskip("xarray")
     network = far(values + 1e7)
     fit = network.fit(init={"mu": 1e7 + 3.0}, max_steps=20, tol=0)
     mean, precision = fit["mu"].parameters["mean"], fit["mu"].parameters["precision"]

@@ -37,6 +37,7 @@ def test_rows_that_come_and_go_end_where_a_refit_does(make: Any, chunk_rows: int
 
 
 def test_a_forgotten_user_leaves_nothing_behind(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
     case = factorisation()
     fit = case.columns.fit(case.table, init="random", **{**FIT, "tol": 1e-3})
     less = fit.forget({"userId": "bob"}, verbose=False)
@@ -56,6 +57,7 @@ def test_a_forgotten_user_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_new_levels_and_their_order() -> None:
+    pytest.importorskip("pandas")
     case = factorisation()
     fit = case.columns.fit(case.table, init="random", **{**FIT, "tol": 1e-3})
     new = {"userId": ["abe", "ann"], "movieId": [3, 4], "stars": [1.0, 2.0]}
@@ -125,6 +127,7 @@ def levels() -> tuple[ng.Network, dict[str, Any]]:
 
 
 def test_levels_come_and_go() -> None:
+    pytest.importorskip("pandas")
     network, table = levels()
     table["group"][:12] = "z"
     fit = network.fit(table, chunk_rows=12, **FIT, backend="numpy")

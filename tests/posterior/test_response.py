@@ -308,6 +308,7 @@ def test_a_positive_number_that_is_not_determined_is_said_to_be_so():
 
 
 def test_it_reads_like_a_fit():
+    pytest.importorskip("pandas")
     fit = CASES["counts"]().network.fit(backend="numpy", tol=1e-12)
     lr = fit.linear_response(["theta", "rate"])
     low, high = lr["theta"].interval(0.9)

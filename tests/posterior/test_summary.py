@@ -8,6 +8,7 @@ import natgrad as ng
 
 
 def test_a_fit_shows_what_was_computed():
+    pytest.importorskip("pandas")
     fit = CASES["counts"]().network.fit(backend="numpy")
     table = fit.summary()
     assert list(table.columns) == ["mean", "sd (q)", "lower", "upper"]
