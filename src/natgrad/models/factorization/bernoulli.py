@@ -24,7 +24,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.models.factorization.likelihoods import RatingSettings, VectorModel
-from natgrad.models.factorization.predictors import BernoulliPredictor, Predictor
+from natgrad.models.factorization.predictors import LikesPredictor, Predictor
 
 __all__ = ["Likes", "one_class"]
 
@@ -51,7 +51,7 @@ class Likes(VectorModel):
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Probabilities."""
-        return BernoulliPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset)
+        return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset)
 
 
 def one_class(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:

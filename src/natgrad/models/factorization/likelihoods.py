@@ -246,7 +246,7 @@ class Gaussian(VectorModel):
         rows = [mean_inverse(state.lam[name]) if name in state.lam else np.ones(n) for name, n in sizes.items()]
         noise = float(mean_inverse(state.lam["noise"])) if "noise" in state.lam else 1.0 / self.priors.noise
         if self.unseen:
-            return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, noise, self.unseen)
+            return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, 0.0, self.unseen)
         return GaussianPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
 
 

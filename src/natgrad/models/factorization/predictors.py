@@ -13,7 +13,6 @@ from natgrad.models.factorization.sides import pair_moments
 
 __all__ = [
     "LOG_2PI",
-    "BernoulliPredictor",
     "GaussianPredictor",
     "LikesPredictor",
     "PoissonPredictor",
@@ -97,60 +96,29 @@ class GaussianPredictor(NamedTuple):
 
 
 @final
-class BernoulliPredictor(NamedTuple):
-    """Likes and dislikes: P(1) = σ(u·v + b + c + offset)."""
-
-    user: Pair
-    item: Pair
-    biased: bool
-    offset: float
-
-    def pairs(self, rows: Ints, columns: Ints) -> Pair:
-        """The probability of a like, p, and p (1 − p)."""
-        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
-        chance = probit_mean(mean + self.offset, variance)
-        return chance, chance * (1.0 - chance)
-
-    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
-        """The probability itself, as far as it is known: σ of the interval of u·v + b + c."""
-        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
-        low, high = _gaussian_interval(mean + self.offset, variance, mass)
-        return special.expit(low), special.expit(high)
-
-    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
-        """Of p or 1 − p, the logarithm."""
-        chance = self.pairs(rows, columns)[0]
-        return np.log(np.where(values > 0.5, chance, 1.0 - chance))
-
-    def vectors(self) -> Pair:
-        """As for ratings; the probability rises with the score."""
-        return augmented(self.user[0], self.item[0], self.biased, self.offset)
-
-
-@final
 class LikesPredictor(NamedTuple):
-    """Likes among all pairs, of which those that are not stored count ``unseen`` parts of a dislike each.
+    """The probability of a like: σ(u·v + b + c + offset), or its share among all pairs.
 
-    Where a share p of pairs like these are likes, the expected value is s = p/(p + unseen (1 − p)), so that
-    p = unseen s/(1 − s + unseen s).
+    Where every pair counts, one that is not stored ``unseen`` parts of a dislike, a share p of likes among pairs like these has
+    the expected value s = p/(p + unseen (1 − p)), so that p = unseen s/(1 − s + unseen s).
     """
 
     user: Pair
     item: Pair
     biased: bool
-    noise: float
-    unseen: float
-    offset: float = 0.0
+    offset: float
+    unseen: float = 0.0
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like, p, and p (1 − p)."""
-        mean, _ = pair_moments(rows, columns, self.user, self.item, self.biased)
-        chance = self._chance(mean)
+        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
+        chance = self._chance(mean) if self.unseen else probit_mean(mean + self.offset, variance)
         return chance, chance * (1.0 - chance)
 
     def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
         """The probability itself, as far as it is known: that at the ends of the interval of u·v + b + c."""
-        low, high = _gaussian_interval(*pair_moments(rows, columns, self.user, self.item, self.biased), mass)
+        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
+        low, high = _gaussian_interval(mean + self.offset, variance, mass)
         return self._chance(low), self._chance(high)
 
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -163,6 +131,8 @@ class LikesPredictor(NamedTuple):
         return augmented(self.user[0], self.item[0], self.biased, self.offset)
 
     def _chance(self, s: Floats) -> Floats:
+        if not self.unseen:
+            return np.asarray(special.expit(s))
         s = np.clip(s, LEAST_CHANCE, 1.0 - LEAST_CHANCE)  # a line may reach beyond zero and one
         return np.asarray(self.unseen * s / (1.0 - s + self.unseen * s))
 

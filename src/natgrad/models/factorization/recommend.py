@@ -24,8 +24,8 @@ from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.likelihoods import LikelihoodModel
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.predictors import (
-    BernoulliPredictor,
     GaussianPredictor,
+    LikesPredictor,
     PoissonPredictor,
     StarsPredictor,
 )
@@ -484,7 +484,7 @@ class RecommendMixin:
         predictor = self._predictor
         if self._kept_draws is not None:
             return predictor._replace(q=predictor.q._replace(offset=0.0)), float(predictor.q.offset)
-        if isinstance(predictor, (GaussianPredictor, BernoulliPredictor)):
+        if isinstance(predictor, (GaussianPredictor, LikesPredictor)):
             return predictor._replace(offset=0.0), float(predictor.offset)
         return predictor, 0.0
 
