@@ -96,7 +96,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
     tol : float
         Nats a word left to gain below which the VB passes have converged; 0 runs all passes. 0.001 nats a word are 0.1 % of the
         perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto", ``moves``) it is a tenth
-        of it, for a topic may be worth less.
+        of it, for a topic may be worth less. Before Gibbs sampling it counts if ``max_passes`` is given: one pass is no question.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
