@@ -1,4 +1,4 @@
-"""What a file may hold, as a table: a value and its table in; the sizes that its arrays share, or a `Misfit`, out.
+"""Check values against tables of what a file may hold, with the sizes that their arrays share.
 
 Files come from anywhere, and kernels check nothing: whatever `load` or a resumed run takes from a file passes here first. Each
 model has its tables beside it (``models/*_files.py``). A table is made of

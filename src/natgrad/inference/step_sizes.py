@@ -1,4 +1,4 @@
-"""Step sizes: the number of the step (and how much of its children a node read) in, ρ out.
+"""Define step sizes ρ as functions of the number of the step, and of how much of its children a node read.
 
     RobbinsMonro   ρ_t = (t + τ)^(−κ)                        the textbook schedule
     Constant       ρ_t = ρ

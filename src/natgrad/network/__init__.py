@@ -1,1 +1,1 @@
-"""The language and its compiler: plates, nodes and expressions in; a Problem with targets and bounds out."""
+"""Declare networks of plates, nodes and expressions, compile and fit them."""

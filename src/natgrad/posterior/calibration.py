@@ -1,4 +1,4 @@
-"""Ranks of true values among posterior draws, over many simulations, in; coverage of intervals and a picture out.
+"""Summarise ranks of true values among posterior draws, over many simulations, as coverage of intervals.
 
 Values drawn from the prior, data drawn given these, and a posterior that is right: then the rank of each value among draws from
 its posterior is uniform (simulation-based calibration). Ranks that pile up at both ends say that intervals are too narrow.

@@ -1,1 +1,1 @@
-"""One step of each method: a state and the number of the step in, a new state and what happened out."""
+"""Take one step of a method, from a state to the next."""

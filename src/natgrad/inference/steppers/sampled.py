@@ -1,4 +1,4 @@
-"""Steps that read a sample of children: a state and the number of the step in, a new state and what happened out.
+"""Step by a sample of children.
 
 Every stepper asks the problem for targets and moves blocks by λ ← (1 − ρ) λ + ρ λ^temp; they differ only in which children
 are read. Randomness is a function of (seed, t, block, column).

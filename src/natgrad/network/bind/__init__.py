@@ -1,1 +1,1 @@
-"""Declarations with columns meet tables: whatever holds rows in, concrete nodes of that many rows out."""
+"""Bind declarations with columns to tables."""

@@ -1,4 +1,4 @@
-"""Ids of any type in; the levels of a plate, in an order that the ids alone determine, and the number of each id out."""
+"""Number ids of any type: the levels of a plate, in an order that the ids alone determine."""
 
 from __future__ import annotations
 

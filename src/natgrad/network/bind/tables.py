@@ -1,4 +1,4 @@
-"""Whatever holds rows in; columns by name, as arrays whose missing cells are NaN, out.
+"""Read anything that holds rows as columns by name, arrays whose missing cells are NaN.
 
 A table is a pandas or Polars frame, an Arrow table, a mapping or a structured array of columns; the name of a file, or of several
 with ``*``; a source or a list of such tables, one after the other. The readers of files are those of `natgrad.data.io`.

@@ -1,4 +1,4 @@
-"""Levels that the rows of a chunk read in; moments cut to these before the chunk is asked, and what it tells put back, out.
+"""Cut moments to the levels that the rows of a chunk read, and put the messages of the chunk back.
 
 A plate of users has an axis in everything that is said to users, and a chunk of ratings reads some of them. Read and told in
 full, a pass would take chunks times levels. A chunk therefore numbers the levels that it reads anew: its index arrays point into

@@ -1,1 +1,1 @@
-"""A declaration in, a Plan out: terms, blocks, who reads whom, what can be solved together."""
+"""Compile a declaration to a Plan: terms, blocks, who reads whom, what can be solved together."""

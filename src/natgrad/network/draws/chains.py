@@ -1,4 +1,4 @@
-"""A plan of one network in; the plan of several independent copies of it, side by side along one more axis, out.
+"""Put several independent copies of a network side by side along one more axis of its plan.
 
 Every factor of a hidden node gets a first axis, `CHAIN`; known numbers stay as they are, once for all. The polynomial of the
 copies is the sum of the polynomials, so its gradient by the statistics of a block has the conditionals of all chains in it.

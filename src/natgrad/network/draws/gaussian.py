@@ -1,4 +1,4 @@
-"""Gaussian nodes that meet in a term, drawn together: values of everything else in, b and A of their joint conditional out.
+"""Draw Gaussian nodes that meet in a term together, by b and A of their joint conditional.
 
     log p(x | rest) = −½ xᵀ A x + bᵀ x + const,    x ~ N(A⁻¹ b, A⁻¹)
 

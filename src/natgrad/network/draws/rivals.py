@@ -1,4 +1,4 @@
-"""Other places where a posterior may have mass: a fit in; fits from random starts that ended elsewhere, and what draws miss, out.
+"""Find other places where a posterior may have mass, by fits from random starts, and what draws miss there.
 
 Chains that begin at q see what sweeps lead to, and R̂ compares them with one another alone. So some fits are made from random
 starts. One that ends elsewhere, not much lower than the fit, is a rival: exp(its bound − the bound) is about its share of the

@@ -1,4 +1,4 @@
-"""Draws of softmax scores, class by class: a plan whose softmax is bounded in; one whose conditionals are exact, out.
+"""Draw softmax scores class by class, by exact conditionals in the place of a bound.
 
 Given the scores of the other classes, those of class k are a logit: with C_k = log Σ_{j≠k} exp(ψ_j)
 

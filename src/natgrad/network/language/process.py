@@ -1,4 +1,4 @@
-"""`GaussianProcess`: a kernel and inducing inputs in; an expression for every set of inputs out.
+"""Define `GaussianProcess`: by a kernel and inducing inputs, an expression for every set of inputs.
 
     f = ng.GaussianProcess("f", kernel, inducing=Z)
     y = ng.Normal("y", f(X), tau, plate=rows, observed=Y)

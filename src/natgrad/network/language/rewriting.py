@@ -1,4 +1,4 @@
-"""Expressions as people write them in; the same with every node written once, out.
+"""Rewrite expressions so that every node is written once.
 
     a·b + b·c  =  b·(a + c)        b + a·b  =  b·(1 + a)        dot(X, w) + dot(Z, w)  =  dot(X + Z, w)
     A w + B w  =  (A + B) w        dot(X, A w) + dot(Z, w)  =  dot(X A + Z, w), as in dot(X, w[:3]) + w[3]

@@ -1,4 +1,4 @@
-"""Draws of a network's hidden nodes in; the groups beside "posterior" that ArviZ reads out.
+"""Make the groups beside "posterior" that ArviZ reads, from draws of the hidden nodes of a network.
 
     observed_data          what was observed
     log_likelihood         log p(y | hidden values of the draw) of every observed element: for ``loo``, ``compare``

@@ -1,4 +1,4 @@
-"""A network in, simulation-based calibration of its posterior out."""
+"""Calibrate the posterior of a network by simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A joint factor in, its members' own factors and draws out: what a user reads by the names that were declared."""
+"""Split a joint factor into its members' own factors and draws, which users read by the names that were declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fit in; how far its q can be trusted out: Pareto-smoothed importance weights of draws from q, and their k̂.
+"""Measure how far q can be trusted, by Pareto-smoothed importance weights of draws from it and their k̂.
 
     log w_s = log p(data, z_s) − log q(z_s),   z_s ~ q
 

@@ -1,4 +1,4 @@
-"""Exact answers from small discrete networks: a network, names and evidence in; a joint table out, by variable elimination.
+"""Answer queries of small discrete networks exactly, by variable elimination.
 
 Variables are summed out one after the other, each time the one whose neighbours have the fewest combinations. The cost is the
 largest table on the way; it is found before anything is multiplied, and a network that is too large for it is refused.

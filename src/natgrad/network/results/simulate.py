@@ -1,4 +1,4 @@
-"""A declaration in, values of its nodes out: parents first, each node from its conditional given the values of its parents.
+"""Simulate values of nodes: parents first, each node from its conditional given the values of its parents.
 
 The conditional of a hidden node given its parents has the natural parameter ∂P/∂μ of its own term, at the statistics of their
 values, whatever kind of node it is; that of an observed one is sampled by its law. Posterior predictive draws have hidden values

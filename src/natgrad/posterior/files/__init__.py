@@ -1,1 +1,1 @@
-"""Model files and checkpoints: values in, one file out, and back; nothing is executed."""
+"""Write and read model files and checkpoints; nothing is executed."""

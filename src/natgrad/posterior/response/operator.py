@@ -1,4 +1,4 @@
-"""A state at its optimum in; the linear map from a tilt of the log joint to the change of λ out, as products.
+"""Multiply by the linear map from a tilt of the log joint to the change of λ at an optimum.
 
 At the optimum λ = λ̂(μ), with λ̂_i = ∂P/∂μ_i. Tilt the log joint by t·g(x): then
 
