@@ -83,10 +83,15 @@ def tables(tree: ast.AST, kinds: set[str]) -> Iterator[int]:
             yield node.lineno
 
 
+def _said(node: ast.FunctionDef) -> str:
+    """A function's name and docstring."""
+    return node.name.replace("_", " ") + (ast.get_docstring(node) or "")
+
+
 def gradients(tree: ast.AST) -> Iterator[int]:
-    """Functions whose docstrings say so, and which loop."""
+    """Functions whose names or docstrings say so, and which loop."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef) or "onjugate gradient" not in (ast.get_docstring(node) or ""):
+        if not isinstance(node, ast.FunctionDef) or "onjugate gradient" not in _said(node):
             continue
         if any(isinstance(part, ast.While) for part in ast.walk(node)) or "repeat_while" in _attributes(node):
             yield node.lineno
