@@ -7,7 +7,9 @@ import pytest
 from networks import CASES, factorised, lda, ratings, scalar_mixture
 
 import natgrad as ng
+from natgrad.inference.engine import Result
 from natgrad.inference.problem import Sampled, State
+from natgrad.network.fit_run import Whole
 
 
 def assert_same_state(one, other, rtol=1e-9):
@@ -47,7 +49,8 @@ def test_natural_gradient_is_the_fisher_preconditioned_gradient(name):
             fit.state.t,
         )
         target = problem.target(block, state)
-        gradient = case.network._model_at(problem, fit.settings, fit.trace)(state).natural_gradient(block.name)
+        there = Whole(problem, "").fit_at(Result(state, fit.trace, fit.stop), fit.settings)
+        gradient = there.natural_gradient(block.name)
         for g, t, s in zip(gradient, target, start, strict=True):
             np.testing.assert_allclose(g, np.asarray(t) - s, rtol=1e-12, atol=1e-12, err_msg=block.name)
         assert max(np.abs(g).max() for g in gradient) > 1e-3, "there must be something to compare"
