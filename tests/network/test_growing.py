@@ -176,14 +176,7 @@ def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path, stop: int, ch
     network.fit(table, **options, checkpoint=tmp_path, every=1, max_steps=stop, tol=0.0)
     again = network.fit(table, **options, checkpoint=tmp_path, every=1, resume=True)
     assert bits(again) == bits(fit)
-    for one, other in zip(again.trace.moves, fit.trace.moves, strict=True):
-        assert (one.t, one.kind, one.components, one.accepted) == (
-            other.t,
-            other.kind,
-            other.components,
-            other.accepted,
-        )
-        assert one.gain == pytest.approx(other.gain, rel=1e-11)  # what was refused is no part of the state
+    assert again.trace.moves == fit.trace.moves
 
 
 @pytest.mark.parametrize("chunk_rows", [None, pytest.param(20, marks=pytest.mark.slow)])

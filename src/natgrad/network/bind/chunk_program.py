@@ -133,6 +133,7 @@ class ChunkProgram:
         self.plan, self.local, self.plate = plan, local, plate
         self.weight_key = weight_key(plate)
         self.on, self.program = self.problem.backend, self.problem.program
+        self.on.varies = True
         # A chain lies along rows, though its term does not.
         self.rows = tuple(name for name in plan.terms if any(p.name == plate for p in plan.nodes[name].plates))
         self.above = tuple(name for name in plan.terms if name not in self.rows)

@@ -60,6 +60,8 @@ class Backend(Protocol):
         """The gradient by columns that take turns, for one round of them; sums over the others may be kept between turns."""
         ...
 
+    varies: bool  # whether known arrays differ from call to call, as those of chunks do
+
     @property
     def keeps(self) -> bool:
         """Whether products of known arrays are multiplied once, for many calls."""

@@ -42,6 +42,7 @@ class JaxBackend:
     keeps = False  # numbers are arguments of what is compiled
 
     def __init__(self) -> None:
+        self.varies = False
         self._jobs = Jobs(packed_readers)
 
     # -- polynomials --

@@ -394,7 +394,8 @@ class Job:
             if [getattr(x, "shape", ()) for x in operands[1:]] == kept.read_shapes:
                 return kept.of(operands)
         shapes = [] if self.name is None else [part.shape for part in moments[self.name]]
-        keeps = on.keeps and view is FULL and kept is None  # other known arrays are most often those of one more chunk
+        # Whether products are made in advance must not hang on which chunk came first: they are rounded otherwise.
+        keeps = on.keeps and view is FULL and kept is None and not on.varies
         if on.keeps and not keeps:
             return self._anew(on, moments, known, view, number, shapes)
         reads = Reads(known, view, moments=moments)

@@ -35,6 +35,7 @@ class NumpyBackend:
     keeps = True
 
     def __init__(self) -> None:
+        self.varies = False
         self._jobs = Jobs()
         self._columns: dict[Any, ColumnSlopes] = {}
 
