@@ -153,7 +153,9 @@ class Leaf(Covariance):
 
     def at(self, theta: Sequence[Array]) -> Covariance:
         """The same function with parameters exp(θ)."""
-        values = {name: np.exp(np.asarray(part)) for name, part in zip(self._values, theta, strict=True)}
+        values: dict[str, Any] = {
+            name: np.exp(np.asarray(part)) for name, part in zip(self._values, theta, strict=True)
+        }
         return type(self)(**values, active=self.active)
 
     @property

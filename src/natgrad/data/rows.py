@@ -198,9 +198,10 @@ def validated_with_gaps(estimator: Any, X: Any, y: Any, **checks: Any) -> Any:
 
 def _shape_of(values: Any) -> tuple[int, ...]:
     try:
-        return np.asarray(values).shape
+        shape: tuple[int, ...] = np.asarray(values).shape
     except ValueError:  # rows of different lengths, which are refused elsewhere
         return ()
+    return shape
 
 
 def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:

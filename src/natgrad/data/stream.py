@@ -322,5 +322,5 @@ def block_order(n_total: int, size: int, seed: int) -> Iterator[Ints]:
     starts = np.arange(0, n_total, max(1, size // BLOCKS))
     rng.shuffle(starts)
     for some in np.array_split(starts, -(-n_total // size)):
-        rows = [np.arange(start, min(start + max(1, size // BLOCKS), n_total)) for start in some]
+        rows = [np.arange(start, min(start + max(1, size // BLOCKS), n_total)) for start in map(int, some)]
         yield rng.permutation(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)

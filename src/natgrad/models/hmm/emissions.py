@@ -148,7 +148,8 @@ class Poissons(ByColumn):
         return self.family.stats_of(self.family.mean(lam))
 
     def draw(self, lam: Stats, states: Array, rng: np.random.Generator) -> Array:
-        return rng.poisson(self.family.mean(lam)[states])
+        drawn: Array = rng.poisson(self.family.mean(lam)[states])
+        return drawn
 
 
 @final

@@ -200,7 +200,7 @@ def probed_diagonal(
     """
     if n <= products:
         return np.diagonal(_all(product, np.eye(n))).copy(), np.zeros(n)
-    signs = rng.choice([-1.0, 1.0], size=(n, max(products - (known is not None), 2)))
+    signs: Floats = rng.choice(np.array([-1.0, 1.0]), size=(n, max(products - (known is not None), 2)))
     common = np.zeros((n, 0)) if known is None else product(known)[:, None]
     own: Floats = np.zeros(n)
     if known is not None and (size := float(known @ common[:, 0])) > 0.0:
