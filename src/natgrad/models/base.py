@@ -112,8 +112,13 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
     def _limits(self, share: float | None = None, advice: str = "raise max_passes", **others: Any) -> Limits:
         """The limits of the settings, or those of a call; ``share`` is the number of observations that ``tol`` counts for."""
         names = ("max_steps", "max_passes", "max_seconds", "max_messages")
-        given = {name: getattr(self, name) for name in names} | others
-        return Limits(tol=self.tol, share=share, advice=advice, **given)
+        given = {name: getattr(self, name) for name in names} | {"tol": self._tol} | others
+        return Limits(share=share, advice=advice, **given)
+
+    @property
+    def _tol(self) -> float:
+        """``tol``, or what None stands for."""
+        return self.tol  # type: ignore[no-any-return]
 
     def _run(
         self,
@@ -178,7 +183,7 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
         """A run over chunks, each a step; ``start`` makes the first state from the problem of the first chunk."""
         trace = Trace()
         phases = StreamPhases(
-            read, make, trace, step=self.step, rereadable=rereadable, max_passes=max_passes, tol=self.tol,
+            read, make, trace, step=self.step, rereadable=rereadable, max_passes=max_passes, tol=self._tol,
             n_groups=n_groups, words=words, kept=kept,
         )  # fmt: skip
         result = self._run(
@@ -434,7 +439,7 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
             def kept(wide: Any, after: State) -> tuple[GroupProblem, State]:
                 return self._narrowed(problem, wide, after)  # type: ignore[no-any-return]
 
-            arrivals = Arrivals(self._components, self._room, kept, self.tol, int(self.seed), self.max_seconds)
+            arrivals = Arrivals(self._components, self._room, kept, self._tol, int(self.seed), self.max_seconds)
             found = arrivals.look(problem, state, solved, before, here, late)
             self.trace_.proposals += found.moves
             if found.grown is not None:

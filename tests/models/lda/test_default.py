@@ -51,6 +51,17 @@ def test_given_priors_are_held():
     assert none.topic_prior_ == 0.05
 
 
+def test_tolerance_before_samples_is_that_of_several_passes():
+    """Without it there is one pass, as with ``max_passes=1``; with it they go on until so little is left to gain."""
+    X = drawn().counts
+    one = ng.LDA(3, max_passes=1, **FEW).fit(X)
+    np.testing.assert_array_equal(one.components_, fitted().components_)
+    assert one.elbo_ == fitted().elbo_
+    loose, tight = (ng.LDA(3, tol=tol, **FEW).fit(X) for tol in (1e-2, 1e-5))
+    assert fitted().n_steps_ < loose.n_steps_ < tight.n_steps_
+    assert all(model.inference_.startswith("collapsed Gibbs sampling") for model in (loose, tight))
+
+
 def test_what_cannot_be_sampled_runs_vb_and_warns():
     X = drawn().counts[:100, :20]
     assert hasattr(ng.LDA(3, **FEW).fit(10 * X), "log_likelihood_")  # large counts are sampled like small ones

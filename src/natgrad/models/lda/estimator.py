@@ -29,6 +29,8 @@ from natgrad.models.lda.files import LDAFiles, run_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import (
     GIBBS_SWEEPS,
+    MAX_PASSES_BEFORE_GIBBS,
+    TOL,
     check_gibbs_sweeps,
     finds_topics,
     local_options,
@@ -91,12 +93,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
     local : LocalOptions, optional
         Tolerance, precision and batches of the documents' (E) step, and which topic estimate it uses.
     max_passes, max_seconds : limits
-        Most passes over the corpus, most time. By default 200 passes, 50 with ``moves="keep"``, and one before Gibbs sampling,
-        which ends when ``max_seconds`` are over.
-    tol : float
+        Most passes over the corpus, most time. By default 200 passes, 50 with ``moves="keep"``, and before Gibbs sampling one,
+        or 200 if ``tol`` is given. Sampling ends when ``max_seconds`` are over.
+    tol : float, default=1e-3
         Nats a word left to gain below which the VB passes have converged; 0 runs all passes. 0.001 nats a word are 0.1 % of the
         perplexity, less than what seeds differ by. Where topics are born, merged and exchanged ("auto", ``moves``) it is a tenth
-        of it, for a topic may be worth less. Before Gibbs sampling it counts if ``max_passes`` is given: one pass is no question.
+        of it, for a topic may be worth less. Before Gibbs sampling it ends the VB passes, of which there are then several.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
@@ -150,7 +152,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
         local: LocalOptions | None = None,
         max_passes: int | None = None,
         max_seconds: float | None = None,
-        tol: float = 1e-3,
+        tol: float | None = None,
         seed: int = 0,
         n_jobs: int | None = None,
         executor: Any = None,
@@ -288,8 +290,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
         limits = self._limits(problem.corpus.n_tokens, advice, max_passes=passes)
         if moving is not None:
             limits = replace(limits, tol=MOVING * limits.tol)
-        if sampler is not None and self.max_passes is None:
-            limits = replace(limits, tol=0.0)  # a start of the sampler is not meant to converge
+        if sampler is not None and passes == MAX_PASSES_BEFORE_GIBBS:
+            limits = replace(limits, tol=0.0)  # one pass is not meant to converge
         with self._threads():
             result = self._run(
                 phase, start, limits, problem if sampler is None else sampler,
@@ -396,6 +398,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
         here = fewer.with_hyper(after)
         own = here.corpus, here.doc_prior, here.topic_prior, here.local
         return type(here)(*own, population=problem.population, learn=problem.learn), after
+
+    @property
+    def _tol(self) -> float:
+        return TOL if self.tol is None else self.tol
 
     def _threads(self) -> AbstractContextManager[None]:
         return at_most(self.n_jobs)

@@ -47,6 +47,7 @@ SETTINGS: dict[str, Any] = {
     "inference": "'gibbs' | 'vb'",
     "gibbs_sweeps": "none | whole in [0, 1e6]",
     "max_passes": "none | natural",
+    "tol": "none | nonnegative",
     "max_seconds": "none | positive",
 }
 FITTED: dict[str, Any] = {

@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 MAX_PASSES = 200
+# Nats a word left to gain, if ``tol`` is None.
+TOL = 1e-3
 # Gibbs sampling forgets where it started: one pass is as good a start as fifty.
 MAX_PASSES_BEFORE_GIBBS = 1
 # Merges and splits that keep the number of topics go on as long as a sampler leads higher: on text, ten times as long as a fit.
@@ -155,10 +157,10 @@ def check_gibbs_sweeps(model: Any, reason: str) -> None:
 
 
 def most_passes(model: Any, moves: str | None = None, sampled: bool = False) -> int:
-    """How often an `LDA` reads its documents at most, ``sampled``: before samples."""
+    """How often an `LDA` reads its documents at most, ``sampled``: before samples, once unless ``tol`` is given."""
     if model.max_passes is not None:
         return whole_number(model.max_passes, "max_passes")
-    if sampled:
+    if sampled and model.tol is None:
         return MAX_PASSES_BEFORE_GIBBS
     return MAX_PASSES if moves is None else MAX_PASSES_WITH_MOVES
 
