@@ -19,7 +19,7 @@ PIECE = 2**16
 
 def over_events(rho: Any, event_ndim: int) -> Any:
     """ρ of each element as an array that broadcasts over the axes of an event; a single number stays one."""
-    return rho.reshape(rho.shape + (1,) * event_ndim) if getattr(rho, "ndim", 0) else rho
+    return rho.reshape(rho.shape + (1,) * event_ndim) if event_ndim and getattr(rho, "ndim", 0) else rho
 
 
 def blend(lam: Stats, target: Stats, rho: Any, stat_ndims: tuple[int, ...] | None = None) -> Stats:

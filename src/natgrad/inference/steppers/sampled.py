@@ -6,6 +6,7 @@ are read. Randomness is a function of (seed, t, block, column).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 from natgrad.random import draw_rows, generator
 
-__all__ = ["BlockUpdates", "ChildrenStepper", "GlobalBatchStepper", "step_parts"]
+__all__ = ["BlockUpdates", "ChildrenStepper", "GlobalBatchStepper", "turns"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -77,15 +78,15 @@ class ChildrenStepper(NothingToFinish):
         for number, name in enumerate(self.order):
             block = self.problem.blocks[name]
             rho = _rate(self.schedule, state.t + 1, self.ratios[name], self.problem, block, self.method.option == "b")
-            for column in _columns(block):
-                rng = generator(seed, state.t, number, column or 0)
-                samples = self._draw(name, rng)
-                messages_read += sum(
-                    len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)
-                ) // (1 if column is None else block.n_columns)
-                for part in step_parts(block, rho, column, in_turn=self.method.option == "a"):
-                    target = self.problem.target(block, moves.state, (name,), samples, column)
-                    moves.move(block, target, part, column)
+            samples: tuple[Sampled, ...] = ()
+            for column, part in turns(block, rho, moves.together):
+                if column is not None or not samples:  # colours share a sample
+                    samples = self._draw(name, generator(seed, state.t, number, column or 0))
+                    messages_read += sum(
+                        len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)
+                    ) // (1 if column is None else block.n_columns)
+                target = self.problem.target(block, moves.state, (name,), samples, column)
+                moves.move(block, target, part, column)
         return moves.finish(), StepInfo(moves.info, moves.rho, messages_read)
 
     def _draw(self, name: str, rng: np.random.Generator) -> tuple[Sampled, ...]:
@@ -139,10 +140,9 @@ class GlobalBatchStepper(NothingToFinish):
             rho = np.where(touched, rho, 0.0) if self.sets[name] else rho
             reads = sum(int((s.weight > 0).sum()) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True))
             messages_read += reads + self.hidden_reads[name]
-            for column in _columns(block):
-                for part in step_parts(block, rho, column, in_turn=not together):
-                    target = self.problem.target(block, moves.state, self.whole[name], samples, column)
-                    moves.move(block, target, part, column)
+            for column, part in turns(block, rho, together):
+                target = self.problem.target(block, moves.state, self.whole[name], samples, column)
+                moves.move(block, target, part, column)
         return moves.finish(), StepInfo(moves.info, moves.rho, messages_read)
 
     def _draw(self, rng: np.random.Generator) -> dict[str, Ints]:
@@ -181,15 +181,14 @@ def _rate(schedule: Step, t: int, ratio: Any, problem: EdgeProblem, block: Block
     return schedule.rate(t, ratio, coupled=coupled, together=together)
 
 
-def _columns(block: Block) -> list[int | None]:
-    return [None] if block.column_axis is None else list(range(block.n_columns))
-
-
-def step_parts(block: Block, rho: Any, column: int | None, in_turn: bool) -> list[Any]:
-    """The step lengths of one move: of a column; or, for coloured blocks under option (a), colour after colour."""
-    if column is not None:
-        rates = np.asarray(rho)
-        return [np.take(rates, column, axis=block.column_axis) if rates.ndim else rates]
-    if block.colours is None or not in_turn:
-        return [rho]
-    return [np.where(block.colours == colour, rho, 0.0) for colour in range(block.n_columns)]
+def turns(block: Block, rho: Any, together: bool = False) -> Iterator[tuple[int | None, Any]]:
+    """Go through the columns of a block with their step lengths; through its colours unless all elements move ``together``."""
+    if block.column_axis is None and (together or block.colours is None):
+        yield None, rho
+        return
+    rates = np.asarray(rho)
+    for number in range(block.n_columns):
+        if block.column_axis is None:
+            yield None, np.where(block.colours == number, rates, 0.0)
+        else:
+            yield number, np.take(rates, number, axis=block.column_axis) if rates.ndim else rates

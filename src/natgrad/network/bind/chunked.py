@@ -38,7 +38,7 @@ from natgrad.inference.problem import (
     State,
     SweepResult,
 )
-from natgrad.inference.steppers.sampled import step_parts
+from natgrad.inference.steppers.sampled import turns
 from natgrad.network.bind.chunk_program import CHANGE, ChunkProgram
 from natgrad.network.bind.chunking import Ends, solve_ends
 from natgrad.network.bind.chunks import Chunks, Known
@@ -578,11 +578,9 @@ class ChunkBatches(Chunked, GroupProblem):
         edges, info = self.edges, dict[str, BlockInfo]()
         for name in self.order:
             block = self.blocks[name]
-            columns: list[int | None] = [None] if block.column_axis is None else list(range(block.n_columns))
-            for column in columns:
-                for part in step_parts(block, rho, column, in_turn=True):
-                    target = self._target(block, state, messages, column)
-                    state, info[name] = edges.step_block(block, state, target, part, column)
+            for column, part in turns(block, rho):
+                target = self._target(block, state, messages, column)
+                state, info[name] = edges.step_block(block, state, target, part, column)
         return GlobalResult(state, info, self.global_bound(state.lam, state.mu, messages))
 
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:

@@ -259,7 +259,8 @@ class Reader:
         if len(self.distinct) < len(self.labels):
             gradient = self._on_diagonal(gradient, way.end)
         for flat, size, wide, order in way.steps:
-            gradient = np.bincount(flat, gradient.reshape(-1), size).reshape(wide)
+            gradient = np.bincount(flat, gradient if gradient.ndim == 1 else gradient.reshape(-1), size)
+            gradient = gradient if len(wide) == 1 else gradient.reshape(wide)
             gradient = gradient if order is None else gradient.transpose(order)
         return gradient
 

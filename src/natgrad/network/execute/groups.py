@@ -23,7 +23,7 @@ from natgrad.inference.problem import (
     State,
 )
 from natgrad.inference.schema import check, refuse
-from natgrad.inference.steppers.sampled import BlockUpdates, step_parts
+from natgrad.inference.steppers.sampled import BlockUpdates, turns
 from natgrad.network.compile.incidence import group_plates
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.polynomial import Take
@@ -506,11 +506,9 @@ class NetworkGroups(GroupProblem):
             block, terms = self.blocks[name], plan.terms_of(name)
             whole = tuple(t.node for t in terms if plate_of[t.node] is None)
             samples = self._samples(read, [t for t in terms if plate_of[t.node] is not None])
-            columns: list[int | None] = [None] if block.column_axis is None else list(range(block.n_columns))
-            for column in columns:
-                for part in step_parts(block, rho, column, in_turn=True):
-                    target = self.network.target(block, updates.state, whole, samples, column)
-                    updates.move(block, target, part, column)
+            for column, part in turns(block, rho):
+                target = self.network.target(block, updates.state, whole, samples, column)
+                updates.move(block, target, part, column)
         after = updates.state
         bound = self.global_bound(after.lam, after.mu, read)
         # Local variables are written when the step is done: here they are those of the batch alone.

@@ -63,7 +63,7 @@ def update(
             new = act(tuple(take_column(on, block, part, number) for part in carry), target)
             return tuple(write_column(on, block, old, part, number) for old, part in zip(carry, new, strict=True))
         chosen = colours == number
-        return tuple(choose(chosen, n, o, on.xp) for n, o in zip(act(carry, target), carry, strict=True))
+        return tuple([choose(chosen, n, o, on.xp) for n, o in zip(act(carry, target), carry, strict=True)])
 
     own = tuple(tuple(map(on.own, part)) for part in parts) if by_column else parts
     updated: Parts = on.repeat(block.n_columns, turn, own)
@@ -294,7 +294,7 @@ def write_column(on: Backend, block: Block, arrays: Stats, pieces: Stats, number
 
 def choose(chosen: Array, new: Stats, old: Stats, xp: Any = np) -> Stats:
     """New arrays where ``chosen``, old ones elsewhere; ``chosen`` is over the plates, or those without the columns'."""
-    return tuple(xp.where(over_events(chosen, n.ndim - chosen.ndim), n, o) for n, o in zip(new, old, strict=True))
+    return tuple([xp.where(over_events(chosen, n.ndim - chosen.ndim), n, o) for n, o in zip(new, old, strict=True)])
 
 
 def validity(on: Backend, block: Block, old: Stats, new: Stats, entropy: Array) -> BlockInfo:
@@ -308,7 +308,7 @@ def validity(on: Backend, block: Block, old: Stats, new: Stats, entropy: Array) 
         return BlockInfo(valid, relative_change(on, old, new))
     change = relative_change(on, old, new)
     # Where the sums are finite, so is everything in them; a look at each number is for those that are not.
-    if math.isfinite(change) and math.isfinite(entropy.sum()):
+    if math.isfinite(change) and math.isfinite(entropy.sum() if np.ndim(entropy) else entropy):
         inside = family._inside_but_finite(new)
         return BlockInfo(inside is True or bool(inside.all()), change)
     entropy = family._moments_entropy(new)[1]
