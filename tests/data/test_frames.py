@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.data.frames import as_column, column_names, frame_columns, is_frame, take_rows
+from natgrad.data.frames import as_column, column_names, frame_columns, is_frame, table_names, take_rows
 from natgrad.validation import as_numbers, is_missing
 
 pa = pytest.importorskip("pyarrow")
@@ -49,6 +49,11 @@ def test_what_is_no_frame_stays_what_it_is(other):
     assert frame_columns(other) is None
     assert as_column(other) is other
     assert take_rows(other, np.zeros(1, int)) is None
+
+
+@pytest.mark.parametrize(("columns", "names"), [(["a", "b"], ["a", "b"]), ([0, 1], None), (["a", 1], None)])
+def test_columns_are_named_where_all_names_are_strings(columns, names):
+    assert table_names(pd.DataFrame(np.zeros((1, 2)), columns=columns)) == names
 
 
 def test_a_name_that_comes_twice_is_refused():

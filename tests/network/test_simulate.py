@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from random_draws import accepted
 from random_generator import draw
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 import natgrad as ng
 from natgrad.errors import PlateMismatch
+from natgrad.posterior.calibration import normal_ranks
 
 
 def test_nodes_have_the_moments_that_were_declared():
@@ -207,6 +208,15 @@ def test_a_network_without_data_says_so():
     network = ng.Network(ng.Normal("y", ng.Normal("m", 0.0, 1.0), 1.0, plate=ng.Plate("n"), observed=ng.Column("y")))
     with pytest.raises(PlateMismatch, match="bind"):
         network.simulate()
+
+
+@pytest.mark.parametrize("n_ranks", [1, 9, 99])
+def test_ranks_below_a_gaussian_are_equally_likely(n_ranks):
+    every = np.arange(n_ranks + 1)
+    values = norm.ppf((every[:, None] + [0.01, 0.5, 0.99]) / (n_ranks + 1), 3.0, 0.2)
+    np.testing.assert_array_equal(
+        normal_ranks(values, np.array(3.0), np.array(0.2), n_ranks), every[:, None].repeat(3, 1)
+    )
 
 
 def test_a_picture_of_the_ranks(tmp_path):

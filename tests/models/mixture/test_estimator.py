@@ -37,7 +37,7 @@ def test_constant_columns_are_told() -> None:
         ({"n_components": 0}, X, "n_components must be a whole number ≥ 1, got 0"),
         ({"n_components": 2.5}, X, "n_components must be a whole number"),
         ({"covariance": "round"}, X, 'covariance must be "full", "diag", "tied" or "spherical"'),
-        ({"weight_prior": -1.0}, X, "weight_prior = -1 must be > 0"),
+        ({"weight_prior": 0.0}, X, "weight_prior = 0 must be > 0"),
         ({"weight_prior": [1.0, 2.0]}, X, r"weight_prior must be finite, of shape \(\) or \(3,\)"),
         ({"covariance": hmm.Gaussian(mean_prior=[1.0])}, X, r"mean_prior must be finite, of shape \(2,\)"),
         ({"covariance": hmm.Gaussian(dof_prior=0.5)}, X, "dof = 0.5 must be > D − 1"),
