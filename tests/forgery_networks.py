@@ -8,18 +8,10 @@ import numpy as np
 import natgrad as ng
 
 RNG = np.random.default_rng(0)
-COUNTS = RNG.poisson(0.8, (24, 9))
-WORDS = [f"word{v}" for v in range(9)]
 SERIES = RNG.normal(size=(60, 2)) + 3 * (np.arange(60) // 15 % 2)[:, None]
-CODES = RNG.integers(0, 3, (60, 1))
-TRACKS = (SERIES > 1.5).astype(int)
 ROWS = RNG.uniform(size=(40, 2))
 TARGET = np.sin(4 * ROWS[:, 0])
 KINDS = np.array(["no", "so", "yes"])[np.digitize(ROWS[:, 0], [0.3, 0.6])]
-USERS, ITEMS = np.nonzero(RNG.random((12, 9)) < 0.7)
-NAMES = np.array([f"user{n}" for n in range(12)])
-STARS = RNG.normal(size=len(USERS))
-BARE = {"noise": 1.0, "priors": ng.recommenders.FactorPriors(precision=1.0, biases=False)}
 
 
 class Case(NamedTuple):

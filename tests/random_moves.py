@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-BIRTH, MERGE, DELETE = range(3)
+BIRTH, MERGE = range(2)
 
 
 def random_move(parts: Any, state: Any, number: int, rng: np.random.Generator, most: int) -> tuple[Any, int]:

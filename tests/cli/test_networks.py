@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
+from network.bound_cases import factorisation, topics
 
 import natgrad as ng
 from natgrad.cli.main import main
-from tests.network.bound_cases import factorisation, topics
 
 
 def run(*arguments: Any) -> Any:

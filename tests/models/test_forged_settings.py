@@ -4,27 +4,22 @@ import inspect
 
 import numpy as np
 import pytest
+from promises.cases import FIRST
 
 import natgrad as ng
 from natgrad.models.gp import Solver
 from natgrad.models.registry import MODELS
 from natgrad.posterior.files.container import read_model, write_model
 
+KINDS = ("LDA", "MatrixFactorization", "GaussianHMM", "GaussianMixture", "SparseGPRegressor")
+
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A small fit of one class of each module, in a file."""
-    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("models")
-    x = rng.uniform(size=(30, 2))
-    models = {
-        "LDA": ng.LDA(2, inference="vb", max_passes=1).fit(rng.poisson(0.8, (20, 6))),
-        "MatrixFactorization": ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
-        "GaussianHMM": ng.GaussianHMM(2, n_init=1, max_passes=1).fit(x),
-        "GaussianMixture": ng.GaussianMixture(2, n_init=1, max_passes=1).fit(x),
-        "SparseGPRegressor": ng.SparseGPRegressor(n_inducing=3, max_steps=2).fit(x, x[:, 0]),
-    }
-    for name, model in models.items():
-        model.save(folder / name)
+    folder = tmp_path_factory.mktemp("models")
+    for name in KINDS:
+        FIRST[name].fitted().save(folder / name)
     return folder
 
 
@@ -47,7 +42,7 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "GaussianMixture", "SparseGPRegressor"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tmp_path) -> None:
     with pytest.raises(ng.ModelFileError, match=name):
@@ -85,7 +80,7 @@ def test_settings_have_types_and_ranges_and_fit_the_arrays(kind, name, value, sa
         ng.load(forged(saved / kind, tmp_path / "forged", **{name: value}))
 
 
-@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "GaussianMixture", "SparseGPRegressor"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_settings_that_may_be_read_are_read(kind, saved, tmp_path) -> None:
     method = {"solver": Solver(method=ng.VB())} if kind == "SparseGPRegressor" else {"method": ng.VB()}
     model = ng.load(forged(saved / kind, tmp_path / "forged", seed=7, tol=0, **method))

@@ -18,16 +18,9 @@ PRIOR = {"n_states": 2, "scale": 0.01, "dof": 4.0, "rate": np.eye(2)}
 MIXTURE = {"alpha": np.ones(2), "covariance": "tied", "mean": np.zeros(2), **PRIOR, "origin": np.zeros(2)}
 MIXTURE.pop("n_states")
 QUICK = [
-    "LDA",
-    "ratings, paper",
-    "counts",
-    "GaussianHMM",
-    "CategoricalHMM",
-    "HMM, tracks",
-    "GaussianMixture, tied",
-    "SparseGPRegressor",
-    "table",
-]
+    "LDA", "known precisions", "poisson", 'GaussianHMM("full")', "CategoricalHMM", "several tracks", 'covariance="tied"',
+    "SparseGPRegressor", "table",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +69,9 @@ def longer(block, part, times=50):
 
 @pytest.mark.parametrize(
     ("name", "block"),
-    [("GaussianHMM", "transition"), ("GaussianHMM", "emission"), ("CategoricalHMM", "emission"), ("LDA", "phi"),
-     ("GaussianMixture, tied", "weights"), ("GaussianMixture, tied", "components"),
-     ("ratings, paper", "u"), ("ratings, paper", "v"), ("counts", "item_rate")],
+    [('GaussianHMM("full")', "transition"), ('GaussianHMM("full")', "emission"), ("CategoricalHMM", "emission"), ("LDA", "phi"),
+     ('covariance="tied"', "weights"), ('covariance="tied"', "components"),
+     ("known precisions", "u"), ("known precisions", "v"), ("poisson", "item_rate")],
 )  # fmt: skip
 def test_arrays_of_a_file_are_checked_against_each_other(name, block, files, tmp_path) -> None:
     """Fifty times the rows of transitions ended the process in ``predict``."""
@@ -93,20 +86,20 @@ def fitted_with(**parts):
 @pytest.mark.parametrize(
     ("name", "parts", "said"),
     [
-        ("LDA", {"n_words": 10**12}, "arrays have word = 9"),
-        ("LDA", {"vocabulary": np.array(["same"] * 9, dtype=object)}, "same name twice"),
+        ("LDA", {"n_words": 10**12}, "arrays have word = 12"),
+        ("LDA", {"vocabulary": np.array(["same"] * 12, dtype=object)}, "same name twice"),
         ("LDA", {"topic_prior": np.nan}, "topic_prior"),
-        ("GaussianHMM", {"initial": np.array([1.0, -1.0])}, "positive"),
-        ("GaussianHMM", {"arguments": {**PRIOR, "mean": np.array([0.0, 1e308])}}, "mean"),
-        ("GaussianHMM", {"n_features": 3}, "arrays have column = 2"),
-        ("GaussianHMM", {"emission": "Poissons"}, "not for a GaussianHMM"),
-        ("GaussianMixture, tied", {"n_features": 3}, "arrays have column = 2"),
-        ("GaussianMixture, tied", {"model": {**MIXTURE, "alpha": np.array([1.0, -1.0])}}, "alpha"),
-        ("GaussianMixture, tied", {"model": {**MIXTURE, "alpha": np.ones(3)}}, "must have the shape"),
-        ("GaussianMixture, tied", {"model": {**MIXTURE, "rate": -np.eye(2)}}, "rate"),
-        ("GaussianMixture, tied", {"model": {**MIXTURE, "covariance": "full"}}, "must have the shape"),
-        ("GaussianMixture, tied", {"model": {**MIXTURE, "covariance": ["full"]}}, "covariance"),
-        ("GaussianMixture, tied", {"model": None}, "model"),
+        ('GaussianHMM("full")', {"initial": np.array([1.0, -1.0])}, "positive"),
+        ('GaussianHMM("full")', {"arguments": {**PRIOR, "mean": np.array([0.0, 1e308])}}, "mean"),
+        ('GaussianHMM("full")', {"n_features": 3}, "arrays have column = 2"),
+        ('GaussianHMM("full")', {"emission": "Poissons"}, "not for a GaussianHMM"),
+        ('covariance="tied"', {"n_features": 3}, "arrays have column = 2"),
+        ('covariance="tied"', {"model": {**MIXTURE, "alpha": np.array([1.0, -1.0])}}, "alpha"),
+        ('covariance="tied"', {"model": {**MIXTURE, "alpha": np.ones(3)}}, "must have the shape"),
+        ('covariance="tied"', {"model": {**MIXTURE, "rate": -np.eye(2)}}, "rate"),
+        ('covariance="tied"', {"model": {**MIXTURE, "covariance": "full"}}, "must have the shape"),
+        ('covariance="tied"', {"model": {**MIXTURE, "covariance": ["full"]}}, "covariance"),
+        ('covariance="tied"', {"model": None}, "model"),
         ("SparseGPRegressor", {"offset": np.zeros(2)}, "output=2"),
         ("SparseGPRegressor", {"x_scaling": (np.zeros(2), np.zeros(2))}, "x_scaling.* got 0"),
         ("SparseGPRegressor", {"another": 1}, "another"),
@@ -129,7 +122,7 @@ def test_a_matrix_must_be_positive_definite(files, tmp_path) -> None:
 def test_ratings_are_of_users_and_items_that_are_there(files, tmp_path) -> None:
     from adversary.forgeries import parts_of, together
 
-    header, content, arrays = parts_of((files / "counts" / "model").read_bytes())
+    header, content, arrays = parts_of((files / "poisson" / "model").read_bytes())
     name = content["fitted"]["ratings"]["fields"]["users"]["$array"]
     arrays[name] = arrays[name] + 1000
     (tmp_path / "forged").write_bytes(together(header, content, arrays))
@@ -146,7 +139,7 @@ def test_what_was_observed_of_a_factor_that_is_hidden_is_refused(files, tmp_path
         return {**value, "fitted": {**value["fitted"], "posterior": forged}}
 
     with pytest.raises(ng.ModelFileError, match=r"posterior\['u'\].seen"):
-        ng.load(changed(files / "ratings, paper" / "model", tmp_path / "forged", change))
+        ng.load(changed(files / "known precisions" / "model", tmp_path / "forged", change))
 
 
 def test_moments_follow_from_natural_parameters(files, tmp_path) -> None:
@@ -178,11 +171,11 @@ def test_priors_can_be_learned_from_here_on() -> None:
     assert not np.array_equal(model.doc_prior_, [0.1, 0.1])
 
 
-@pytest.mark.parametrize("name", ["LDA", "GaussianHMM"])
+@pytest.mark.parametrize("name", ["LDA", 'GaussianHMM("full")'])
 def test_a_forged_checkpoint_is_refused(name, tmp_path) -> None:
     data = forgery_cases.made(f"checkpoint of {name}", tmp_path)
     (tmp_path / "right").write_bytes(data)
-    block = {"LDA": "phi", "GaussianHMM": "transition"}[name]
+    block = {"LDA": "phi", 'GaussianHMM("full")': "transition"}[name]
 
     def change(value):
         state = longer(block, 0)({"fitted": {"state": value["run"].state}})["fitted"]["state"]
@@ -297,7 +290,7 @@ def test_sums_of_documents_that_are_not_those_of_their_batches_are_refused(tmp_p
 def test_no_process_dies_of_a_forged_file() -> None:
     # 400 forgeries are loaded in this process above, which would end with it; here what loads is also used, one after the
     # other in a process of its own. 10,000 are in `make slow`.
-    found = outcomes("GaussianHMM", range(30), SCRIPT)
+    found = outcomes('GaussianHMM("full")', range(30), SCRIPT)
     assert not found.wrong
     assert found.refused + found.used == 30
     assert found.used > 0
@@ -331,4 +324,4 @@ def test_factors_are_those_of_the_state(files, tmp_path) -> None:
         return {**value, "fitted": {**value["fitted"], "posterior": {**posterior, "u": short}}}
 
     with pytest.raises(ng.ModelFileError, match="is not that of the state"):
-        ng.load(changed(files / "ratings, paper" / "model", tmp_path / "forged", change))
+        ng.load(changed(files / "known precisions" / "model", tmp_path / "forged", change))

@@ -5,25 +5,13 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from promises.cases import FIRST
 
 import natgrad as ng
 
-RNG = np.random.default_rng(0)
-COUNTS = RNG.poisson(0.7, (20, 8))
-SERIES = RNG.normal(size=(60, 2))
-TABLE = np.where(RNG.random((12, 9)) < 0.6, RNG.integers(1, 6, (12, 9)), np.nan)
-CASES = {
-    "lda": (ng.LDA(2, inference="vb", max_passes=2, verbose=False), (COUNTS,)),
-    "factors": (ng.MatrixFactorization(2, max_steps=2, verbose=False), (TABLE,)),
-    "mixture": (ng.GaussianMixture(2, max_passes=2, n_init=1, n_jobs=1, verbose=False), (SERIES,)),
-    "hmm": (ng.GaussianHMM(2, max_passes=2, n_init=1, n_jobs=1, verbose=False), (SERIES,)),
-    "gp": (ng.SparseGPRegressor(n_inducing=4, max_steps=3, verbose=False), (SERIES, SERIES[:, 0])),
-    "classes": (ng.SparseGPClassifier(n_inducing=4, max_steps=3, verbose=False), (SERIES, SERIES[:, 0] > 0)),
-}
-
-
+KINDS = ("LDA", "MatrixFactorization", "GaussianMixture", "GaussianHMM", "SparseGPRegressor", "SparseGPClassifier")
+CASES = {name: (FIRST[name].made(), FIRST[name].data[: 2 if "GP" in name else 1]) for name in KINDS}
 OURS = str(Path(ng.__file__).parent) + os.sep
 
 
@@ -75,7 +63,7 @@ def test_an_interrupted_partial_fit_leaves_the_model_as_it_was(name):
     assert copy.deepcopy(fitted).partial_fit(*data).elbo_ == wanted.elbo_
 
 
-@pytest.mark.parametrize("name", ["lda", "hmm"])
+@pytest.mark.parametrize("name", ["LDA", "GaussianHMM"])
 def test_a_fit_to_an_iterator_forgets_what_came_before_and_an_empty_one_is_an_error(name):
     model, (data,) = copy.deepcopy(CASES[name])
     wanted = copy.deepcopy(model).fit(iter([data[:10], data[10:]])).elbo_

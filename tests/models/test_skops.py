@@ -4,13 +4,10 @@ import copy
 import pickle
 
 import pytest
-from promises.cases import CASES
+from promises.cases import FIRST
 from promises.promises import answers, same
 
 from natgrad.inference.trace import Reason, Stop
-
-FIRST = {case.kind.__name__: case for cases in reversed(CASES.values()) for case in reversed(cases.values())}
-
 
 NAMES = ["GaussianMixture", "GaussianHMM", "LDA", "MatrixFactorization", "SparseGPRegressor", "SparseGPClassifier"]
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import natgrad as ng
-from tests.network.bound_cases import (
+from network.bound_cases import (
     AUGMENTED,
     CASES,
     SOLVED_IN_ROWS,
@@ -21,6 +19,8 @@ from tests.network.bound_cases import (
     regression,
     sequences,
 )
+
+import natgrad as ng
 
 FIT: dict[str, Any] = {"max_steps": 4, "tol": 0.0, "verbose": False, "backend": "numpy", "seed": 3}
 

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from network.bound_cases import CASES, Twins, factorisation, pca, regression
 
 import natgrad as ng
-from tests.network.bound_cases import CASES, Twins, factorisation, pca, regression
 
 FIT: dict[str, Any] = {"seed": 3, "max_steps": 5, "verbose": False}
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network.bound_cases import factorisation, regression, topics
 from scipy import stats
 from scipy.special import softmax
 
 import natgrad as ng
-from tests.network.bound_cases import factorisation, regression, topics
 
 QUIET: dict[str, Any] = {"verbose": False, "tol": 1e-10}
 

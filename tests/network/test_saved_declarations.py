@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network.bound_cases import CASES, factorisation, topics
 
 import natgrad as ng
 from natgrad.inference.schema import Misfit
 from natgrad.network.bind.declaration import binding_from_data, binding_to_data, from_data, to_data
-from tests.network.bound_cases import CASES, factorisation, topics
 
 FIT: dict[str, Any] = {"seed": 3, "max_steps": 3, "verbose": False}
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network.bound_cases import contests, factorisation, interacting, mixture, regression, topics
 
 import natgrad as ng
-from tests.network.bound_cases import contests, factorisation, interacting, mixture, regression, topics
 
 FIT: dict[str, Any] = {"verbose": False, "tol": 1e-9, "max_steps": 2000}
 

@@ -455,3 +455,5 @@ CASES: dict[str, dict[str, Case]] = {
     "Ratings": RATINGS,
     "Gaussian processes": PROCESSES,
 }
+# The first option of each estimator.
+FIRST = {case.kind.__name__: case for cases in reversed(CASES.values()) for case in reversed(cases.values())}

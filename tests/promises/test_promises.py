@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from promises.cases import CASES, CHAINS, MIXTURES, RATINGS
+from promises.cases import CASES, CHAINS, FIRST, MIXTURES, RATINGS
 from promises.promises import ABILITIES, CHARTER, answers, kind_of, same, sizes
 
 from natgrad.errors import NotConverged
@@ -149,10 +149,6 @@ def test_ability(family: str, option: str, ability: str, tmp_path: Path) -> None
             (AttributeError, TypeError, ValueError, AssertionError, NotConverged, UserWarning), match=re.escape(words)
         ):
             PROMISES[ability](case, tmp_path)
-
-
-# The first option of each estimator.
-FIRST = {case.kind.__name__: case for cases in reversed(CASES.values()) for case in reversed(cases.values())}
 
 
 @pytest.mark.slow

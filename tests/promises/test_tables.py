@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from network.test_chunks import assert_same
 from promises.tables import CHAINS, NAMES, declared, table
 
 import natgrad as ng
-from tests.network.test_chunks import assert_same
 
 FIT: dict[str, Any] = {"max_steps": 4, "tol": 0.0, "verbose": False, "backend": "numpy", "seed": 3}
 TABLE = table()

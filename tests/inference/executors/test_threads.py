@@ -7,6 +7,7 @@ import networks
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+from network.bound_cases import CASES
 
 import natgrad as ng
 from natgrad import threads
@@ -27,7 +28,6 @@ from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
 from natgrad.network.execute import groups as network_groups
 from natgrad.recommenders import FactorPriors
-from tests.network.bound_cases import CASES
 
 
 class Elsewhere:
