@@ -1,12 +1,10 @@
 """Ancestry from genotypes: the shares of three populations in the genomes of 200 admixed individuals.
 
-They come as PLINK files. Each locus gives an individual two words, one for each allele, with counts g and 2 − g.
+Each locus gives an individual two words, one for each allele, with counts g and 2 − g.
 """
 
 import argparse
-import tempfile
 
-import bed_reader
 import numpy as np
 from generated.ancestry import make_ancestry
 from matplotlib.figure import Figure
@@ -16,9 +14,7 @@ import natgrad as ng
 
 def main(figure: str | None = None) -> float:
     genome = make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
-    with tempfile.TemporaryDirectory() as folder:
-        bed_reader.to_bed(f"{folder}/people.bed", genome.genotypes)  # yours is there already
-        alleles = (people := ng.data.open_source(f"{folder}/people.bed")).take(range(people.n_total))
+    alleles = ng.data.genotypes(genome.genotypes)  # of PLINK: bed_reader.open_bed("people.bed").read(dtype="int8")
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
     model = ng.LDA(3, doc_prior=0.3, topic_prior=0.5, inference="vb", method=ng.VB(), tol=1e-6, verbose=False)

@@ -13,7 +13,6 @@ data_classes: list[Any] = [
 ]
 data_functions: list[Callable[..., Any]] = [
     ng.data.allele_frequencies,
-    ng.data.download,
     ng.data.genotypes,
     ng.data.make_ratings,
     ng.data.match_rows,
@@ -21,9 +20,6 @@ data_functions: list[Callable[..., Any]] = [
     ng.data.read_documents,
     ng.data.read_ratings,
     ng.data.train_test_split,
-]
-data_others: list[Any] = [
-    ng.data.DATASETS,
 ]
 inference_classes: list[Any] = [
     ng.inference.Auto,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import natgrad as ng
 from natgrad.data.io.open import open_source
-from natgrad.data.stream import ArraySource, block_order, is_rereadable, prefetch
+from natgrad.data.stream import ArraySource, block_order, prefetch
 
 X = np.arange(46.0).reshape(23, 2)
 COUNTS = sparse.coo_array((np.random.default_rng(0).random((31, 9)) < 0.3).astype(np.float64))
@@ -129,17 +129,3 @@ def test_topics_of_a_source(tmp_path):
     held = ng.LDA(3, inference="vb", max_passes=2, tol=0).fit(ArraySource(counts, 50))
     np.testing.assert_array_equal(mapped.components_, held.components_)
     assert mapped.n_documents_seen_ == 200
-
-
-@pytest.mark.parametrize("silent", [True, False])
-def test_a_source_says_whether_it_can_be_read_again(silent):
-    class Once:
-        rereadable = False
-
-    class Old:
-        again = False
-
-    assert is_rereadable(Once(), silent=silent) is False
-    assert is_rereadable(object(), silent=silent) is silent
-    with pytest.raises(TypeError, match=r"Old\.again is called rereadable now"):
-        is_rereadable(Old(), silent=silent)

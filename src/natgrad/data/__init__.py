@@ -1,16 +1,14 @@
 """What the ready models are fed, and data to try them on.
 
-Generated data with the truth that made them (`make_…`), and classic public sets, which only `download` fetches.
+Generated data come with the truth that made them (`make_…`).
 """
 
 from natgrad._lazy import attach
 
 __all__ = [
-    "DATASETS",
     "Ratings",
     "RatingsSource",
     "allele_frequencies",
-    "download",
     "genotypes",
     "make_ratings",
     "match_rows",

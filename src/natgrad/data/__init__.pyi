@@ -2,8 +2,6 @@
 
 from natgrad.data.alleles import allele_frequencies as allele_frequencies
 from natgrad.data.alleles import genotypes as genotypes
-from natgrad.data.datasets.download import DATASETS as DATASETS
-from natgrad.data.datasets.download import download as download
 from natgrad.data.datasets.generated import make_ratings as make_ratings
 from natgrad.data.datasets.generated import match_rows as match_rows
 from natgrad.data.io.documents import read_documents as read_documents

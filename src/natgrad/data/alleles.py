@@ -1,4 +1,4 @@
-"""Count the alleles of genotypes 0/1/2, in memory or in PLINK files, for an admixture model; and find their frequencies.
+"""Count the alleles of genotypes 0/1/2 for an admixture model, and find their frequencies.
 
 An individual is a document, and each of its two copies of a locus is a word: one of the two alleles. Populations are topics
 (Pritchard, Stephens and Donnelly, 2000). LDA gives a population one Dirichlet over all 2 L alleles; the model of that paper has a
@@ -6,39 +6,23 @@ Beta for each locus, f_kl, instead. As every individual has two copies of every 
 the data, and φ_k(l, a) / Σ_a φ_k(l, a) estimates f_kl: `allele_frequencies`. Missing genotypes are left out; a locus at which
 many are missing weighs less. That each has two copies of every locus, LDA does not know; ``inference="vb"`` keeps its fit
 away from a sampler, which makes more of that.
-
-PLINK files: a ``.bed`` holds two bits for each genotype, locus after locus; ``.bim`` and ``.fam`` beside it name loci and
-individuals, a line for each. An error names the file, and the line and column where there are lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from natgrad.data.corpus import Corpus, as_corpus
-from natgrad.data.io.text import open_text
-from natgrad.data.origin import identities, reopened
-from natgrad.data.stream import RowSource
 
-__all__ = ["BedSource", "allele_frequencies", "genotypes"]
+__all__ = ["allele_frequencies", "genotypes"]
 
-# As PLINK writes text (9), as most arrays have it (−1), and NaN.
-MISSING = (-1, 9)
-Ints = npt.NDArray[np.int64]
-# What a .bed of our days begins with: two bytes that say what it is, and one for "locus after locus".
-MAGIC, BY_LOCUS = b"\x6c\x1b", 1
-# What bed-reader writes into small whole numbers for a genotype that is missing.
-ABSENT = -127
-FIELDS = {
-    ".fam": "family, individual, father, mother, sex, phenotype",
-    ".bim": "chromosome, name, position, base, allele, allele",
-}
+# As PLINK writes text (9), as most arrays have it (−1), and as bed-reader reads small whole numbers.
+MISSING = (-1, 9, -127)
 
 
 def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
@@ -46,8 +30,8 @@ def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
 
     Parameters
     ----------
-    G : array [individuals, loci] of 0, 1 or 2 copies of the counted allele; −1, 9 or NaN where missing; or a Dataset of sgkit
-        with ``call_genotype``, whose alleles other than 0 are counted, and ``variant_id`` if it has names
+    G : array [individuals, loci] of 0, 1 or 2 copies of the counted allele; −1, 9, −127 or NaN where missing; or a Dataset of
+        sgkit with ``call_genotype``, whose alleles other than 0 are counted, and ``variant_id`` if it has names
     names : the L names of the loci, optional; by default their numbers. The words are "name alt" and "name ref".
 
     Examples
@@ -108,90 +92,3 @@ def allele_frequencies(topics: npt.ArrayLike) -> npt.NDArray[np.float64]:
         raise ValueError(f"topics must be [populations, 2 · loci], got shape {array.shape}")
     pairs = array.reshape(len(array), -1, 2)
     return np.asarray(pairs[..., 0] / pairs.sum(-1))
-
-
-@final
-class BedSource(RowSource):
-    """Individuals of a PLINK ``.bed``, as bags of alleles (see `natgrad.data.genotypes`).
-
-    Parameters
-    ----------
-    path : str or Path, with ``.bim`` and ``.fam`` of the same name beside it
-    size, shuffle : as in `open_source`
-    """
-
-    def __init__(self, path: str | Path, *, size: int | None = None, shuffle: int | None = None) -> None:
-        self.path = Path(path)
-        self.files = (self.path, *(self.path.with_suffix(end) for end in (".bim", ".fam")))
-        self.names = loci = self._loci()
-        super().__init__(len(self._fields(".fam")), size, shuffle)
-        with self.path.open("rb") as file:
-            head = file.read(3)
-        if head[:2] != MAGIC:
-            raise ValueError(
-                f"{self.path}: not a .bed file of PLINK: it begins with {head[:2].hex()}, expected {MAGIC.hex()}"
-            )
-        if head[2:] != bytes([BY_LOCUS]):
-            raise ValueError(
-                f"{self.path}: written individual by individual, as of old; rewrite it with plink --make-bed"
-            )
-        wanted, there = 3 + -(-self.n_total // 4) * len(loci), self.path.stat().st_size
-        if wanted != there:
-            raise ValueError(
-                f"{self.path}: {there:,} bytes, but {self.n_total:,} individuals (.fam) and {len(loci):,} loci (.bim) take "
-                f"{wanted:,}: the file is cut off, or the three do not belong together"
-            )
-
-    def __reduce__(self) -> Any:
-        return reopened, (_opened, identities(self.files), (self.path.absolute(), self.size, self.shuffle))
-
-    def take(self, rows: Ints) -> Corpus:
-        """Some individuals."""
-        try:
-            from bed_reader import open_bed
-        except ImportError:
-            raise ImportError(f"{self.path} needs bed-reader: pip install 'natgrad[genetics]'") from None
-        wanted = self.checked(rows)
-        counted = (self.n_total, len(self.names))
-        with open_bed(self.path, iid_count=counted[0], sid_count=counted[1], skip_format_check=False) as file:
-            table = file.read(index=(wanted, slice(None)), dtype="int8", num_threads=1)
-        return genotypes(np.where(table == ABSENT, -1, table), self.names)
-
-    def runs(self) -> Iterator[Corpus]:
-        """Individuals as they stand in the file."""
-        return (self.take(np.arange(begin, end)) for begin, end in self.bounds())
-
-    def _loci(self) -> list[str]:
-        """The names of the loci, all different; those without one ("." in PLINK) are called by where they are."""
-        lines: dict[str, int] = {}
-        for number, (chromosome, name, _, base, *_) in enumerate(self._fields(".bim"), 1):
-            named = f"{chromosome}:{base}" if name == "." else name
-            if named in lines:
-                raise ValueError(
-                    f"{self.path.with_suffix('.bim')}: locus {number} is {named!r}, and so is locus {lines[named]}: give each a "
-                    "name of its own, plink2 --set-all-var-ids @:#:$r:$a"
-                )
-            lines[named] = number
-        return list(lines)
-
-    def _fields(self, suffix: str) -> list[list[str]]:
-        """The six fields of every line of the table beside the file."""
-        path, lines = self.path.with_suffix(suffix), []
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: there is no such file; a .bed comes with .bim and .fam beside it")
-        with open_text(path) as file:
-            for number, line in enumerate(file, 1):
-                fields = line.split()
-                if fields and len(fields) != 6:
-                    raise ValueError(
-                        f"{path}, line {number}, column {len(line.rstrip()) + 1}: expected 6 fields ({FIELDS[suffix]}), got "
-                        f"{len(fields)}"
-                    )
-                lines += [fields] if fields else []
-        if not lines:
-            raise ValueError(f"{path}: there are no lines in it; expected 6 fields ({FIELDS[suffix]})")
-        return lines
-
-
-def _opened(path: Path, size: int, shuffle: int | None) -> BedSource:
-    return BedSource(path, size=size, shuffle=shuffle)

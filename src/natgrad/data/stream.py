@@ -42,7 +42,6 @@ __all__ = [
     "Stream",
     "as_stream",
     "block_order",
-    "is_rereadable",
     "origin_of_array",
     "prefetch",
 ]
@@ -205,14 +204,6 @@ def origin_of_array(X: Any) -> Origin | None:
     return origin_of(ArraySource(X), range(X.shape[0]))
 
 
-def is_rereadable(source: Any, *, silent: bool) -> bool:
-    """Whether ``chunks`` of a source may be called more than once; ``silent`` is the answer for one that does not say."""
-    if hasattr(source, "again") and not hasattr(source, "rereadable"):
-        kind = type(source).__name__
-        raise TypeError(f"{kind}.again is called rereadable now: rename the attribute, {kind}.rereadable = …")
-    return bool(getattr(source, "rereadable", silent))
-
-
 class Stream(NamedTuple):
     """``read()`` begins anew; ``rereadable`` says whether it may be called twice; ``n_total`` counts the documents, if known.
 
@@ -248,7 +239,9 @@ def as_stream(X: Any, size: int | None = None) -> Stream | None:
     """
     if callable(getattr(X, "chunks", None)):
         source = X if isinstance(X, RowSource) else None
-        return Stream(lambda: iter(X.chunks()), is_rereadable(X, silent=True), getattr(X, "n_total", None), source)
+        return Stream(
+            lambda: iter(X.chunks()), bool(getattr(X, "rereadable", True)), getattr(X, "n_total", None), source
+        )
     if isinstance(X, Iterator):
         return Stream(lambda: _grouped(X, size or DOCUMENTS), False)
     if isinstance(X, (list, tuple)) and len(X) and all(_is_table(part) for part in X):

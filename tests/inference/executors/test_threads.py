@@ -313,18 +313,15 @@ def test_a_copied_estimator_talks_to_the_same_workers():
 
 
 @pytest.mark.parametrize("shuffle", [None, 3], ids=["in order", "mixed"])
-@pytest.mark.parametrize("kind", ["npy", "parquet", "h5ad"])
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_path):
     table = counts(documents=150, words=40).toarray()
     path = tmp_path / f"counts.{kind}"
     if kind == "npy":
         np.save(path, table)
-    elif kind == "parquet":
+    else:
         frame = pytest.importorskip("pandas").DataFrame(table, columns=[f"w{n}" for n in range(40)])
         frame.to_parquet(path, row_group_size=64)
-    else:
-        anndata = pytest.importorskip("anndata")
-        anndata.AnnData(sparse.csr_matrix(table.astype(np.float32))).write_h5ad(path)
     settings, other, sent = (
         {"n_topics": 4, "inference": "vb", "local": ng.LocalOptions(batch_size=60), "max_passes": 2},
         Elsewhere(),
@@ -342,23 +339,6 @@ def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_p
     np.testing.assert_array_equal(here.components_, there.components_)
     assert other.calls
     assert all(isinstance(shard, ShardSpec) for shard in sent)
-
-
-def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
-    """The first chunk brings its words by name; a file with others cannot be read by number."""
-    pandas = pytest.importorskip("pandas")
-    first = pandas.DataFrame(counts(1, 60, 30).toarray(), columns=[f"w{n}" for n in range(30)])
-    anndata = pytest.importorskip("anndata")
-    cells = anndata.AnnData(sparse.csr_matrix(counts(2, 60, 30).toarray().astype(np.float32)))
-    cells.var_names = [f"w{29 - n}" for n in range(30)]
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    found = []
-    for executor in (None, Elsewhere()):
-        model = ng.LDA(
-            3, local=ng.LocalOptions(batch_size=30), inference="vb", max_passes=5, executor=executor
-        ).partial_fit(first)
-        found.append(model.fit(ng.data.open_source(tmp_path / "cells.h5ad"), vocabulary=[f"w{n}" for n in range(30)]))
-    np.testing.assert_array_equal(found[0].components_, found[1].components_)
 
 
 def test_a_stream_of_ratings_is_read_by_those_who_compute(small_parts, tmp_path):

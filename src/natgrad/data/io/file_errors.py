@@ -26,15 +26,15 @@ DAMAGE = (
 
 
 @contextmanager
-def as_file_error(path: Any, *more: type[Exception]) -> Iterator[None]:
-    """What goes wrong inside because a file is damaged is one ValueError that names it; ``more`` errors that say so, too."""
+def as_file_error(path: Any) -> Iterator[None]:
+    """What goes wrong inside because a file is damaged is one ValueError that names it."""
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
         # Some errors of PyArrow belong to none of the others, and it need not be installed.
-        if not isinstance(error, (*DAMAGE, *more)) and type(error).__module__ != "pyarrow.lib":
+        if not isinstance(error, DAMAGE) and type(error).__module__ != "pyarrow.lib":
             raise
         if type(error) is ValueError and str(path) in str(error):
             raise

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from natgrad.data.alleles import BedSource
-from natgrad.data.io.anndata import H5adSource
 from natgrad.data.io.bags import DocwordSource, LdacSource
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.parquet import ARROW, ParquetSource
@@ -19,13 +17,13 @@ __all__ = ["open_source"]
 JUMPING: dict[str, Callable[..., Source]] = {
     **dict.fromkeys((".parquet", ".pq", *ARROW), ParquetSource),
     ".npy": lambda path, **options: ArraySource(load_array(path, "r"), **options),
-    ".bed": BedSource,
-    ".h5ad": H5adSource,
 }
 TEXT: dict[str, Callable[..., Source]] = {".ldac": LdacSource}
 # What other libraries read whole, and how.
 ELSEWHERE = {
     ".mtx": "scipy.io.mmread(path)",
+    ".bed": "natgrad.data.genotypes(bed_reader.open_bed(path).read(dtype='int8'))",
+    ".h5ad": "anndata.read_h5ad(path)",
     **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "sklearn.datasets.load_svmlight_file(path)[0]"),
 }
 
@@ -36,13 +34,11 @@ def open_source(data: Any, *, size: int | None = None, shuffle: int | None = Non
     Parameters
     ----------
     data : an array, sparse matrix or memory map; an iterator of chunks; or a path: ``.npy``, ``.parquet``, ``.arrow``,
-        ``.feather`` or a folder of these, ``.ldac``, ``docword…``; text also with ``.gz``; ``.bed`` of PLINK, ``.h5ad`` of
-        AnnData
+        ``.feather`` or a folder of these, ``.ldac``, ``docword…``; text also with ``.gz``
     size : rows of a chunk, optional
     shuffle : int, optional
         A seed: chunks are then made of blocks in a random order, with their rows mixed; not for text.
-    **options : of the source: ``columns`` of Parquet, ``vocabulary`` of lda-c and docword, ``layer``
-        of AnnData
+    **options : of the source: ``columns`` of Parquet, ``vocabulary`` of lda-c and docword
 
     Examples
     --------
@@ -80,8 +76,7 @@ def _open_file(path: Path, size: int | None, shuffle: int | None, options: dict[
     if suffix in TEXT:
         return TEXT[suffix](path, size=size, **options)
     if suffix in ELSEWHERE:
-        raise ValueError(f"{path.name!r}: read it with {ELSEWHERE[suffix]}, and give the matrix")
+        raise ValueError(f"{path.name!r}: read it with {ELSEWHERE[suffix]}, and give what it returns")
     raise ValueError(
-        f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .ldac, "
-        "docword…, .bed, .h5ad"
+        f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .ldac, docword…"
     )

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from natgrad.data.ids import joined_ids
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
 from natgrad.inference.options import FitOptions
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
@@ -140,7 +139,7 @@ def fit_rating_stream(
         raise ValueError('inference="gibbs" needs all ratings in memory: say inference="vb" for a stream')
     users, trace = _Users(model, settings), Trace()
     phases = StreamPhases(
-        source.chunks, users.chunk, trace, step=None, rereadable=is_rereadable(source, silent=False),
+        source.chunks, users.chunk, trace, step=None, rereadable=bool(getattr(source, "rereadable", False)),
         max_passes=float("inf"), tol=model.tol, n_groups=n_users, words="ratings",
     )  # fmt: skip
 

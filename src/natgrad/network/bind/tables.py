@@ -20,7 +20,6 @@ from natgrad.data.frames import as_column, choose_columns, frame_columns, refuse
 from natgrad.data.ids import whole_numbers
 from natgrad.data.io.parquet import ARROW, ParquetTable
 from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
-from natgrad.data.stream import is_rereadable
 from natgrad.validation import is_masked, is_missing
 
 __all__ = ["Table", "TableChunks", "as_chunks", "as_table"]
@@ -223,7 +222,7 @@ def as_table(data: Any, where: str = "the table") -> Table | TableChunks:
     if isinstance(data, (list, tuple)) and data:
         return _of_parts(lambda: iter(data), where)
     if callable(getattr(data, "chunks", None)):
-        if is_rereadable(data, silent=True):
+        if getattr(data, "rereadable", True):
             return _of_parts(data.chunks, where)
         return _held(iter(data.chunks()), where)
     if isinstance(data, Iterator):
