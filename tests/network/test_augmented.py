@@ -607,3 +607,36 @@ def test_counts_far_above_the_shape_are_said():
     network = ng.Network(ng.NegativeBinomial("y", 5.0, logit=x, plate=ng.Plate("n", 3), observed=[900, 1000, 1100]))
     with pytest.warns(PoorApproximation, match="logit of 'y' reads may be about 0.2"):
         network.fit(tol=1e-9, max_steps=5_000)
+
+
+@pytest.mark.parametrize("events", [500, 5], ids=["half", "rare"])
+@pytest.mark.parametrize("kind", ["logit", "probit", "Ordinal", "censored"])
+def test_rare_events_of_rows_in_chunks_are_said_as_of_rows_in_memory(kind, events):
+    """Of 1,000 rows, the events come last; some rows are missing, and of censored ones some are known."""
+    x, row, y = ng.Normal("x", 0.0, 0.01), ng.Plate("row"), (np.arange(1000) >= 1000 - events) * 1.0
+    y[::10] = np.nan
+    known = np.isin(np.arange(1000), [3, 5, 8])
+    seen = np.where(np.isnan(y), np.nan, -0.1 * known)
+    table = {"y": y, "seen": seen, "above": ~known & (y == 1), "below": ~known & (y == 0)}
+    column = ng.Column("y")
+    leaf = {
+        "logit": lambda: ng.Bernoulli("y", logit=x, plate=row, observed=column),
+        "probit": lambda: ng.Bernoulli("y", probit=x, plate=row, observed=column),
+        "Ordinal": lambda: ng.Ordinal("y", x, 1.0, cutpoints=[0.0], plate=row, observed=column),
+        "censored": lambda: ng.Normal(
+            "y",
+            x,
+            1.0,
+            plate=row,
+            observed=ng.censored(ng.Column("seen"), right=ng.Column("above"), left=ng.Column("below")),
+        ),
+    }[kind]()
+    said = []
+    for chunk_rows in (None, 130):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ng.Network(leaf).fit(table, chunk_rows=chunk_rows, tol=1e-6, max_steps=5_000)
+        said.append([str(w.message) for w in caught if issubclass(w.category, PoorApproximation)])
+    assert len(said[0]) == len(said[1]) == (events == 5)
+    for whole, chunks in zip(*said, strict=True):
+        assert chunks == whole.partition("; fit.draws")[0]

@@ -1,6 +1,7 @@
 """Starts and the order of a sweep: as the graph says, not as it was written; a given start counts, units do not."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -168,6 +169,22 @@ def test_components_that_the_first_sweep_made_equal_are_refused():
         network.fit(init={"z": np.full((24, 2), 0.5)})
     # One component that holds everything differs from the others.
     assert np.isfinite(network.fit(init={"z": np.zeros(24, dtype=int)}).elbo)
+
+
+def test_what_a_symmetric_start_is_advised_works():
+    """Places can be clustered, precisions cannot; what was asked for is not advised again."""
+    places = CASES["scalar_mixture"]().network
+    rows, k = ng.Plate("n", 40), ng.Plate("k", 2)
+    z = ng.Categorical("z", ng.Dirichlet("pi", 1.0, size=2), plate=rows)
+    tau = ng.Gamma("tau", 1.0, 1.0, plate=k)
+    y = np.random.default_rng(0).normal(size=40) * np.repeat([1.0, 9.0], 20)
+    scales = ng.Network(ng.Normal("y", 0.0, tau[z], plate=rows, observed=y))
+    for network, name, ways in ((places, "mu", {"random", "kmeans"}), (scales, "tau", {"random"})):
+        with pytest.raises(ng.errors.SymmetricStart) as caught:
+            network.fit(init={name: [1.0, 1.0]})
+        assert set(re.findall(r'init="(\w+)"', str(caught.value))) == ways
+        for way in ways:
+            assert np.isfinite(network.fit(init=way, max_steps=3, tol=0).elbo)
 
 
 # -- clusters --

@@ -392,7 +392,7 @@ class Network:
         }  # fmt: skip
         return FitRun(source, settings, options, moving, probed=moves is not False).run(
             lambda: find_start(problem, init, settings.seed, restarts, moving),
-            (symmetry_watch(problem),) if self._plan.choices else (),
+            (symmetry_watch(problem, init),) if self._plan.choices else (),
             about,
         )
 

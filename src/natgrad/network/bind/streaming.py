@@ -162,7 +162,7 @@ class _Run:
             "method": method, "step": settings.step, "init": options["init"], "backend": problem.backend.name,
             "chunk_rows": self.chunks.size, **({"moves": asked} if (asked := options.get("moves")) is not None else {}),
         }  # fmt: skip
-        return FitRun(self, settings, options, moves).run(start, (symmetry_watch(inner),), about)
+        return FitRun(self, settings, options, moves).run(start, (symmetry_watch(inner, options["init"]),), about)
 
     def moves_for(self, asked: Any, settings: Settings) -> Moves | None:
         """The components that move."""

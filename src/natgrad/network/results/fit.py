@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -510,30 +510,34 @@ def warn_at_end(problem: NetworkProblem, result: Result) -> None:
     curvature is τ (1 − τ Var_q[z]): next to nothing where the bounds exclude next to nothing.
     """
     warn_if_ran_out(result.stop)
-    for name, block in problem.blocks.items():
-        node = problem.plan.nodes[name]
-        if not isinstance(block.family, PolyaGamma) and not isinstance(node, LatentNormal):
+    state, whole = result.state, problem.blocks.keys() == problem.plan.blocks.keys()
+    for name, block in problem.plan.blocks.items():
+        latent, owner = isinstance(problem.plan.nodes[name], LatentNormal), name.rpartition(".")[0]
+        if not isinstance(block.family, PolyaGamma) and not latent:
             continue
-        lam = tuple(np.asarray(part, np.float64) for part in result.state.lam[name])
-        usual, owner = block.family.usual(lam), name.rpartition(".")[0]
-        if isinstance(node, LatentNormal):
-            told = np.broadcast_to(node.active, block.shape)
-            seen = np.broadcast_to(problem.plan.nodes[owner]._present(), block.shape) & ~told
-            weight, what, why = float((told | seen).sum()), "mean", "what was seen of it was nearly certain"
-            curvature = weight - float((usual["precision"] * block.family.var(lam))[told].sum())
-        else:
-            half, trials = (np.broadcast_to(usual[part], block.shape) for part in ("tilt", "trials"))
-            half, what, why = 0.5 * half, "logit", "its events are rare (or nearly certain)"
-            shape = np.divide(np.tanh(half), half, out=np.ones(np.shape(half)), where=half > 0)
-            weight, curvature = (
-                float((trials * part).sum()) for part in (shape, 1.0 / np.cosh(np.minimum(half, 300.0)) ** 2)
-            )
+        what, why = "logit", "its events are rare (or nearly certain)"
+        weight = curvature = 0.0
+        if latent:
+            what, why = "mean", "what was seen of it was nearly certain"
+            weight = curvature = float(problem.n_observed[owner])
+        chunks: Any = [state.lam[name]] if name in state.lam else cast(Any, problem).in_rows(name, state.mu)
+        for stats in chunks:
+            lam = tuple(np.asarray(part, np.float64) for part in stats)
+            usual = block.family.usual(lam)
+            if latent:  # those that were seen as they are, or not at all, have no precision
+                curvature -= float(np.sum(usual["precision"] * block.family.var(lam), where=usual["precision"] > 0))
+                continue
+            half, trials = np.broadcast_arrays(0.5 * usual["tilt"], usual["trials"])
+            half, trials = half[half > 0], trials[half > 0]  # of what is missing it is zero
+            weight += float((trials * np.tanh(half) / half).sum())
+            curvature += float((trials / np.cosh(np.minimum(half, 300.0)) ** 2).sum())
         if curvature < MUCH_NARROWER**2 * weight:
+            draws = "; fit.draws() is exact, but needs many draws here" if whole else ""
             warnings.warn(
                 f"standard deviations of what the {what} of {owner!r} reads may be about "
                 f"{np.sqrt(max(curvature, 0.0) / weight):.2g} of the true ones under q: {why}, and q takes auxiliary "
                 "variables as independent of what they stand for. Use fit.linear_response() for standard "
-                "deviations and intervals; fit.draws() is exact, but needs many draws here",
+                f"deviations and intervals{draws}",
                 PoorApproximation,
                 stacklevel=levels_to_the_caller(),
             )

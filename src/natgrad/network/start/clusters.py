@@ -21,7 +21,7 @@ from natgrad.network.language.nodes import Node, numbers
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["Centres", "Rows", "cluster_starts", "rows_of"]
+__all__ = ["Centres", "Rows", "can_cluster", "cluster_starts", "rows_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -101,6 +101,15 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values, least: int | None
         columns = [block / (np.sqrt(block[whole].var(0).sum()) or 1.0) for block in columns]
         centres = []
     return Rows(np.hstack(columns), whole, centres)
+
+
+def can_cluster(problem: NetworkProblem, gate: str) -> bool:
+    """Whether a category has rows to cluster."""
+    try:
+        rows_of(problem, gate, {})
+    except ValueError:
+        return False
+    return True
 
 
 def _aligned(problem: NetworkProblem, gate: str, term: str) -> bool:

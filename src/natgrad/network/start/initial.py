@@ -19,7 +19,7 @@ from natgrad.network.language.continuous import Gamma, MultivariateNormal
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.nodes import Node, check_range, numbers
 from natgrad.network.polynomial import Take
-from natgrad.network.start.clusters import cluster_starts
+from natgrad.network.start.clusters import can_cluster, cluster_starts
 from natgrad.network.start.order import default_order, factors_of_products
 from natgrad.network.start.probes import memberships
 from natgrad.network.start.products import fitted_products, zero_products
@@ -156,7 +156,7 @@ def make_starts(
     def made(values: Values) -> State:
         state = _started(problem, values, given.drawn, seed, number)
         if problem.plan.choices:
-            _check_symmetry(problem, state)
+            _check_symmetry(problem, state, init)
         if problem.plan.improper:
             check_proper(problem, state)
         return state
@@ -319,15 +319,18 @@ def _random(node: Node, prior: Stats, rng: np.random.Generator) -> Stats:
     return node.family.centred(node.family.sample(prior, rng), prior)
 
 
-def _check_symmetry(problem: NetworkProblem, state: State) -> None:
+def _check_symmetry(problem: NetworkProblem, state: State, init: Init) -> None:
     """A mixture whose components and memberships are all alike would stay so for ever."""
     for gate, names in _components(problem).items():
         if not _parts(problem, state, gate) and all(_alike(state, name, axis) for name, axis in names):
-            raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
+            raise SymmetricStart(_symmetric_words(problem, gate, names, "all start equal", init))
 
 
-def symmetry_watch(problem: NetworkProblem) -> Once:
-    """A callback that refuses a run whose components are all alike after the first pass, however that came about."""
+def symmetry_watch(problem: NetworkProblem, init: Init) -> Once:
+    """A callback that refuses a run whose components are all alike after the first pass, however that came about.
+
+    ``init`` is the start that was asked for: it is not advised again.
+    """
 
     def look(seen: Progress) -> None:
         for gate, names in _components(problem).items():
@@ -336,7 +339,7 @@ def symmetry_watch(problem: NetworkProblem) -> Once:
                     "are all equal after the first sweep: the start did not tell them apart, or their priors lie so far from "
                     "the data that nothing does"
                 )
-                raise SymmetricStart(_symmetric_words(gate, names, words))
+                raise SymmetricStart(_symmetric_words(problem, gate, names, words, init))
 
     return Once(look)
 
@@ -368,11 +371,18 @@ def _alike(state: State, name: str, axis: int) -> bool:
     return all(np.ptp(stat, axis=axis).max() <= 1e-12 * np.abs(stat).max() for stat in stats)
 
 
-def _symmetric_words(gate: str, names: list[tuple[str, int]], what: str) -> str:
+def _symmetric_words(problem: NetworkProblem, gate: str, names: list[tuple[str, int]], what: str, init: Init) -> str:
+    """The message; it advises what was not asked for: clusters, where there are rows of them, and draws."""
     listed = ", ".join(repr(name) for name in dict.fromkeys(name for name, _ in names))
+    ways = [f'init={{"{names[0][0]}": values}} with values that differ']
+    if init is not None:  # without init= both were compared
+        if init != "random":
+            ways.append('init="random"')
+        if init != "kmeans" and can_cluster(problem, gate):
+            ways.append('init="kmeans"')
     return (
-        f"the components that {gate!r} chooses from ({listed}) {what}, so no update can tell them apart. Give a "
-        f'start: init={{"{names[0][0]}": values}}, init="random", or init="kmeans"'
+        f"the components that {gate!r} chooses from ({listed}) {what}, so no update can tell them apart. Give another "
+        f"start: {' or '.join(ways)}"
     )
 
 
