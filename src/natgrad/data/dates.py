@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +95,11 @@ def _step(dates: Any) -> Any:
 
     if dates.freq is not None or len(dates) < 2:
         return dates.freq
-    return to_offset(dates[1] - dates[0] if len(dates) == 2 else dates.inferred_freq)
+    if len(dates) == 2:
+        return to_offset(dates[1] - dates[0])
+    with warnings.catch_warnings():  # pandas 3.1 announces that it will give the offset itself in place of its name
+        warnings.simplefilter("ignore")
+        return to_offset(dates.inferred_freq)
 
 
 def _first_irregular(dates: Any) -> int:
