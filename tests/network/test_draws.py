@@ -1,12 +1,14 @@
 """Posterior draws: conditionals are those of the log joint, draws those of enumerated and closed-form posteriors; weights."""
 
 import itertools
+from dataclasses import replace
 
 import networks
 import numpy as np
 import pytest
 from random_draws import accepted, check_conditionals, check_groups
 from random_generator import draw
+from scipy.stats import norm
 
 import natgrad as ng
 from natgrad.errors import PlateMismatch, PoorMixing
@@ -62,6 +64,15 @@ def test_draws_of_a_gaussian_posterior():
     near(draws, mean[1], sd[1], "b")
     correlation = np.corrcoef(draws["a"].values.ravel(), draws["b"].values.ravel())[0, 1]
     assert correlation == pytest.approx(np.linalg.inv(precision)[0, 1] / sd.prod(), abs=0.01)
+
+
+def test_averages_alone_have_the_interval_of_their_mean_and_variance():
+    row = ng.Plate("row", 3)
+    m = ng.Normal("m", 5.0, 0.25, plate=row)
+    factor = replace(drawn(ng.Network(ng.Normal("y", m, 1.0, plate=row, observed=[4.0, 5.0, 9.0])))["m"], kept=None)
+    for mass in (0.5, 0.9):
+        wanted = norm.interval(mass, factor.mean(), factor.std())
+        np.testing.assert_allclose(factor.interval(mass), wanted, rtol=1e-10)
 
 
 def test_what_is_missing_of_a_node_is_drawn_and_what_was_observed_stays():
