@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.data.corpus import as_corpus
 from natgrad.models.lda.topics import aligned
+from natgrad.topics.base import First
 
 ETA = np.array([-2.0, 0.0, 2.0])
 
@@ -48,6 +50,14 @@ def declared(counts: np.ndarray, y: np.ndarray, alpha: float, beta: float, preci
     value = np.where(known, (y - np.nanmean(y)) / np.nanstd(y), 0.0)
     tau = ng.Gamma("tau", 1.0, 0.1)
     return ng.Network(w, ng.Normal("y", ng.dot(often, eta), tau, plate=doc, observed=value, mask=known))
+
+
+def test_coefficients_of_labels_start_at_logits_of_two() -> None:
+    model = ng.topics.SupervisedLDA(2, response="bernoulli", coefficient_prior=1e-9)
+    model.scale_ = (0.0, 1.0)
+    first = First(np.full((2, 3), 1 / 3), np.eye(2)[[0, 1, 0]])
+    start = model._start(first, as_corpus(np.ones((3, 3), int)), np.array([1.0, 0.0, np.nan]))
+    np.testing.assert_allclose(start["eta"], [2.0, -2.0], rtol=1e-6)
 
 
 def test_it_has_the_bound_of_its_network_and_the_bound_never_falls(fitted) -> None:
