@@ -82,5 +82,9 @@ def test_a_refused_chunk_leaves_the_model_as_it_was():
 
 
 def test_kinds_that_are_not_streamed_say_so():
+    with pytest.raises(ValueError, match=r"method=VB.* a source of ratings is read by one step a chunk"):
+        ng.MatrixFactorization(3, method=ng.VB()).fit(Chunks(n_chunks=2))
+    with pytest.raises(ValueError, match="n_users=9 is the length of a source"):
+        ng.MatrixFactorization(3).fit(Chunks(n_chunks=1).parts[0], n_users=9)
     with pytest.raises(ValueError, match=r'likelihood="gaussian" and one noise, got likelihood=.poisson.'):
         ng.MatrixFactorization(3, likelihood="poisson").fit(Chunks(n_chunks=1))

@@ -62,6 +62,20 @@ def test_tolerance_before_samples_is_that_of_several_passes():
     assert all(model.inference_.startswith("collapsed Gibbs sampling") for model in (loose, tight))
 
 
+def test_arguments_without_effect_are_refused():
+    X, batches = drawn().counts[:100, :20], ng.LocalOptions(batch_size=7)
+    for settings, documents, options, words in (
+        ({"method": ng.VB()}, iter([X]), {}, r"method=VB\(\) reads all documents at each step, and X is a stream"),
+        ({"method": ng.VB(), "local": batches}, X, {}, r"batch_size=7 in local= has no effect with method=VB"),
+        ({"method": ng.SVI({"doc": 5}), "local": batches}, X, {}, "batch_size=7 in local= has no effect"),
+        ({}, X, {"n_documents": 500}, "n_documents=500 is the length of a stream"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ng.LDA(2, inference="vb", verbose=False, **settings).fit(documents, **options)
+    stream = ng.LDA(2, inference="vb", method=ng.SVI({"doc": 5}), verbose=False).fit(iter([X]))
+    assert stream.n_steps_ == 20
+
+
 def test_what_cannot_be_sampled_runs_vb_and_warns():
     X = drawn().counts[:100, :20]
     assert hasattr(ng.LDA(3, **FEW).fit(10 * X), "log_likelihood_")  # large counts are sampled like small ones

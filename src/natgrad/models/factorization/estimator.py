@@ -179,6 +179,10 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, RatingFiles):
 
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
+        if n_users is not None:
+            raise ValueError(
+                f"n_users={n_users!r} is the length of a source of ratings, and X has its own: leave it out"
+            )
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
         with at_most(self.n_jobs), one_blas_thread():
             kind = likelihood_of(settings, ratings, None, features, int(self.seed))

@@ -6,7 +6,8 @@ A likelihood turns ratings into the engine's problem, phase by phase of a run, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
@@ -31,6 +32,7 @@ from natgrad.models.factorization.problem import FullRatingsProblem, RatingPrior
 from natgrad.validation import check_unit
 
 __all__ = [
+    "OF_USERS",
     "Gaussian",
     "LikelihoodModel",
     "RatingSettings",
@@ -41,13 +43,16 @@ __all__ = [
     "folded_users",
     "likelihood_of",
     "narrowed",
-    "put_rows",
     "with_fresh_rows",
+    "with_parts",
+    "with_rows",
 ]
 
 Floats = npt.NDArray[np.float64]
 # Sweeps with the precisions of factors held: by then the noise is known well enough to tell which factors are more than it.
 WARM_UP = 8
+# Blocks with a row for each user, or for each item.
+OF_USERS, OF_ITEMS = ("u", "user_noise", "user_rate"), ("v", "item_noise", "item_rate")
 # Of a new user's vector and noise, or of the bound of the likes: each brings a digit, and this is 1e-5 of a standard deviation.
 ROUNDS = 6
 
@@ -295,60 +300,50 @@ def with_fresh_rows(state: State, ratings: Ratings, start: Callable[[Ratings], S
     # The only rating is that of a row on both sides which is not kept.
     ids, one = [np.arange(1 + n) for n in new], np.zeros(1, np.int64)
     fresh = start(Ratings.numbered(one, one, np.ones(1), *ids))
-    joined: list[dict[str, Any]] = []
-    for old, few in ((state.lam, fresh.lam), (state.mu, fresh.mu)):
-        longer = dict(old)
-        for name, n in (("u", new[0]), ("user_noise", new[0]), ("v", new[1]), ("item_noise", new[1])):
-            if n and name in longer:
-                pairs = zip(old[name], few[name], strict=True)
-                longer[name] = tuple(np.concatenate([a, np.asarray(b)[1:]]) for a, b in pairs)
-        joined.append(longer)
-    return State(joined[0], joined[1], state.t)
+    names = (OF_USERS if new[0] else ()) + (OF_ITEMS if new[1] else ())
+    return with_parts(state, names, lambda a, b: np.concatenate([a, b[1:]]), fresh)
 
 
 def narrowed(some: Ratings, state: State) -> tuple[Ratings, State]:
     """The ratings with the items that they name alone, and the state of these."""
     items, places = np.unique(some.items, return_inverse=True)
     few = Ratings.numbered(some.users, places, some.values, some.user_ids, some.item_ids[items])
-    parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
-    for blocks in parts:
-        for name in {"v", "item_noise"} & blocks.keys():
-            blocks[name] = tuple(np.ascontiguousarray(np.asarray(part)[items]) for part in blocks[name])
-    return few, State(parts[0], parts[1], state.t)
+    return few, with_parts(state, OF_ITEMS, lambda part: np.ascontiguousarray(part[items]))
 
 
 def folded_users(state: State, near: State) -> State:
     """A state with the users of another."""
-    parts = [
-        {**whole, **{name: new[name] for name in {"u", "user_noise"} & whole.keys()}}
-        for whole, new in ((state.lam, near.lam), (state.mu, near.mu))
-    ]
-    return State(parts[0], parts[1], state.t)
+    return with_parts(state, OF_USERS, lambda _, part: part, near)
+
+
+def with_parts(state: State, names: Collection[str], change: Callable[..., Floats], *others: State) -> State:
+    """A state with other arrays in those of these blocks that it has: ``change`` of each, and of those of other states."""
+
+    def changed(q: Any, *more: Any) -> dict[str, Any]:
+        def of(name: str) -> tuple[Floats, ...]:
+            return tuple(change(*map(np.asarray, same)) for same in zip(*(b[name] for b in (q, *more)), strict=True))
+
+        return {**q, **{name: of(name) for name in names if name in q}}
+
+    lam, mu = (changed(*each) for each in zip(*((s.lam, s.mu) for s in (state, *others)), strict=True))
+    return State(lam, mu, state.t)
 
 
 def folded_state(
     problem: EdgeProblem, order: tuple[str, ...], state: State, rows: npt.NDArray[np.int64], steps: int
 ) -> State:
     """The state with the blocks in ``order`` updated in some rows; ``problem`` has the ratings of these rows alone."""
-    lam, mu, names = dict(state.lam), dict(state.mu), dict.fromkeys(order)
-    for name in names:
-        lam[name], mu[name] = (tuple(np.asarray(part)[rows] for part in parts[name]) for parts in (lam, mu))
+    few, names = with_parts(state, set(order), lambda part: part[rows]), set(order)
     stepper = ExactStepper(problem, VB(), Constant(1.0), order)
-    part = take_steps(problem, stepper, State(lam, mu, state.t), steps, 0).state
-    joined: list[dict[str, Any]] = []
-    for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
-        for name in names:
-            whole[name] = put_rows(whole[name], pieces[name], rows)
-        joined.append(whole)
-    return State(joined[0], joined[1], state.t)
+    part = take_steps(problem, stepper, few, steps, 0).state
+    return with_parts(state, names, partial(with_rows, rows), part)
 
 
-def put_rows(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> tuple[Any, ...]:
-    """The parts of a block with others in some rows."""
-    parts = tuple(np.array(part) for part in whole)
-    for part, piece in zip(parts, pieces, strict=True):
-        part[rows] = piece
-    return parts
+def with_rows(rows: npt.NDArray[np.int64], whole: Floats, piece: Any) -> Floats:
+    """An array with others in some rows."""
+    out = np.array(whole)
+    out[rows] = piece
+    return out
 
 
 def _variance(values: Floats) -> float:

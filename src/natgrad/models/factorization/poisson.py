@@ -9,7 +9,7 @@ Zeros cost nothing: what they say is −Σ_k (Σ_i E[θ_ik]) (Σ_j E[β_jk]). Go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, final
 
@@ -25,7 +25,7 @@ from natgrad.inference.executors import BroadcastArgument
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.kernels.factorization.counts import share_counts
-from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, narrowed, put_rows
+from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, narrowed, with_parts, with_rows
 from natgrad.models.factorization.parts import cut_sides, shards_of
 from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
 from natgrad.models.factorization.sides import LEAST_RATINGS, OTHER, PLATE, aligned, blended_block, owned, run_alone
@@ -294,11 +294,8 @@ class Counts:
             raise FloatingPointError(
                 "fold_in: the factors of a new user are no numbers; are its counts far beyond those fitted?"
             )
-        lam, mu = dict(state.lam), dict(state.mu)
-        for name, part in new.items():
-            lam[name] = put_rows(lam[name], part, rows)
-            mu[name] = put_rows(mu[name], problem.moments(problem.blocks[name], part), rows)
-        return State(lam, mu, state.t)
+        mu = {name: problem.moments(problem.blocks[name], lam) for name, lam in new.items()}
+        return with_parts(state, new, partial(with_rows, rows), State(new, mu, state.t))
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Moments of both sides."""

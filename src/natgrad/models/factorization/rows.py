@@ -22,12 +22,11 @@ from natgrad.data.ids import as_ids
 from natgrad.data.ratings import Ratings, as_table
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import State
-from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
+from natgrad.models.factorization.likelihoods import OF_USERS, LikelihoodModel, folded_users, likelihood_of, with_parts
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
     from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
 
 __all__ = [
@@ -242,43 +241,24 @@ def with_new(kind: LikelihoodModel, state: State, new_users: int, new_items: int
 def visitor_scores(kind: LikelihoodModel, state: State, item_ids: Any, items: Ints, values: Floats) -> Any:
     """What orders all items for a new user with these ratings [1, items]: one row is fitted, from the items that it has rated."""
     nobody = np.zeros(1, dtype=np.int64)
-    parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
-    for part_of_state in parts:
-        for name in {"u", "user_noise"} & part_of_state.keys():
-            part_of_state[name] = tuple(np.ascontiguousarray(np.asarray(part)[nobody]) for part in part_of_state[name])
-    if "user_noise" in parts[1]:  # of the row before its ratings only the noise is read: it begins at 1
-        parts[1]["user_noise"] = np.ones(1), np.zeros(1)
+    alone = with_parts(state, OF_USERS, lambda part: np.ascontiguousarray(part[nobody]))
+    if "user_noise" in alone.mu:  # of the row before its ratings only the noise is read: it begins at 1
+        alone = alone._replace(mu={**alone.mu, "user_noise": (np.ones(1), np.zeros(1))})
     ratings = Ratings.numbered(np.zeros(len(items), dtype=np.int64), items, values, np.arange(1), item_ids)
-    mine = kind.folded(State(parts[0], parts[1], state.t), ratings, nobody, FOLD_STEPS)
-    lam, mu = dict(state.lam), dict(state.mu)
-    for name in {"u", "user_noise"} & lam.keys():
-        lam[name], mu[name] = mine.lam[name], mine.mu[name]
-    users, others = kind.predictor(State(lam, mu, state.t), ratings).vectors()
+    mine = folded_users(state, kind.folded(alone, ratings, nobody, FOLD_STEPS))
+    users, others = kind.predictor(mine, ratings).vectors()
     return users @ others.T
 
 
 def new_users(kind: LikelihoodModel, state: State, some: Ratings, seed: int) -> State:
     """The state with the users of ``some``, all of them new, instead of those that it has; all items are known."""
-    parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
-    for blocks in parts:
-        blocks.update({name: tuple(np.asarray(part)[:0] for part in blocks[name]) for name in _theirs(state)})
-    alone = kind.extended(State(parts[0], parts[1], state.t), some, seed)
+    alone = kind.extended(with_parts(state, OF_USERS, lambda part: part[:0]), some, seed)
     return kind.folded(alone, some, np.arange(some.n_users), FOLD_STEPS)
 
 
 def joined_users(state: State, alone: State) -> State:
     """A state with the users of another behind its own."""
-    joined: list[dict[str, Any]] = []
-    for whole, new in ((dict(state.lam), alone.lam), (dict(state.mu), alone.mu)):
-        for name in _theirs(state):
-            whole[name] = tuple(np.concatenate(pair) for pair in zip(whole[name], new[name], strict=True))
-        joined.append(whole)
-    return State(joined[0], joined[1], state.t)
-
-
-def _theirs(state: State) -> list[str]:
-    """The blocks with a row for each user."""
-    return [name for name in ("u", "user_noise", "user_rate") if name in state.lam]
+    return with_parts(state, OF_USERS, lambda *parts: np.concatenate(parts), alone)
 
 
 def _put_behind(parts: Any, known: int, row: tuple[Floats, Floats]) -> tuple[Floats, ...]:

@@ -26,7 +26,7 @@ from natgrad.inference.options import FitOptions
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Trace
-from natgrad.models.factorization.likelihoods import Gaussian
+from natgrad.models.factorization.likelihoods import Gaussian, with_parts
 from natgrad.models.factorization.problem import FullRatingsProblem
 from natgrad.models.factorization.sweep import RatingSweep
 from natgrad.posterior.factor import Factor
@@ -137,6 +137,8 @@ def fit_rating_stream(
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
     if model.inference == "gibbs":
         raise ValueError('inference="gibbs" needs all ratings in memory: say inference="vb" for a stream')
+    if model.method is not None:
+        raise ValueError(f"method={model.method}: a source of ratings is read by one step a chunk; leave it out")
     users, trace = _Users(model, settings), Trace()
     phases = StreamPhases(
         source.chunks, users.chunk, trace, step=None, rereadable=bool(getattr(source, "rereadable", False)),
@@ -187,11 +189,8 @@ class _Users:
             known = state.lam["v"][0].shape[0]
             if known == full.ratings.n_items:
                 return state
-            lam, mu = (
-                {**old, "v": tuple(np.concatenate([a, b[known:]]) for a, b in zip(old["v"], more["v"], strict=True))}
-                for old, more in ((state.lam, new.lam), (state.mu, new.mu))
-            )
-            return state._replace(lam=lam, mu=mu)
+            grown = with_parts(state, ("v",), lambda a, b: np.concatenate([a, b[known:]]), new)
+            return state._replace(lam=grown.lam, mu=grown.mu)
 
         def problem(population: float) -> UsersProblem:
             self.last = UsersProblem(full, RatingSweep(full, new).precision("v")[0], population)

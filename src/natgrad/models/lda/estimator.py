@@ -31,9 +31,9 @@ from natgrad.models.lda.settings import (
     GIBBS_SWEEPS,
     MAX_PASSES_BEFORE_GIBBS,
     TOL,
+    batch_size,
     check_gibbs_sweeps,
     finds_topics,
-    local_options,
     most_passes,
     prior_value,
     problem_of,
@@ -192,11 +192,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
             where that raises the exact bound. Of streams, in their first chunk.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; a stream is given from its beginning to go on
         """
-        stream = as_stream(X, local_options(self).batch_size)
+        stream = as_stream(X, batch_size(self))
         if stream is not None:
             check_gibbs_sweeps(self, "a stream has none")
+            if isinstance(self.method, VB):
+                raise ValueError("method=VB() reads all documents at each step, and X is a stream: leave it out")
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
+        if n_documents is not None:
+            raise ValueError(f"n_documents={n_documents!r} is the length of a stream, and X has its own: leave it out")
         corpus = located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X))
         sampled = runs_gibbs(self, corpus, moves)
         if not finds_topics(self):

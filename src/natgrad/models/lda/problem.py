@@ -46,6 +46,7 @@ from natgrad.models.lda.parts import (
     told_along,
     topic_normalizers,
 )
+from natgrad.models.lda.settings import cheap_batches
 from natgrad.models.lda.start import first_topics, initialise_by_gibbs, reset_better_documents, reset_documents
 from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
@@ -58,8 +59,6 @@ Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
 # Relative to a word's likeliest topic; below it a weight is nothing, and every word keeps some weight in every topic.
 LEAST_WEIGHT = 1e-20
-# A visit ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
-ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 # But topics that move several times in the first passes end in better optima: this many batches, of this many documents.
 LEAST_BATCHES, LEAST_SIZE = 10, 20
 # Documents that are evaluated at once, when all of them are.
@@ -129,9 +128,8 @@ class LDAProblem(GroupProblem):
         self.row_bytes = self.n_topics * np.dtype(self.local.dtype).itemsize
         self.population = float(self.n_groups if population is None else population)
         self._shares = shares
-        cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
         least = min(LEAST_BATCHES, self.n_groups // LEAST_SIZE)
-        self.batch_size = batch_size or -(-self.n_groups // max(1, least, min(cheap, MOST_BATCHES)))
+        self.batch_size = batch_size or -(-self.n_groups // max(least, cheap_batches(corpus)))
         self._views: dict[int, tuple[Ints | None, View]] = {}
         self._weights_of: tuple[Any, Floats, Floats] | None = None
 

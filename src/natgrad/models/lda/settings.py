@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.methods import VB
-from natgrad.inference.options import LocalOptions
+from natgrad.inference.methods import SVI, VB
+from natgrad.inference.options import LocalOptions, checked_method
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from natgrad.models.lda.problem import LDAProblem
 
 __all__ = [
+    "batch_size",
+    "cheap_batches",
     "check_gibbs_sweeps",
     "check_settings",
     "checked_priors",
@@ -31,6 +33,8 @@ __all__ = [
 ]
 
 MAX_PASSES = 200
+# A visit ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
+ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 # Nats a word left to gain, if ``tol`` is None.
 TOL = 1e-3
 # Gibbs sampling forgets where it started: one pass is as good a start as fifty.
@@ -80,6 +84,21 @@ def local_options(model: Any) -> LocalOptions:
     if not isinstance(model.local, LocalOptions):
         raise TypeError(f"local must be LocalOptions(...), as in local=ng.LocalOptions(tol=1e-6), got {model.local!r}")
     return model.local
+
+
+def batch_size(model: Any) -> int | None:
+    """The documents of a batch, as ``method`` or ``local`` says; refuse two sizes, and one where there are no batches."""
+    method, size = checked_method(model.method), local_options(model).batch_size
+    if size is not None and method is not None:
+        raise ValueError(
+            f"batch_size={size} in local= has no effect with method={method}: leave one out; SVI has a size of its own"
+        )
+    return method.size if isinstance(method, SVI) else size
+
+
+def cheap_batches(corpus: Corpus) -> int:
+    """How many batches there may be of which the update of the topics is a small part."""
+    return max(1, min(len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words)), MOST_BATCHES))
 
 
 def topic_number(model: Any) -> tuple[int, bool]:
@@ -136,6 +155,7 @@ def checked_priors(model: Any, sampled: bool = False) -> tuple[npt.NDArray[np.fl
 
 def check_settings(model: Any) -> None:
     """What is neither a prior nor a method."""
+    batch_size(model)
     if model.gibbs_sweeps is not None:
         whole_number(model.gibbs_sweeps, "gibbs_sweeps", least=0 if model.inference == "vb" else 1)
     whole_number(model.seed, "seed", least=0)

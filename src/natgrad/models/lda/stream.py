@@ -20,12 +20,7 @@ from natgrad.data.stream import Stream
 from natgrad.inference.options import FitOptions
 from natgrad.inference.streams import Chunk, Kept
 from natgrad.models.lda.files import run_table
-from natgrad.models.lda.settings import (
-    finds_topics,
-    local_options,
-    most_passes,
-    runs_vb,
-)
+from natgrad.models.lda.settings import batch_size, cheap_batches, finds_topics, most_passes, runs_vb
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -33,9 +28,6 @@ if TYPE_CHECKING:
     from natgrad.models.lda.problem import LDAProblem
 
 __all__ = ["arriving", "fit_stream", "grown"]
-
-# A step ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
-ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 
 
 def arriving(X: Any, vocabulary: Sequence[Any] | None, names: Any, n_words: int | None) -> Corpus:
@@ -128,10 +120,8 @@ class _Documents:
             self.names, self.n_words, self.chunks = corpus.vocabulary, corpus.n_words, number
             if self.found is None and (finds_topics(self.model) or self.moves is not None):
                 self.found = self.model._found_in(self.moves, corpus)
-            cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
-            n_batches = max(1, min(cheap, MOST_BATCHES))
-            if (size := local_options(self.model).batch_size) is not None:
-                n_batches = -(-len(corpus) // size)
+            size = batch_size(self.model)
+            n_batches = cheap_batches(corpus) if size is None else -(-len(corpus) // size)
             order = random.generator(int(self.model.seed), random.Stream.STREAM_ORDER, self.steps).permutation(
                 len(corpus)
             )
