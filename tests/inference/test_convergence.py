@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from stopping_models import two_components
 
 import natgrad as ng
 from natgrad.errors import NotConverged
@@ -97,15 +98,6 @@ def test_the_error_of_sampled_bounds_counts_as_left():
     assert not left_to_gain_noisy(drifting.tolist()).below(1e-3)
     assert left_to_gain_noisy([-100.0] * 30).below(1e-12)
     assert left_to_gain_noisy([-100.0] * 29) is None
-
-
-def two_components(n: int, half: float) -> ng.Network:
-    rng = np.random.default_rng(0)
-    y = np.where(rng.random(n) < 0.5, -half, half) + rng.normal(size=n)
-    point, component = ng.Plate("point", n), ng.Plate("component", 2)
-    z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=2), plate=point)
-    mu = ng.Normal("mu", 0.0, 0.01, plate=component)
-    return ng.Network(ng.Normal("y", mu[z], ng.Gamma("tau", 1.0, 1.0), plate=point, observed=y))
 
 
 @pytest.mark.parametrize("half", [3.0, 1.5])

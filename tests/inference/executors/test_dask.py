@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+from inference.executors.test_threads import same
 
 import natgrad as ng
 from natgrad.inference.executors import BroadcastArgument, Dask, ShardSpec
@@ -78,13 +79,6 @@ def topics(executor=None):
     return ng.LDA(
         8, inference="vb", max_passes=2, tol=0.0, local=ng.LocalOptions(batch_size=1500), executor=executor
     ).fit(X)
-
-
-def same(first, second):
-    assert first.elbo_ == second.elbo_
-    for name, factor in first.posterior_.items():
-        for a, b in zip(factor.lam, second.posterior_[name].lam, strict=True):
-            np.testing.assert_array_equal(a, b)
 
 
 def test_topics_are_the_bits_of_threads(cluster):
