@@ -43,7 +43,7 @@ def reproduce() -> None:
 
 @reproduce.command("paquet", cls=Command, example="natgrad reproduce paquet --quick --output paquet")
 @click.option(
-    "--ratings", "path", type=click.Path(path_type=Path), help="Your own ratings: text (user,item,rating) or .npz."
+    "--ratings", "path", type=click.Path(path_type=Path), help="Your own ratings: text (user,item,rating) or Parquet."
 )
 @click.option("--output", type=click.Path(path_type=Path), default=Path("paquet"), show_default=True, help="Folder.")
 @click.option("--quick", is_flag=True, help="100,000 ratings, fewer settings, shorter runs: minutes.")

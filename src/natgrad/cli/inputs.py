@@ -456,7 +456,7 @@ MODELS = {
     ),
     "mf": Model(
         "MatrixFactorization",
-        "Factors of users and items from ratings: lines of user, item, rating, Parquet, or .npz.",
+        "Factors of users and items from ratings: lines of user, item, rating, or Parquet.",
         "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise 2",
         (*RATED, *FEATURES),
         _read_rated,

@@ -361,10 +361,12 @@ def test_a_stream_of_ratings_is_read_by_those_who_compute(small_parts, tmp_path)
 
 
 def test_ratings_of_a_file_that_changes_are_refused(small_parts, tmp_path):
+    pandas = pytest.importorskip("pandas")
     made = ng.data.make_ratings(60, 40, 1500).ratings
-    path = tmp_path / "ratings.npz"
-    np.savez(path, user=made.users, item=made.items, rating=made.values)
+    path = tmp_path / "ratings.parquet"
+    table = pandas.DataFrame({"user": made.users, "item": made.items, "rating": made.values})
+    table.to_parquet(path)
     ratings = ng.data.read_ratings(path)
-    np.savez(path, user=made.users[1:], item=made.items[1:], rating=made.values[1:])
+    table[1:].to_parquet(path)
     with pytest.raises(FileNotFoundError, match="all workers must see the file"):
         ng.MatrixFactorization(3, max_steps=3, executor=Elsewhere()).fit(ratings)

@@ -1,6 +1,6 @@
 """A file of ratings in; `Ratings`, or chunks of whole users, out; a file that is not one is told the line and the column.
 
-An ``.npz`` has arrays ``user``, ``item`` and ``rating`` of equal length. Parquet has columns, by name. Anything else is text,
+Parquet has columns, by name. Anything else is text,
 maybe gzipped, with a rating on each line; fields are separated by commas, semicolons, tabs or ``::`` (MovieLens). If the first
 line names the columns, the names say which is which (`natgrad.data.rating_columns`); without names they are user, item, rating,
 and maybe more, which is not read. Ids of a text are text: 7, 007 and +7 are three users.
@@ -13,7 +13,6 @@ within a chunk; in different chunks they count as two.
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -57,7 +56,7 @@ def read_ratings(
     value: str | None = None,
     encoding: str | None = None,
 ) -> Ratings:
-    r"""Ratings from a file: text (also ``.gz``), ``.npz`` or Parquet.
+    r"""Ratings from a file: text (also ``.gz``) or Parquet.
 
     Parameters
     ----------
@@ -102,7 +101,7 @@ class RatingsReader(NamedTuple):
     @property
     def files(self) -> tuple[Path, ...]:
         """What others may read again: columns, and not text, which takes longer to read than to send."""
-        return (self.path.absolute(),) if self.can_jump or self.path.suffix == ".npz" else ()
+        return (self.path.absolute(),) if self.can_jump else ()
 
     @property
     def can_jump(self) -> bool:
@@ -113,8 +112,6 @@ class RatingsReader(NamedTuple):
         """All ratings, or some rows of a file that can jump, about ``size`` at a time."""
         if self.can_jump:
             return _parquet_pieces(self.path, self.named, size, rows)
-        if self.path.suffix == ".npz":
-            return _npz_pieces(self.path, self.named)
         return _text_pieces(self.path, self.named, self.encoding, size)
 
 
@@ -216,7 +213,7 @@ class RatingsSource:
 
 
 class _Piece(NamedTuple):
-    """Columns as they stand in a file; ``place`` is the line, row or entry of each rating."""
+    """Columns as they stand in a file; ``place`` is the line or row of each rating."""
 
     user: Array
     item: Array
@@ -248,7 +245,7 @@ def _ratings(path: Path, piece: _Piece) -> Ratings:
         raise ValueError(f"{path}: {error}") from None
     if (repeated := first_repeated(ratings.users, ratings.items)) is not None:
         second, earlier, times = repeated
-        unit = "row" if is_parquet(path) else "entry" if path.suffix == ".npz" else "line"
+        unit = "row" if is_parquet(path) else "line"
         raise ValueError(
             f"{path}, {unit} {piece.place[second]}: user {piece.user[second]} rates item {piece.item[second]} a second time, "
             f"after {unit} {piece.place[earlier]} ({times} such); expected one rating for each pair"
@@ -322,7 +319,7 @@ def _layout(path: Path, line: int, names: list[str], named: Named) -> tuple[tupl
     return tuple(names.index(name) for name in columns if name is not None), True
 
 
-# -- columns and arrays --
+# -- columns --
 
 
 def _parquet_pieces(path: Path, named: Named, size: int, rows: range | None = None) -> Iterator[_Piece]:
@@ -343,27 +340,3 @@ def _parquet_pieces(path: Path, named: Named, size: int, rows: range | None = No
             )
         yield _Piece(user, item, rating, np.arange(row, row + batch.num_rows))
         row += batch.num_rows
-
-
-def _npz_pieces(path: Path, named: Named) -> Iterator[_Piece]:
-    if named != NOBODY:
-        raise ValueError(
-            f"{path}: the arrays of an .npz are called user, item and rating, and user=, item= and value= are for tables"
-        )
-    expected = "expected arrays user, item and rating of equal length"
-    if path.exists() and not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: not an .npz file; {expected}")
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        missing = [field for field in FIELDS if field not in file]
-        if missing:
-            raise ValueError(f"{path}: no array {missing[0]!r} (it has {', '.join(file) or 'none'}); {expected}")
-        user, item, rating = (file[field] for field in FIELDS)
-    shapes = [array.shape for array in (user, item, rating)]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 1 or shapes[0] == (0,):
-        said = ", ".join(f"{field} {list(shape)}" for field, shape in zip(FIELDS, shapes, strict=True))
-        raise ValueError(f"{path}: the shapes are {said}; {expected}, one entry for each rating")
-    if rating.dtype.kind not in "fiu":
-        raise ValueError(f"{path}: rating must hold numbers, got {rating.dtype}; {expected}")
-    if (bad := np.flatnonzero(~np.isfinite(rating))).size:
-        raise ValueError(f"{path}: rating[{bad[0]}] = {rating[bad[0]]} is not finite; {expected}")
-    yield _Piece(user, item, rating.astype(np.float64), np.arange(len(user)))

@@ -160,7 +160,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, RatingFiles):
         Parameters
         ----------
         X : Ratings, sparse matrix, table of three columns, array [users, items] with NaN where there is no rating, a path (text,
-            .npz, .parquet), or an iterator of chunks of any of these. A source with ``chunks()``, such as
+            .parquet), or an iterator of chunks of any of these. A source with ``chunks()``, such as
             `natgrad.data.RatingsSource`, is never held as a whole: whole users come in chunks, each makes a step of the items,
             and at the end the users of the last chunk are known; `fold_in` tells others.
         y : array of numbers [n], optional
