@@ -15,7 +15,7 @@ from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.steppers.groups import ExactPass, GroupStepper
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, NegativeBinomial, Poisson, StudentT
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.settings import Learned, Settings, adam_step, compiled
+from natgrad.models.gp.settings import Adam, Learned, Settings, adam_step, compiled, leaves_of, settings_of
 
 FIXED = Learned(kernel=False, noise=False, inducing=False)
 
@@ -248,3 +248,17 @@ def test_several_outputs_are_several_problems():
         problem, start = begun(x, column, z)
         alone.append(problem.bound(ExactPass(problem).step(start, 0)[0]))
     assert both.bound(after) == pytest.approx(sum(alone), rel=1e-10)
+
+
+def test_settings_come_back_from_their_leaves_with_what_adam_remembers():
+    kernel = cov.RBF() + cov.White()
+    numbers = iter(range(100))
+
+    def some(adam=None):
+        theta = tuple(np.array(float(next(numbers))) for _ in kernel.theta)
+        return Settings(theta, np.full((3, 1), float(next(numbers))), np.full(1, float(next(numbers))), adam)
+
+    whole = some(Adam(np.array(7), some(), some()))
+    again = settings_of(leaves_of(whole), compiled(kernel), kernel)
+    assert jax.tree.structure(again) == jax.tree.structure(whole)
+    jax.tree.map(np.testing.assert_array_equal, again, whole)
