@@ -27,7 +27,6 @@ PACKAGES = (
     "scipy",
     "numba",
     "jax",
-    "optax",
     "sklearn",
     "matplotlib",
     "pandas",

@@ -45,7 +45,7 @@ def has_jax() -> bool:
 def require_jax(what: str) -> None:
     """An error that says how to get JAX, where there is none."""
     if not has_jax():
-        raise ImportError(f"{what} needs JAX, which is not installed: pip install jax optax")
+        raise ImportError(f"{what} needs JAX, which is not installed: pip install jax")
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from scipy.stats import multivariate_normal
 import natgrad as ng
 from natgrad.covariance import RBF, Matern12
 from natgrad.data.rows import Rows
-from natgrad.models.gp import Solver
+from natgrad.models.gp import Solver, run
+from natgrad.models.gp.joint import likelihood_named
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.run import Polishing, polishing_of
+from natgrad.models.gp.run import Polishing, uses_lbfgs
 from natgrad.models.gp.settings import Learned, Settings, flat, shaped
 
 
@@ -86,14 +87,49 @@ def test_only_what_is_learned_moves():
     assert problem.bound(after) > problem.bound(state)
 
 
-def test_who_is_polished():
-    problem, _, _ = begun()
-    assert polishing_of(problem, None, 1e-3, 500, None, 0) is not None
-    assert polishing_of(problem, ng.VB(), 1e-3, 500, None, 0) is None
-    assert polishing_of(problem, None, 0.0, 500, None, 0) is None
-    assert polishing_of(problem, None, 1e-3, 100, None, 0) is None  # hardly begun
-    problem.batch_size = problem.n_groups
-    assert polishing_of(problem, None, 1e-3, 500, None, 0) is not None
+def test_arguments_alone_decide_whether_l_bfgs_closes_a_fit():
+    gaussian, others = Gaussian(), likelihood_named("student_t", 4.0)
+    for law, solver, tol, wanted in (
+        (gaussian, Solver(), 1e-3, True),
+        (gaussian, Solver(optimizer="adam"), 1e-3, False),
+        (gaussian, Solver(method=ng.VB()), 1e-3, False),
+        (gaussian, Solver(), 0.0, False),
+        (others, Solver(), 1e-3, False),
+    ):
+        assert uses_lbfgs(solver, law, tol) == wanted
+        if wanted or solver.optimizer is None:
+            explicit = solver._replace(optimizer="lbfgs")
+            if wanted:
+                assert uses_lbfgs(explicit, law, tol)
+                continue
+            with pytest.raises(ValueError, match='optimizer="lbfgs" is for Gaussian noise'):
+                uses_lbfgs(explicit, law, tol)
+    with pytest.raises(ValueError, match=r"solver.optimizer must be .* got 'newton'"):
+        quick(solver=Solver(optimizer="newton")).fit(*table())
+
+
+@pytest.mark.parametrize("max_steps", [2, 199, 200])
+def test_neither_steps_nor_rows_decide_who_ends_a_fit(max_steps):
+    x, y = table(2000)
+    for rows in (3, 2000):
+        model = quick(n_inducing=3, solver=Solver(batch_size=8), max_steps=max_steps).fit(x[:rows], y[:rows])
+        assert "L-BFGS" in model.inference_
+        assert model.n_readings_ <= 2 * max_steps
+    assert "L-BFGS" not in quick(max_steps=max_steps, solver=Solver(optimizer="adam")).fit(x, y).inference_
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_all_rows_are_read_in_pieces_with_the_same_bound_and_slope(monkeypatch, missing):
+    problem, state, _ = begun(60)
+    if missing:
+        problem.data.outputs[5] = np.nan
+    whole = Polishing(problem, 1e-3, 500, None, 0)
+    monkeypatch.setattr(run, "MOST_ENTRIES", 100)
+    pieces = Polishing(problem, 1e-3, 500, None, 0)
+    assert (len(whole.pieces), len(pieces.pieces)) == (1, 4)
+    (value, slope), (other, along) = (polish._value(state, state.hyper["settings"]) for polish in (whole, pieces))
+    assert other == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(along, slope, rtol=1e-7, atol=1e-10)
 
 
 def seasons(n=240):

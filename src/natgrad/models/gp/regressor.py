@@ -58,13 +58,14 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     df : float, optional
         Degrees of freedom of "student_t", by default 4.
     outputs : "correlated" or "independent", optional
-        Of several columns of y: whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) = B_pq k(x, x') with any
-        covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as far as correlations gain
-        more than chance, and independent functions with one kernel for other likelihoods. NaN in y is an entry that is missing.
+        Of several columns of y (an error with one): whether what is seen of one tells of the others, Cov(f_p(x), f_q(x')) =
+        B_pq k(x, x') with any covariance matrix B (`output_covariance_`). By default they are where the noise is Gaussian, as
+        far as correlations gain more than chance, and independent functions with one kernel for other likelihoods. NaN in y is
+        an entry that is missing.
     fixed : "kernel", "noise", "inducing", or a list of some of them
         What does not move with the gradient of the bound and stays where it starts.
     solver : Solver, optional
-        Batch size, learning rate, method, steps and jitter, and whether data are standardised inside; by default ``Solver()``.
+        Batch size, learning rate, optimizer, method, steps, jitter, and whether data are standardised; by default ``Solver()``.
     max_steps, max_seconds : limits
     tol : float
         Nats a row left to gain below which the fit has converged; 0 takes all steps, on batches alone.
@@ -329,6 +330,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     def _goes_together(self, n_outputs: int) -> bool:
         """Whether outputs are correlated."""
         self._check_choices(besides=("likelihood",))
+        if self.outputs is not None and n_outputs == 1:
+            raise ValueError(f"outputs={self.outputs!r} is for several columns of y, and y has one: leave it out")
         law = likelihood_named(self.likelihood, 1.0)
         if self.outputs == "correlated" and not isinstance(law, Gaussian):
             raise ValueError(

@@ -2,9 +2,9 @@
 
     F(θ, Z, ψ) = max_q L₃        its slope is that of L₃ at the best q, which is one step of length one for Gaussian noise
 
-Adam on batches is quick far from the optimum and slow near it: it moves around, along valleys of Z by its rate at most. Where all
-rows can be read often enough, a tenth of the steps at most are taken so, and L-BFGS on F has the rest (`Polishing`): its gains
-say what is left. Elsewhere the bound of some rows, always the same ones, says when the rate is to fall and when nothing is left
+Adam on batches is quick far from the optimum and slow near it: it moves around, along valleys of Z by its rate at most. With
+``optimizer="lbfgs"`` a tenth of the steps at most are taken so, and L-BFGS on F has the rest (`Polishing`): its gains say what is
+left. With "adam" the bound of some rows, always the same ones, says when the rate is to fall and when nothing is left
 (`AveragedBound`); a run that has not cooled closes with steps of falling rates (`cooling_phases`).
 
 Titsias (2009) has F; Liu and Nocedal (1989) L-BFGS.
@@ -30,14 +30,14 @@ from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.likelihoods import Gaussian, Likelihood
 from natgrad.models.gp.outputs import Coregionalised
 from natgrad.models.gp.problem import GPProblem, Predictor
-from natgrad.models.gp.settings import Settings, flat, shaped
+from natgrad.models.gp.settings import Settings, Solver, flat, shaped
 from natgrad.threads import one_blas_thread
 from natgrad.validation import whole_number
 
-__all__ = ["AveragedBound", "Polishing", "cooling_phases", "given_up", "optimise", "polishing_of", "shrunk"]
+__all__ = ["AveragedBound", "Polishing", "cooling_phases", "given_up", "optimise", "shrunk", "uses_lbfgs"]
 
 Floats = npt.NDArray[np.float64]
 ADVICE = "raise max_steps, or call continue_fit()"
@@ -65,7 +65,8 @@ def optimise(
         seconds = max(float(seconds) - (time.perf_counter() - began), 1e-9)
     method, most, tol = checked_method(model._solver.method), whole_number(max_steps, "max_steps"), float(model.tol)
     cooling = cooling_phases(problem, method)
-    polish = polishing_of(problem, method, tol, most, seconds, state.t)
+    closes = uses_lbfgs(model._solver, problem.likelihood, tol) and any(problem.learned)
+    polish = Polishing(problem, tol, most, seconds, state.t) if closes else None
     stop = getattr(model, "stop_", None)  # a stream has none
     settled = going_on and stop is not None and stop.converged
     watch = AveragedBound(
@@ -79,7 +80,7 @@ def optimise(
         if problem.batch_size >= problem.n_groups:  # one step of q alone: Adam would leave where the run begins
             problem.rate = 0.0
     callbacks, checkpoint = split_options(options)
-    steps = most if polish is None else most // WARM_SHARE if problem.batch_size < problem.n_groups else 1
+    steps = most if polish is None else max(most // WARM_SHARE, 1) if problem.batch_size < problem.n_groups else 1
     limits = replace(model._limits(None, ADVICE, max_steps=steps, max_seconds=seconds), tol=0.0)
     result = model._run(
         Phase(problem, method, checked_step(model._solver.step, method, problem), ("v",), bound_every="never"),
@@ -278,25 +279,25 @@ ROUND, PAIRS = 50, 20
 # Three times the readings gain 3.8 times what the last quarter of them did where the bound grows like log t, and less where
 # it settles sooner (2.7 for −1/√t, 2 for −1/t).
 SLOWER = 4.0
-# Readings of all rows that half of the steps must pay for; numbers of K_nm that fit into memory many times (32 MB).
-FEWEST_READINGS, LARGEST = 50, 4_000_000
+# Readings of all rows that there may be, a step each, however many rows there are; fewer would not leave the start.
+FEWEST_READINGS = 50
+# Numbers of K_nm in memory at a time (32 MB): of more, all rows are read in pieces.
+MOST_ENTRIES = 4_000_000
 # A row of a reading costs less than a row of a batch: kin40k, M = 50, 1.0 ms and 2.5 ms for a thousand.
 CHEAPER = 2.0
 # Rows whose density is watched.
 JUDGED_ROWS = 2_048
 
 
-def polishing_of(
-    problem: GPProblem, method: Method | None, tol: float, max_steps: int, seconds: float | None, begun: int
-) -> Polishing | None:
-    """The polishing of a run, or None: without Gaussian noise, for `VB()`, or where rows are too many."""
-    size, n = problem.batch_size, problem.n_groups
-    payable = CHEAPER * (max_steps // 2) * size / n
-    wanted = tol > 0 and any(problem.learned) and not isinstance(method, VB)
-    possible = isinstance(problem.likelihood, Gaussian) and n * problem.n_inducing <= LARGEST
-    if not (wanted and possible and max_steps >= SHORTEST and payable >= FEWEST_READINGS):
-        return None
-    return Polishing(problem, tol, max_steps, seconds, begun)
+def uses_lbfgs(solver: Solver, likelihood: Likelihood, tol: float) -> bool:
+    """Decide whether L-BFGS closes a fit; an error if it was asked for, and F or its end are not known."""
+    possible = isinstance(likelihood, Gaussian) and not isinstance(solver.method, VB) and tol > 0
+    if solver.optimizer == "lbfgs" and not possible:
+        raise ValueError(
+            f'optimizer="lbfgs" is for Gaussian noise of independent outputs, tol > 0 and batches, got likelihood '
+            f'{likelihood.name!r}, tol = {tol:g} and method {solver.method!r}: use optimizer="adam"'
+        )
+    return possible and solver.optimizer != "adam"
 
 
 class Polishing(NothingToFinish):
@@ -310,6 +311,9 @@ class Polishing(NothingToFinish):
         self.readings, self.most = 0, 0
         self.seen: list[tuple[float, float]] = []  # bound and density a row, after each round
         self.left, self.still, self.done = np.inf, 0, False
+        n = problem.n_groups
+        parts = -(-n * problem.n_inducing // MOST_ENTRIES)
+        self.pieces: list[Any] = [None] if parts == 1 else np.array_split(np.arange(n), parts)
 
     @property
     def phase(self) -> Phase:
@@ -319,7 +323,8 @@ class Polishing(NothingToFinish):
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """All rounds, until it is done or the steps or the seconds are used up."""
         steps = self.max_steps - min(state.t - self.begun, self.max_steps // WARM_SHARE)
-        self.most = int(CHEAPER * steps * self.problem.batch_size / self.problem.n_groups)
+        payable = int(CHEAPER * steps * min(self.problem.batch_size / self.problem.n_groups, 1.0))
+        self.most = max(payable, min(steps, FEWEST_READINGS))
         state = self._solved(state)[0]
         self.seen.append(self._judged(state))
         while not self._over:
@@ -381,9 +386,13 @@ class Polishing(NothingToFinish):
         return highest()
 
     def _solved(self, state: State) -> tuple[State, Any]:
-        problem = self.problem
-        solved = problem.solve(state, None, None, *problem.local_limits)
-        messages = problem.scaled(solved.messages, problem.population / problem.n_groups)
+        """The state with q at its best, and what was solved for the last piece."""
+        problem, total = self.problem, (0.0, 0.0)
+        for piece in self.pieces:
+            solved = problem.solve(state, piece, None, *problem.local_limits)
+            first, second = solved.messages["v"]
+            total = total[0] + first, total[1] + second
+        messages = problem.scaled({"v": total}, problem.population / problem.n_groups)
         return problem.global_step(state, messages, 1.0).state, solved
 
     def _value(self, state: State, settings: Settings) -> tuple[float, Floats]:
@@ -394,8 +403,14 @@ class Polishing(NothingToFinish):
         except FloatingPointError:
             return np.inf, np.zeros_like(flat(settings))
         scale = problem.population / problem.n_groups
-        value = problem.batch_bound(at_best, solved, None, scale)
-        slope = flat(problem.matrices.pulled(settings, solved.rows[0].x, problem.gradient(at_best, solved, scale)))
+        # KL, which is the bound of no rows, counts once.
+        value = (1 - len(self.pieces)) * problem.batch_bound(at_best, solved, None, 0.0)
+        slope = np.zeros_like(flat(settings))
+        for piece in self.pieces:
+            if len(self.pieces) > 1:
+                solved = problem.solve(at_best, piece, None, *problem.local_limits)
+            value += problem.batch_bound(at_best, solved, None, scale)
+            slope += flat(problem.matrices.pulled(settings, solved.rows[0].x, problem.gradient(at_best, solved, scale)))
         if not (np.isfinite(value) and np.isfinite(slope).all()):
             return np.inf, np.zeros_like(slope)
         return -value / problem.population, -slope / problem.population

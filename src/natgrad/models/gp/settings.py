@@ -1,16 +1,16 @@
 """The settings of a sparse Gaussian process: kernel, inducing inputs and noise; their matrices, and their gradient step.
 
-JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for most kernels the same
-is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear
-algebra between, which is most of the work, is BLAS on these matrices (`natgrad.models.gp.problem`). Every call enters 64-bit
-mode for itself. Functions are compiled once for each structure of a kernel.
+JAX evaluates the kernel and pulls gradients of matrices back to θ and Z; for most kernels the same is done in closed form
+(`natgrad.covariance._direct`), and nothing is compiled. Adam moves the settings in NumPy. All the linear algebra between, which
+is most of the work, is BLAS on these matrices (`natgrad.models.gp.problem`). Every call enters 64-bit mode for itself.
+Functions are compiled once for each structure of a kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,11 @@ class Solver(NamedTuple):
     standardize : bool
         Whether inputs and real outputs are standardised inside: the prior mean of outputs is their mean, and steps have the right
         length whatever the units. Without, the mean is zero. A kernel that is given means the same.
+    optimizer : "lbfgs" or "adam", optional
+        Of kernel, noise and inducing inputs. "adam": steps on batches, as many as ``max_steps`` allows. "lbfgs": a tenth of them,
+        then L-BFGS on the bound with q at its best, of all rows, until less than ``tol`` is left; for Gaussian noise of
+        independent outputs, ``tol`` > 0 and not for `VB()`, and there the default. Its time grows with the rows: for hundreds of
+        thousands of them "adam" is quicker. `partial_fit` takes steps of Adam.
     """
 
     batch_size: int = 512
@@ -74,6 +79,7 @@ class Solver(NamedTuple):
     step: Step | None = None
     jitter: float = 1e-8
     standardize: bool = True
+    optimizer: Literal["lbfgs", "adam"] | None = None
 
     def check(self) -> None:
         """Refuse numbers that no fit can have."""
@@ -86,6 +92,8 @@ class Solver(NamedTuple):
             )
         if not isinstance(self.standardize, bool):
             raise ValueError(f"solver.standardize must be True or False, got {self.standardize!r}")
+        if self.optimizer not in (None, "lbfgs", "adam"):
+            raise ValueError(f'solver.optimizer must be "lbfgs", "adam" or None, got {self.optimizer!r}')
         checked_method(self.method)
 
 
@@ -215,7 +223,6 @@ class Matrices:
             self._all = _jax.compiled(self._matrices)
             self._square = _jax.compiled(kernel.matrix)
             self._rows = _jax.compiled(lambda t, z, x: (kernel.matrix(t, x, z), kernel.diagonal(t, x)))
-            self._move = _jax.compiled(self._moved, static=(0,))
             self._pull = _jax.compiled(self._pulled)
         self._last: tuple[Any, Any, Any] | None = None
 
@@ -247,11 +254,7 @@ class Matrices:
 
     def moved(self, learned: Learned, rate: float, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
         """One step of Adam uphill; a gradient that is not finite moves nothing."""
-        if self._direct is not None:
-            return adam_step(learned, rate, settings, self.pulled(settings, x, gradient))
-        with in_64_bits():
-            out: Settings = self._move(learned, rate, settings, x, gradient)
-            return out
+        return adam_step(learned, rate, settings, self.pulled(settings, x, gradient))
 
     def pulled(self, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
         """The gradient of the bound in the settings themselves."""
@@ -287,22 +290,3 @@ class Matrices:
         _, back = jax.vjp(partial(self._matrices, x=x), settings.theta, settings.inducing)
         theta, inducing = back((gradient.k_mm, gradient.k_nm, gradient.k_nn))
         return Settings(theta, inducing, gradient.psi)
-
-    def _moved(self, learned: Learned, rate: Array, settings: Settings, x: Array, gradient: Gradient) -> Settings:
-        import jax
-        import jax.numpy as jnp
-        import optax
-
-        uphill = self._pulled(settings, x, gradient)
-        here = settings._replace(adam=None)
-        direction, remembered = optax.scale_by_adam().update(uphill, optax.ScaleByAdamState(*settings.adam))
-        adam = Adam(*remembered)
-        finite = jnp.array([jnp.isfinite(part).all() for part in jax.tree.leaves(uphill)]).all()
-        moving = Settings(
-            tuple(learned.kernel for _ in settings.theta), learned.inducing, learned.noise and bool(settings.psi.size)
-        )
-        after = jax.tree.map(
-            lambda old, step, on: jnp.where(finite & on, old + rate * step, old), here, direction, moving
-        )
-        kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), adam, settings.adam)
-        return Settings(after.theta, after.inducing, after.psi, kept)

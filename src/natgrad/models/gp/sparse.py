@@ -29,7 +29,7 @@ from natgrad.models.base import Estimator, register
 from natgrad.models.gp import choosing
 from natgrad.models.gp.likelihoods import Likelihood
 from natgrad.models.gp.problem import GPProblem, Predictor
-from natgrad.models.gp.run import given_up, optimise
+from natgrad.models.gp.run import given_up, optimise, uses_lbfgs
 from natgrad.models.gp.settings import (
     FIXABLE,
     Adam,
@@ -146,6 +146,7 @@ class SparseGP(Estimator):
 
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
         self._check_settings()
+        uses_lbfgs(self._solver, likelihood, self.tol)
         began, held_rows, seed = time.perf_counter(), _as_held(rows), whole_number(self.seed, "seed", least=0)
         in_time = self._clock(began)
         rows = self._scaled(rows, standard_outputs)
@@ -594,6 +595,7 @@ SETTINGS: dict[str, Any] = {
             step=STEP,
             jitter="real in [0, 0.01)",
             standardize="flag",
+            optimizer="none | 'adam' | 'lbfgs'",
         ),
     ),
     "max_steps": "natural",
