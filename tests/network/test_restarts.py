@@ -168,3 +168,19 @@ def test_the_starts_of_a_default_fit_take_a_bounded_number_of_sweeps(name):
 def test_the_default_ends_no_lower_than_plain_sweeps_where_both_pass_the_same_saddle(seed):
     network = build(draw(seed))
     assert network.fit(max_steps=2000).elbo >= network.fit(ng.VB(), max_steps=2000).elbo - 2e-3
+
+
+def test_topics_start_from_draws():
+    """Any two words are equally far apart; clusters of them were a saddle that few sweeps liked best."""
+    rng = np.random.default_rng(0)
+    shares, words = rng.dirichlet(np.full(3, 0.2), 30), rng.dirichlet(np.full(40, 0.1), 3)
+    doc = np.repeat(np.arange(30), 25)
+    chosen = [rng.choice(40, p=row) for row in shares[doc] @ words]
+    document, token, topic = ng.Plate("doc", 30), ng.Plate("token", len(doc)), ng.Plate("topic", 3)
+    theta = ng.Dirichlet("theta", np.full(3, 0.2), plate=document)
+    phi = ng.Dirichlet("phi", np.full(40, 0.1), plate=topic)
+    z = ng.Categorical("z", theta[doc], plate=token)
+    network = ng.Network(ng.Categorical("w", phi[z], plate=token, observed=chosen))
+    fit = network.fit(max_steps=20, tol=0)
+    assert [record.name[:5] for record in fit.trace.starts] == 5 * ["draws"]
+    assert fit.elbo == network.fit(init="random", n_init=5, max_steps=20, tol=0).elbo

@@ -25,6 +25,7 @@ __all__ = [
     "put_beside",
     "revived_factors",
     "shares_anew",
+    "shares_of_groups",
     "shifted_by_own",
     "shifted_components",
     "split_components",
@@ -88,7 +89,7 @@ def _along(problem: NetworkProblem, name: str, columns: npt.NDArray[np.bool_]) -
 
 def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """Simplices that hidden categories read through known indices, at their priors, and the categories given these."""
-    pairs = _shares(problem)
+    pairs = shares_of_groups(problem)
     if not pairs:
         return None
     for share in dict.fromkeys(share for _, share in pairs):
@@ -101,7 +102,7 @@ def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], s
     return state
 
 
-def _shares(problem: NetworkProblem) -> list[tuple[str, str]]:
+def shares_of_groups(problem: NetworkProblem) -> list[tuple[str, str]]:
     """Hidden categories that choose a component, and the simplices of groups that their probabilities are read from."""
     pairs = []
     for gate in sorted(set(problem.plan.choices) & set(problem.blocks)):

@@ -16,12 +16,14 @@ from natgrad.inference.proposals import Starts
 from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.execute.groups import Groups
+from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.polynomial import Take
 from natgrad.network.start.components import start_of_one
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.order import default_order
+from natgrad.network.start.probes import shares_of_groups
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -184,7 +186,7 @@ class _Cut:
 #     init="random"       draws, and other draws
 #     values              as they are; with several starts, what was not given is drawn
 #     nothing             the priors, if they tell the components of every mixture apart; otherwise clusters, points far from one
-#                         another, and draws
+#                         another, and draws; of the topics of words in documents draws alone
 #
 # A candidate makes exact sweeps in an order in which its start counts, as long as it may overtake the first. The run goes on from
 # the best.
@@ -298,8 +300,10 @@ def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_
     is_large = problem.n_messages > LARGE
     wanted = (FEWER if is_large else STARTS) if n_init is None else n_init
     try:
-        candidates = _of(problem, "kmeans", seed, 0)
+        candidates = [] if _are_words(problem) else _of(problem, "kmeans", seed, 0)
     except ValueError:
+        candidates = []
+    if not candidates:
         return [candidate for number in range(wanted) for candidate in _of(problem, "random", seed, number)]
     for number in range(1, wanted):
         if number % 2 or is_large:  # draws go in another order, which would be compiled, too
@@ -307,6 +311,16 @@ def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_
         else:
             candidates += _of(problem, "random", seed, number - 2)
     return candidates
+
+
+def _are_words(problem: NetworkProblem) -> bool:
+    """Whether all that is chosen are single words of documents: clusters of them do not say which go together."""
+    nodes, gates = problem.plan.nodes, {gate for gate, _ in shares_of_groups(problem)}
+    names = {name: [plate.name for plate in node.plates] for name, node in nodes.items()}
+    return all(
+        gate in gates and all(nodes[term].kind == CATEGORY and names[term] == names[gate] for term, *_ in chosen)
+        for gate, chosen in problem.plan.choices.items()
+    )
 
 
 def _of(problem: NetworkProblem, init: Init, seed: int, number: int, seeds: bool = False) -> list[_Candidate]:
