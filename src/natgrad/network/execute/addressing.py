@@ -80,7 +80,8 @@ def layout_of(view: View) -> Layout:
 class Piece(NamedTuple):
     """Monomials of one term that are evaluated together; ``window`` is the label they are scanned along, if long.
 
-    ``symmetric`` are the nodes, with numbers of statistics, whose statistics are symmetric matrices.
+    ``symmetric`` are the nodes, with numbers of statistics, whose statistics are symmetric matrices. Of a piece that ``varies``
+    known factors differ from call to call.
     """
 
     monomials: tuple[Monomial, ...]
@@ -89,6 +90,7 @@ class Piece(NamedTuple):
     window: str | None = None
     chunk: int = LONGEST_CHUNK
     symmetric: frozenset[tuple[str, int]] = frozenset()
+    varies: bool = False
 
 
 def segment_sum(rows: Array, index: Array, size: int) -> Array:

@@ -395,7 +395,8 @@ class Job:
                 return kept.of(operands)
         shapes = [] if self.name is None else [part.shape for part in moments[self.name]]
         # Whether products are made in advance must not hang on which chunk came first: they are rounded otherwise.
-        keeps = on.keeps and view is FULL and kept is None and not on.varies
+        varies = on.varies or any(piece.varies for piece in self.pieces)
+        keeps = on.keeps and view is FULL and kept is None and not varies
         if on.keeps and not keeps:
             return self._anew(on, moments, known, view, number, shapes)
         reads = Reads(known, view, moments=moments)

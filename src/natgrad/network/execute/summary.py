@@ -83,7 +83,7 @@ class Summary:
         sizes: dict[Label, int] = dict(term.sizes)
         entries = [self._entry(term, number, monomial, sizes) for number, monomial in enumerate(term.monomials)]
         self.entries[term.node] = entries
-        self.pieces[term.node] = Piece(tuple(entry.outer for entry in entries), sizes, term.plates, None)
+        self.pieces[term.node] = Piece(tuple(entry.outer for entry in entries), sizes, term.plates, varies=True)
 
     def _entry(self, term: PlannedTerm, number: int, monomial: Monomial, sizes: dict[Label, int]) -> Entry:
         plate = self.plate_of[term.node]
