@@ -123,9 +123,8 @@ def test_the_ranking_of_starts_is_counted(rng):
 def test_passes_are_readings_of_the_data_whatever_the_method(rng):
     X = rng.poisson(0.5, (60, 15))
     for method in (None, ng.VB(), ng.SVI({"doc": 20})):
-        model = ng.LDA(
-            2, inference="vb", method=method, local=ng.LocalOptions(batch_size=20), max_passes=3, tol=0.0
-        ).fit(X)
+        local = ng.LocalOptions(batch_size=20 if method is None else None)
+        model = ng.LDA(2, inference="vb", method=method, local=local, max_passes=3, tol=0.0).fit(X)
         per_pass = 1 if isinstance(method, ng.VB) else 3
         assert len(model.trace_) == 3 * per_pass, method
 

@@ -83,7 +83,8 @@ def same(first, second):
 
 
 def documents(**settings):
-    settings = {"n_topics": 4, "max_passes": 3, "local": ng.LocalOptions(batch_size=60), **settings}
+    local = {} if "method" in settings else {"local": ng.LocalOptions(batch_size=60)}
+    settings = {"n_topics": 4, "max_passes": 3, **local, **settings}
 
     def fit(folder, **executor):
         data: Any = counts()
