@@ -31,10 +31,11 @@ def vectors():
 
 
 def shares():
-    """A share of which some are seen, and two that are not."""
-    share = ng.Beta("share", 0.6, 3.0)
-    new = ng.Bernoulli("new", share, plate=ng.Plate("unseen", 2))
-    return new, ng.Bernoulli("seen", share, plate=ng.Plate("rows", 8), observed=[1, 0, 0, 1, 0, 0, 0, 0])
+    """Shares of two groups, and one of which one is seen; hidden Bernoullis are not compiled."""
+    share, other = ng.Beta("share", 0.6, 3.0, plate=ng.Plate("group", 2)), ng.Beta("other", 2.0, 5.0)
+    rows, group = ng.Plate("rows", 8), [0, 0, 0, 1, 1, 1, 1, 1]
+    seen = ng.Bernoulli("seen", share[group], plate=rows, observed=[1, 0, 0, 1, 0, 0, 1, 1])
+    return seen, ng.Bernoulli("once", other, observed=0)
 
 
 def components():
