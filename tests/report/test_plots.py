@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import natgrad as ng
+from natgrad.report.charts.plots import bound_curve
 
 matplotlib.use("Agg")
 
@@ -89,3 +90,11 @@ def test_what_fits_is_drawn_and_the_rest_is_named():
     assert {ax.get_title() for ax in panels} == {"tau", *(f"mu[{i}]" for i in range(23))}
     assert panels[0].figure.get_supxlabel() == "not drawn: 38 of mu (names= chooses)"
     assert many.plot.forest(["tau"]).get_title() == ""
+
+
+def test_a_run_without_an_exact_bound_shows_its_estimates():
+    trace = {"elbo": [np.nan, np.nan], "elbo_estimate": [-5.0, -4.0], "seconds": [0.1, 0.2]}
+    curve = bound_curve(trace, "seconds")
+    np.testing.assert_array_equal((curve.x, curve.y), ([0.1, 0.2], [-5.0, -4.0]))
+    assert "estimate" in curve.name
+    assert "exact" in bound_curve({**trace, "elbo": [np.nan, -3.0]}, "step").name

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Plots"]
+from natgrad.report.charts.svg import Line
+
+__all__ = ["Plots", "bound_curve"]
 
 Floats = npt.NDArray[np.float64]
+EXACT = "exact bound"
 BLUE, PALE, DARK = "#08519c", "#9ecae1", "0.25"
 # Most panels and rows of one figure; more would be too small to read.
 PANELS, ROWS = 24, 60
@@ -55,23 +58,21 @@ class Plots:
         return axes
 
     def trace(self, *, against: str = "messages_read", ax: Any = None) -> Any:
-        """The bound, at every step that measured it.
+        """The bound, at every step that measured it, or its estimates by batches where it was never measured.
 
         Parameters
         ----------
         against : "messages_read", "seconds", "data_read" or another column of the trace, or "step"
         ax : matplotlib axes, optional
         """
-        trace = getattr(self._subject, "trace", None) or self._subject.trace_
-        bound = np.asarray(trace["elbo"], np.float64)
-        x = np.arange(1, len(bound) + 1) if against == "step" else np.asarray(trace[against], np.float64)
-        there = np.isfinite(bound)
+        curve = bound_curve(getattr(self._subject, "trace", None) or self._subject.trace_, against)
+        there = np.isfinite(curve.y)
         ax = _one(ax)
-        ax.plot(x[there], bound[there], ".-" if there.sum() < 60 else "-", ms=4, lw=1.2, color=BLUE)
+        ax.plot(curve.x[there], curve.y[there], ".-" if there.sum() < 60 else "-", ms=4, lw=1.2, color=BLUE)
         if not there.any():
             ax.text(0.5, 0.5, "this inference has no bound", ha="center", va="center", transform=ax.transAxes)
         ax.set_xlabel(against.replace("_", " "))
-        ax.set_ylabel("evidence lower bound")
+        ax.set_ylabel("evidence lower bound" if curve.name == EXACT else curve.name)
         ax.ticklabel_format(axis="y", useOffset=False)
         return ax
 
@@ -244,6 +245,15 @@ class Plots:
         if node.mask is not None or node.entries is not None:
             there = seen_values(node)[0]
         return values[there], simulated.reshape(n, -1)[:, there.ravel()]
+
+
+def bound_curve(trace: Any, against: str) -> Line:
+    """Select the curve of a run that pictures and pages draw: the exact bound, or its estimates if it was never evaluated."""
+    exact = np.asarray(trace["elbo"], np.float64)
+    measured = bool(np.isfinite(exact).any())
+    bound = exact if measured else np.asarray(trace["elbo_estimate"], np.float64)
+    steps = np.arange(1, len(bound) + 1) if against == "step" else trace[against]
+    return Line(np.asarray(steps, np.float64), bound, EXACT if measured else "estimate of the bound")
 
 
 def _densities(fit: Any, parts: Mapping[str, int]) -> Any:

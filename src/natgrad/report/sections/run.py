@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from natgrad._version import __version__
 from natgrad.inference.trace import Stop, Trace
+from natgrad.report.charts.plots import bound_curve
 from natgrad.report.charts.svg import Axis, Line, line_chart
 from natgrad.report.format import count, seconds, short
 from natgrad.report.html import Html, join, table, tag
@@ -125,27 +126,20 @@ def _fact(name: str, value: str) -> Html:
 
 def _bound_charts(trace: Trace) -> list[Html]:
     """The bound against steps, messages and time: one chart each, chosen by radio buttons that need no script."""
-    bound, estimate = trace["elbo"], trace["elbo_estimate"]
     held = trace["held_out"]
-    known = np.isfinite(bound)
-    values, name = (bound, "exact bound") if known.any() else (estimate, "estimate of the bound")
-    low, high = _range(values)
-    axes = (
-        ("steps", "steps", trace["t"]),
-        ("messages", "messages", trace["messages_read"]),
-        ("seconds", "seconds", trace["seconds"]),
-    )
-    inputs, panels = [], []
-    for place, (key, label, column) in enumerate(axes):
-        identifier = f"bound-by-{key}"
-        inputs.append(tag("input", type="radio", name="bound-by", id=identifier, checked=place == 0, class_="pick"))
+    inputs: list[Html] = []
+    panels: list[Html] = []
+    for label, column in (("steps", "t"), ("messages", "messages_read"), ("seconds", "seconds")):
+        curve = bound_curve(trace, column)
+        values, (low, high) = curve.y, _range(curve.y)
+        identifier = f"bound-by-{label}"
+        inputs.append(tag("input", type="radio", name="bound-by", id=identifier, checked=not panels, class_="pick"))
         inputs.append(tag("label", label, for_=identifier))
-        lines = [Line(column.astype(np.float64), values, name)]
         chart = line_chart(
-            lines, Axis(label, low=0.0), Axis("bound (nats)", low=low, high=high),
-            title=f"The {name} against {label}", description=_in_words(values),
+            [curve], Axis(label, low=0.0), Axis("bound (nats)", low=low, high=high),
+            title=f"The {curve.name} against {label}", description=_in_words(values),
         )  # fmt: skip
-        panels.append(tag("div", chart, class_=f"panel {key}"))
+        panels.append(tag("div", chart, class_=f"panel {label}"))
     below = bool((values[np.isfinite(values)] < low).any())
     note = "The first steps lie below the frame." if below else None
     picker = tag(
