@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from stopping_models import MODELS  # noqa: E402
+from promises.stopping import MODELS  # noqa: E402
 
 
 def main() -> None:

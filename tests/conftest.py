@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from reference import exact
 
 # Small fitted models and a folder of files, for the tests of pages, commands and papers.
-pytest_plugins = ["small_models"]
+pytest_plugins = ["promises.pages"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))

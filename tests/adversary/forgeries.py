@@ -167,7 +167,9 @@ def outcomes(case: str, seeds: range, script: Path, most_wrong: int = 20) -> Out
     at = seeds.start
     while at < seeds.stop and len(wrong) < most_wrong:
         words = [sys.executable, str(script), "--worker", case, str(at), str(seeds.stop)]
-        worker = subprocess.run(words, capture_output=True, text=True, check=False)
+        paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": paths}
+        worker = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         lines = [line.split(" ", 2) for line in worker.stdout.splitlines() if line.startswith(("try ", "did "))]
         for kind, number, *rest in lines:
             at = int(number) + 1

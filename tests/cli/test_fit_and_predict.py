@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from cli.calls import call, one_line, right
-from small_models import letters
+from promises.pages import letters
 
 import natgrad as ng
 from natgrad.report.page import LIMIT

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from marking import some_slow
-from networks import CASES, scalar_mixture
+from promises.networks import CASES, scalar_mixture
 
 import natgrad as ng
 from natgrad.inference.auto import choose, free_memory, largest_coupling

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from stopping_models import two_components
+from promises.stopping import two_components
 
 import natgrad as ng
 from natgrad.errors import NotConverged

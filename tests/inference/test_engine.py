@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from marking import some_slow
-from networks import CASES, factorised, ratings
+from promises.networks import CASES, factorised, ratings
 
 import natgrad as ng
 from natgrad.inference.trace import Reason

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import CASES
+from promises.networks import CASES
 from threadpoolctl import threadpool_limits
 
 import natgrad as ng

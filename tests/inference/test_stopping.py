@@ -1,7 +1,7 @@
 """What "converged" promises, on the models of ``benchmarks/stopping.py``: ten times as long gains less than the tolerance."""
 
 import pytest
-from stopping_models import MODELS
+from promises.stopping import MODELS
 
 QUICK = ["tests: scalar_mixture", "tests: counts", "tests: hmm"]
 # Plain coordinate ascent, whose plateaus gauge rotation would cross: it says itself that all steps were taken.

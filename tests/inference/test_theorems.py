@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from networks import CASES, factorised, lda, ratings, scalar_mixture
+from promises.networks import CASES, factorised, lda, ratings, scalar_mixture
 
 import natgrad as ng
 from natgrad.inference.engine import Result

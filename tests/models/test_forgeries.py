@@ -3,16 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
-import forgery_cases
 import numpy as np
 import pytest
+from adversary import cases
 from adversary.forgeries import forged_field, outcomes
 
 import natgrad as ng
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.container import read_model, write_model
 
-SCRIPT = Path(forgery_cases.__file__)
+SCRIPT = Path(cases.__file__)
 # Whose fits take no time.
 PRIOR = {"n_states": 2, "scale": 0.01, "dof": 4.0, "rate": np.eye(2)}
 MIXTURE = {"alpha": np.ones(2), "covariance": "tied", "mean": np.zeros(2), **PRIOR, "origin": np.zeros(2)}
@@ -29,7 +29,7 @@ def files(tmp_path_factory):
     for name in QUICK:
         place = folder / name
         place.mkdir()
-        (place / "model").write_bytes(forgery_cases.made(name, place))
+        (place / "model").write_bytes(cases.made(name, place))
     return folder
 
 
@@ -154,26 +154,24 @@ def test_moments_follow_from_natural_parameters(files, tmp_path) -> None:
 
 def test_what_is_remembered_of_other_documents_is_forgotten() -> None:
     """Rows of a batch that has other documents now would be read beyond their end."""
-    model = ng.LDA(2, inference="vb", max_passes=2, tol=0, local=ng.LocalOptions(batch_size=8)).fit(
-        forgery_cases.COUNTS
-    )
-    model.continue_fit(forgery_cases.COUNTS[:19], 1)
+    model = ng.LDA(2, inference="vb", max_passes=2, tol=0, local=ng.LocalOptions(batch_size=8)).fit(cases.COUNTS)
+    model.continue_fit(cases.COUNTS[:19], 1)
     assert model.posterior_["theta"].lam[0].shape == (19, 2)
 
 
 def test_priors_can_be_learned_from_here_on() -> None:
     model = (
         ng.LDA(2, inference="vb", max_passes=2, tol=0, local=ng.LocalOptions(batch_size=8))
-        .fit(forgery_cases.COUNTS)
+        .fit(cases.COUNTS)
         .set_params(doc_prior="learn", topic_prior="learn")
     )
-    model.continue_fit(forgery_cases.COUNTS, 2)
+    model.continue_fit(cases.COUNTS, 2)
     assert not np.array_equal(model.doc_prior_, [0.1, 0.1])
 
 
 @pytest.mark.parametrize("name", ["LDA", 'GaussianHMM("full")'])
 def test_a_forged_checkpoint_is_refused(name, tmp_path) -> None:
-    data = forgery_cases.made(f"checkpoint of {name}", tmp_path)
+    data = cases.made(f"checkpoint of {name}", tmp_path)
     (tmp_path / "right").write_bytes(data)
     block = {"LDA": "phi", 'GaussianHMM("full")': "transition"}[name]
 
@@ -182,7 +180,7 @@ def test_a_forged_checkpoint_is_refused(name, tmp_path) -> None:
         return {**value, "run": value["run"]._replace(state=state)}
 
     with pytest.raises(ng.ModelFileError, match="must have the shape"):
-        forgery_cases.used(f"checkpoint of {name}", changed(tmp_path / "right", tmp_path / "forged", change))
+        cases.used(f"checkpoint of {name}", changed(tmp_path / "right", tmp_path / "forged", change))
 
 
 def _remembered(change):
@@ -218,9 +216,7 @@ def _other_rows(memory, change):
 def test_a_forged_memory_of_a_mixture_is_refused(change, said, checkpoint_of_mixture, tmp_path) -> None:
     """In the middle of its first pass a run began anew without a word, and without a start: its components were all alike."""
     with pytest.raises(ng.ModelFileError, match=said):
-        forgery_cases.used(
-            "checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change))
-        )
+        cases.used("checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change)))
 
 
 def test_forged_sums_of_one_batch_of_a_mixture_are_refused(checkpoint_of_mixture, tmp_path) -> None:
@@ -234,9 +230,7 @@ def test_forged_sums_of_one_batch_of_a_mixture_are_refused(checkpoint_of_mixture
         return memory._replace(batches=tuple(None if kept is None else longer(kept) for kept in memory.batches))
 
     with pytest.raises(ng.errors.ModelFileError, match=r"batches\[0\] has sums of the shapes"):
-        forgery_cases.used(
-            "checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change))
-        )
+        cases.used("checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change)))
 
 
 def _doubled(memory):
@@ -254,7 +248,7 @@ def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path)
         folder = tmp_path / name
         folder.mkdir()
         changed(checkpoint_of_mixture, folder / "checkpoint-000000000002.natgrad", _remembered(how))
-        fits.append(forgery_cases.CASES["mixture"].fit(checkpoint=folder, every=1000, resume=True))
+        fits.append(cases.CASES["mixture"].fit(checkpoint=folder, every=1000, resume=True))
     right, forged = fits
     assert forged.trace["elbo"][-1] == pytest.approx(right.trace["elbo"][-1], rel=1e-12)
 
@@ -262,21 +256,21 @@ def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path)
 @pytest.mark.parametrize("name", ["mixture", "table, chunks"])
 def test_sums_of_a_network_that_are_not_those_of_their_batches_are_refused(name, tmp_path) -> None:
     """In chunks, where nothing tells what they should be, the run went on with them and converged to something else."""
-    (tmp_path / "right").write_bytes(forgery_cases.made(f"checkpoint of {name}", tmp_path))
+    (tmp_path / "right").write_bytes(cases.made(f"checkpoint of {name}", tmp_path))
     forged = changed(tmp_path / "right", tmp_path / "forged", _remembered(_doubled))
     with pytest.raises(ng.ModelFileError, match="is not the sum over its batches"):
-        forgery_cases.used(f"checkpoint of {name}", forged)
+        cases.used(f"checkpoint of {name}", forged)
 
 
 @pytest.fixture(scope="module")
 def checkpoint_of_mixture(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixture")
-    (folder / "right").write_bytes(forgery_cases.made("checkpoint of mixture", folder))
+    (folder / "right").write_bytes(cases.made("checkpoint of mixture", folder))
     return folder / "right"
 
 
 def test_sums_of_documents_that_are_not_those_of_their_batches_are_refused(tmp_path) -> None:
-    (tmp_path / "right").write_bytes(forgery_cases.made("checkpoint of LDA", tmp_path))
+    (tmp_path / "right").write_bytes(cases.made("checkpoint of LDA", tmp_path))
 
     def change(memory):
         return memory._replace(
@@ -284,7 +278,7 @@ def test_sums_of_documents_that_are_not_those_of_their_batches_are_refused(tmp_p
         )
 
     with pytest.raises(ng.ModelFileError, match="is not the sum over its batches"):
-        forgery_cases.used("checkpoint of LDA", changed(tmp_path / "right", tmp_path / "forged", _remembered(change)))
+        cases.used("checkpoint of LDA", changed(tmp_path / "right", tmp_path / "forged", _remembered(change)))
 
 
 def test_no_process_dies_of_a_forged_file() -> None:
@@ -308,10 +302,10 @@ def test_the_death_of_a_process_is_seen(tmp_path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", forgery_cases.ALL)
+@pytest.mark.parametrize("name", cases.ALL)
 def test_ten_thousand_forgeries(name) -> None:
     """Of files of every model and of checkpoints: 10,000 in all."""
-    number = -(-10_000 // len(forgery_cases.ALL))
+    number = -(-10_000 // len(cases.ALL))
     found = outcomes(name, range(10_000, 10_000 + number), SCRIPT)
     assert not found.wrong
     assert found.refused + found.used == number

@@ -1,9 +1,9 @@
 """Saved models: after loading everything is as it was, and going on gives the same bits as never having stopped."""
 
-import networks
 import numpy as np
 import pytest
 from loops import compiled_loops  # noqa: F401 - for all tests here
+from promises import networks
 from promises.promises import same_attributes
 from sklearn.exceptions import NotFittedError
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from generators.checks import REFUSALS, Case
+from generators.generator import draw
 from marking import some_slow
-from networks import CASES, factorised, mixture
-from random_checks import REFUSALS, Case
-from random_generator import draw
+from promises.networks import CASES, factorised, mixture
 from trees import RTOL, same
 
 import natgrad as ng

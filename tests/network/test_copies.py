@@ -3,9 +3,9 @@
 import copy
 import pickle
 
-import networks
 import numpy as np
 import pytest
+from promises import networks
 
 import natgrad as ng
 

@@ -3,11 +3,11 @@
 import itertools
 from dataclasses import replace
 
-import networks
 import numpy as np
 import pytest
-from random_draws import accepted, check_conditionals, check_groups
-from random_generator import draw
+from generators.draws import accepted, check_conditionals, check_groups
+from generators.generator import draw
+from promises import networks
 from scipy.stats import norm
 
 import natgrad as ng

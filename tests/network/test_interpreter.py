@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks import CASES
+from promises.networks import CASES
 from trees import same
 
 import natgrad as ng

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from random_build import build
-from random_checks import REFUSALS
-from random_generator import draw
+from generators.build import build
+from generators.checks import REFUSALS
+from generators.generator import draw
 
 import natgrad as ng
 

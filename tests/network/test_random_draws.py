@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from random_build import build
-from random_checks import REFUSALS
-from random_evidence import Evidence, log_evidence
-from random_generator import draw
+from generators.build import build
+from generators.checks import REFUSALS
+from generators.evidence import Evidence, log_evidence
+from generators.generator import draw
 
 N_FAST, N_SLOW, BATCHES = 100, 2_000, 25
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import random_cases
-from random_checks import (
+from generators import cases as random_cases
+from generators.checks import (
     REFUSALS,
     Case,
     check_bound,
@@ -21,10 +21,10 @@ from random_checks import (
     check_variants,
     check_weights,
 )
-from random_evidence import log_evidence
-from random_features import features
-from random_generator import draw
-from random_networks import Declaration
+from generators.evidence import log_evidence
+from generators.features import features
+from generators.generator import draw
+from generators.networks import Declaration
 
 from natgrad.network.compile import origins
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from random_newer import draw
+from generators.newer import draw
 
 import natgrad as ng
 

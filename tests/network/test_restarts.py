@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from networks import CASES, scalar_mixture
-from random_build import build
-from random_generator import draw
+from generators.build import build
+from generators.generator import draw
+from promises.networks import CASES, scalar_mixture
 
 import natgrad as ng
 

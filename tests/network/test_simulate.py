@@ -1,10 +1,10 @@
 """Simulation from a declaration has the moments of the declared distributions; calibration finds what it should find."""
 
-import networks
 import numpy as np
 import pytest
-from random_draws import accepted
-from random_generator import draw
+from generators.draws import accepted
+from generators.generator import draw
+from promises import networks
 from scipy.stats import binom, norm
 
 import natgrad as ng

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from networks import CASES
+from promises.networks import CASES
 
 import natgrad as ng
 from natgrad.network.compile.plan import make_plan

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import CASES
+from promises.networks import CASES
 
 import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConverged, PoorApproximation
@@ -116,7 +116,7 @@ def test_it_is_the_derivative_of_the_fit_under_a_tilt(case, name, others):
 
 
 def test_an_element_of_weight_w_is_w_elements():
-    from networks import lda
+    from promises.networks import lda
 
     found = []
     for counts in (True, False):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks import CASES
+from promises.networks import CASES
 
 import natgrad as ng
 

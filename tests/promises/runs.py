@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import networks
 import numpy as np
+from promises import networks
 from promises.cases import CASES
 
 import natgrad as ng

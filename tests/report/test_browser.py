@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from small_models import letters
+from promises.pages import letters
 
 from natgrad.report.page import write_report
 

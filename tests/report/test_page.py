@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from small_models import NASTY, letters
+from promises.pages import NASTY, letters
 
 import natgrad as ng
 from natgrad.report.charts import calibration

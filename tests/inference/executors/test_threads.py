@@ -3,11 +3,11 @@
 import pickle
 from typing import Any
 
-import networks
 import numpy as np
 import pytest
 import scipy.sparse as sparse
 from network.bound_cases import CASES
+from promises import networks
 
 import natgrad as ng
 from natgrad import threads

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from networks import CASES
+from promises.networks import CASES
 
 import natgrad as ng
 from natgrad.families import Gamma

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import CASES, scalar_mixture
+from promises.networks import CASES, scalar_mixture
 
 import natgrad as ng
 from natgrad.inference.schema import Misfit

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from random_moves import random_move
+from generators.moves import random_move
 
 import natgrad as ng
 from natgrad.models import hmm

@@ -5,9 +5,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from promises.stopping import COUNTS
 from reference.lda import draw_documents
 from sklearn.decomposition import LatentDirichletAllocation
-from stopping_models import COUNTS
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from generators.moves import random_move
 from marking import some_slow
-from random_moves import random_move
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus

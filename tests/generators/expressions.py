@@ -1,9 +1,23 @@
-"""What stands in the slots of a random node: known numbers, expressions, readings; drawn for `random_generator.py`."""
+"""What stands in the slots of a random node: known numbers, expressions, readings; drawn for `generator.py`."""
 
 from typing import Any
 
 import numpy as np
-from random_networks import Const, Diag, Dot, Map, Minus, NodeSpec, PlateSpec, Product, Read, Rows, Sum, Take, parents
+from generators.networks import (
+    Const,
+    Diag,
+    Dot,
+    Map,
+    Minus,
+    NodeSpec,
+    PlateSpec,
+    Product,
+    Read,
+    Rows,
+    Sum,
+    Take,
+    parents,
+)
 
 
 class Expressions:

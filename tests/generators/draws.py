@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from random_build import build, random_q, state_of
-from random_checks import REFUSALS
-from random_networks import Declaration, NodeSpec
-from random_walk import Place, Points, Walk, counted, elements, known_value
+from generators.build import build, random_q, state_of
+from generators.checks import REFUSALS
+from generators.networks import Declaration, NodeSpec
+from generators.walk import Place, Points, Walk, counted, elements, known_value
 from scipy.special import gammaln
 
 from natgrad.network.draws.chains import with_chains

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from networks import CASES
+from promises.networks import CASES
 
 import natgrad as ng
 

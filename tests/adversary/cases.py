@@ -1,6 +1,6 @@
 """Options whose files are forged, and what is done with a file that loads; also a worker that tries forgeries of one of them.
 
-python tests/forgery_cases.py --worker LDA 0 100
+PYTHONPATH=tests python tests/adversary/cases.py --worker LDA 0 100
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from adversary.forgeries import work
-from forgery_networks import NETWORKS, Case, look
+from adversary.networks import NETWORKS, Case, look
 from promises.cases import CHAINS, MIXTURES, PROCESSES, RATINGS, TOPICS
 from promises.cases import Case as Option
 from promises.promises import answers

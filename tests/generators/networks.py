@@ -1,5 +1,5 @@
-"""Random declarations as plain data: a function of a seed. `random_build.py` declares them in natgrad's language,
-`random_reference.py` evaluates them without it.
+"""Random declarations as plain data: a function of a seed. `build.py` declares them in natgrad's language,
+`reference.py` evaluates them without it.
 
 A declaration is plates and nodes; what stands in a slot is a small tree (`Const`, `Read`, `Sum`, …) that names plates and
 nodes and nothing else. It can therefore be renamed, permuted and rewritten before anybody reads it.

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from random_expressions import Expressions
-from random_features import count_read, reads_left_out
-from random_networks import (
+from generators.expressions import Expressions
+from generators.features import count_read, reads_left_out
+from generators.networks import (
     NAMES,
     NEVER_HIDDEN,
     SLOTS,

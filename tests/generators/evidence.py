@@ -7,8 +7,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_networks import Declaration, NodeSpec
-from random_walk import Atom, Place, Points, along, counted, elements, leaves
+from generators.networks import Declaration, NodeSpec
+from generators.walk import Atom, Place, Points, along, counted, elements, leaves
 from scipy.special import expit, logsumexp
 
 MOST_STATES = 3000

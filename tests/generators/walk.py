@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_networks import (
+from generators.networks import (
     Const,
     Declaration,
     Diag,

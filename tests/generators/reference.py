@@ -1,6 +1,6 @@
 """The bound of a `Declaration` in plain NumPy and SciPy: nothing here knows what natgrad is.
 
-One element of one node after the other is evaluated at *points* (`random_walk.py`): a Normal element stands at its mean ± one
+One element of one node after the other is evaluated at *points* (`walk.py`): a Normal element stands at its mean ± one
 standard deviation, which has its first two moments and is all that a quadratic asks for; a vector at the 2D points with its
 mean and covariance; a category, or the whole path of a chain, at each of its values; and what enters linearly, a Gamma through
 x and log x say, at the expectation of these. Every random element has an array axis of its own, so that the average over all
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from random_networks import Declaration, NodeSpec
-from random_walk import Atom, Place, Points, along, average, counted, elements, leaves
+from generators.networks import Declaration, NodeSpec
+from generators.walk import Atom, Place, Points, along, average, counted, elements, leaves
 from scipy import stats
 from scipy.special import digamma, logsumexp
 

@@ -1,4 +1,4 @@
-"""Random networks of nodes that `random_generator.py` does not draw, each with its evidence by plain NumPy and SciPy.
+"""Random networks of nodes that `generator.py` does not draw, each with its evidence by plain NumPy and SciPy.
 
 Chains of Gaussian states, tables that a category chooses from, stick-breaking, counts of summed rates, and leaves with auxiliary
 variables. A network is some such parts side by side: on plates of equal sizes, with weights, gaps and names that mean something
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_networks import NAMES
+from generators.networks import NAMES
 from scipy import stats
 from scipy.special import betaln, expit, logsumexp
 

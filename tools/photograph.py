@@ -1,7 +1,7 @@
 """A photograph of every fit: trace and saved arrays of each model, method and step rule on small data, bit by bit.
 
-    python tests/photograph.py take before.json        write it down
-    python tests/photograph.py compare before.json     say which fits have changed since, and where first
+    PYTHONPATH=tests python tools/photograph.py take before.json        write it down
+    PYTHONPATH=tests python tools/photograph.py compare before.json     say which fits have changed since, and where first
 
 For those who move code without changing a number. Bits depend on the machine and on the versions of the libraries, so a
 photograph is compared on the machine that took it and is not kept in the repository.
@@ -40,6 +40,7 @@ def photographed(result: Any) -> dict[str, Any]:
 
 
 def digest(values: Any) -> str:
+    """Hash an array, its type and its shape."""
     array = np.ascontiguousarray(values)
     return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).hexdigest()[:16]
 
@@ -55,6 +56,7 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
+    """Take a photograph, or compare with one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["take", "compare"])
     parser.add_argument("path", type=Path)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from random_networks import (
+from generators.networks import (
     NAMES,
     Const,
     Declaration,

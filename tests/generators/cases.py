@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from random_build import random_q
-from random_networks import (
+from generators.build import random_q
+from generators.networks import (
     Const,
     Declaration,
     Diag,
@@ -20,8 +20,8 @@ from random_networks import (
     Take,
     parents,
 )
-from random_reference import Reference
-from random_walk import Atom, Place, Points, Walk, counted, leaves
+from generators.reference import Reference
+from generators.walk import Atom, Place, Points, Walk, counted, leaves
 from scipy import stats
 
 RNG = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from random_networks import (
+from generators.networks import (
     Const,
     Declaration,
     Diag,

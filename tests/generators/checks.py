@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from random_build import Params, build, q_of, random_q, state_of
-from random_evidence import log_evidence
-from random_networks import Declaration, commuted, parents, redeclared, renamed, transposed
-from random_reference import Reference
-from random_walk import elements
+from generators.build import Params, build, q_of, random_q, state_of
+from generators.evidence import log_evidence
+from generators.networks import Declaration, commuted, parents, redeclared, renamed, transposed
+from generators.reference import Reference
+from generators.walk import elements
 
 import natgrad as ng
 from natgrad.errors import NotAdditive, NotConjugate, PlateMismatch
