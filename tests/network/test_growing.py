@@ -1,4 +1,4 @@
-"""Plates that grow: K from the declaration, whatever lies on the plate, of a whole table and of its chunks.
+"""Plates that grow: K from the declaration, whatever lies on the plate; in chunks, of what globals choose.
 
 The bound never falls, and runs repeat and go on.
 """
@@ -23,7 +23,7 @@ def choice(row: ng.Plate, sticks: bool = False, size: int = 5, **options: Any) -
 
 
 def mixture(sticks: bool = False, unit: float = 1.0, n: int = 60, kinds: ng.Plate = COMPONENT) -> Case:
-    """Three clusters, one after the other: each is in a chunk of its own."""
+    """Three clusters, one after the other."""
     rng = np.random.default_rng(0)
     x = unit * (np.repeat([-6.0, 0.0, 7.0], n // 3) + rng.normal(size=n))
     row = ng.Plate("row")
@@ -44,7 +44,7 @@ def regressions() -> Case:
 
 
 def chain(sequences: bool) -> Case:
-    """Sequences that are kept whole in chunks, or one that goes on from chunk to chunk."""
+    """Sequences, or one chain along all rows."""
     rng = np.random.default_rng(1)
     y = np.array([-5.0, 0.0, 5.0])[np.repeat(np.arange(12) % 3, 10)] + rng.normal(size=120)
     time = ng.Plate("time")
@@ -71,7 +71,7 @@ def two_plates() -> Case:
 
 
 def with_effects(items: bool) -> Case:
-    """A row reads a component, and effects by their indices: with two of these what chunks tell does not add up."""
+    """A row reads a component, and effects by their indices."""
     rng = np.random.default_rng(7)
     user, item = rng.integers(15, size=300), rng.integers(12, size=300)
     y = np.array([-9.0, 0.0, 9.0])[rng.integers(3, size=300)] + rng.normal(size=15)[user] + 0.5 * rng.normal(size=300)
@@ -135,11 +135,6 @@ def bits(fit: Fit) -> Any:
     return {name: [np.asarray(part).tobytes() for part in parts] for name, parts in fit.state.lam.items()}
 
 
-def in_chunks(case: Case, **options: Any) -> Fit:
-    network, table, size = case
-    return network.fit(table, chunk_rows=size, backend="numpy", **options)
-
-
 def rises(fit: Fit) -> None:
     bounds = fit.trace["elbo"][~np.isnan(fit.trace["elbo"])]
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
@@ -150,14 +145,35 @@ def rises(fit: Fit) -> None:
 
 
 @pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_k_is_found_in_chunks_as_in_the_whole_table(name: str) -> None:
-    case = {**CASES, **SLOW}[name]()
-    whole, fit = case[0].fit(case[1]), in_chunks(case)
-    wanted = dict.fromkeys(fit.n_components, 3) | ({"other": 2} if name == "two plates" else {})
-    assert fit.n_components == whole.n_components == wanted
-    assert fit.elbo == pytest.approx(whole.elbo, abs=2e-3)  # both end within the tolerance of what is left to gain
-    rises(whole)
+def test_k_is_found(name: str) -> None:
+    network, table, _ = {**CASES, **SLOW}[name]()
+    fit = network.fit(table)
+    assert fit.n_components == dict.fromkeys(fit.n_components, 3) | ({"other": 2} if name == "two plates" else {})
     rises(fit)
+
+
+def test_k_of_levels_is_found_in_chunks_as_in_the_whole_table() -> None:
+    network, table, size = of_levels()
+    whole, fit = network.fit(table), network.fit(table, chunk_rows=size, backend="numpy")
+    assert fit.n_components == whole.n_components == {"component": 3}
+    assert fit.elbo == pytest.approx(whole.elbo, abs=2e-3)  # both end within the tolerance of what is left to gain
+    rises(fit)
+
+
+def test_components_that_rows_choose_are_found_in_memory_alone() -> None:
+    network, table, size = mixture(sticks=True)
+    for options in ({}, {"method": ng.SVI({"row": 20})}):
+        with pytest.raises(
+            ng.errors.PlateMismatch, match=r"'z' chooses is found with all rows in memory: leave chunk_rows="
+        ):
+            network.fit(table, chunk_rows=size, **options)
+    kept = network.fit(table, chunk_rows=size, moves=False, verbose=False)
+    assert kept.n_components == {}
+    assert not kept.continue_fit(verbose=False).trace.moves
+    assert not kept.update({"x": table["x"][:5]}).trace.moves
+    with pytest.raises(ng.errors.PlateMismatch, match="all rows in memory"):
+        declared_sticks(False).fit(THREE, chunk_rows=20, moves="keep")
+    assert not declared_sticks(None).fit(THREE, chunk_rows=20).trace.moves
 
 
 def test_blocks_are_found() -> None:
@@ -170,7 +186,7 @@ def test_blocks_are_found() -> None:
 @pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("stop", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4, 5))])
 def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path, stop: int, chunks: bool) -> None:
-    network, table, size = mixture(sticks=True)
+    network, table, size = of_levels() if chunks else mixture(sticks=True)
     options: dict[str, Any] = {"chunk_rows": size if chunks else None, "backend": "numpy", "verbose": False}
     fit = network.fit(table, **options)
     network.fit(table, **options, checkpoint=tmp_path, every=1, max_steps=stop, tol=0.0)
@@ -179,12 +195,11 @@ def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path, stop: int, ch
     assert again.trace.moves == fit.trace.moves
 
 
-@pytest.mark.parametrize("chunk_rows", [None, pytest.param(20, marks=pytest.mark.slow)])
-def test_rows_that_come_bring_components_and_rows_that_go_take_them(chunk_rows: int | None) -> None:
+def test_rows_that_come_bring_components_and_rows_that_go_take_them() -> None:
     network, table, _ = mixture()
     early, late = {"x": table["x"][:40]}, {"x": table["x"][40:]}
-    fit = network.fit(early, chunk_rows=chunk_rows)
-    whole = network.fit(table, chunk_rows=chunk_rows)
+    fit = network.fit(early)
+    whole = network.fit(table)
     more = fit.update(late)
     assert (fit.n_components, more.n_components) == ({"component": 2}, {"component": 3})
     assert more.elbo == pytest.approx(whole.elbo, abs=2e-3)
@@ -195,24 +210,14 @@ def test_rows_that_come_bring_components_and_rows_that_go_take_them(chunk_rows: 
     assert fit.continue_fit().trace.moves[: len(fit.trace.moves)] == fit.trace.moves
 
 
-def test_a_fit_without_moves_goes_on_without() -> None:
-    network, table, size = mixture()
-    fit = network.fit(table, chunk_rows=size, moves=False, init={"mu": np.arange(5.0)})
-    assert not fit.continue_fit().trace.moves
-    assert not fit.update({"x": table["x"][:5]}).trace.moves
-
-
 def test_sampled_steps_say_that_components_cannot_move() -> None:
-    network, table, size = mixture()
+    network, table, size = of_levels()
     with pytest.raises(TypeError, match="moves are accepted by the exact bound"):
-        network.fit(table, ng.SVI({"row": 20}), step=ng.RobbinsMonro(), chunk_rows=size)
-    assert network.fit(table, ng.SVI({"row": 20}), chunk_rows=size).n_components == {
-        "component": 3
-    }  # which is memoised
+        network.fit(table, ng.SVI({"row": 50}), step=ng.RobbinsMonro(), chunk_rows=size)
 
 
 def test_sticks_that_do_not_grow_say_so():
-    """Components move between exact passes: of sampled steps all places are there from the start, in chunks as elsewhere."""
+    """Components move between exact passes in memory: in chunks, and of sampled steps, all places are there from the start."""
     _, table, size = mixture()
     row, component = ng.Plate("row"), ng.Plate("component", 5)
     mu = ng.Normal("mu", 0.0, 0.01, plate=component)
@@ -221,7 +226,7 @@ def test_sticks_that_do_not_grow_say_so():
         sampled = network.fit(table, ng.SVI({"row": size}), init="random", max_steps=5, tol=0, verbose=False, **options)
         assert "pi is truncated at 5: components move between exact passes" in sampled.trace.strategy
         exact = network.fit(table, max_steps=5, tol=0, verbose=False, **options)
-        assert "truncated" not in exact.trace.strategy
+        assert ("truncated" in exact.trace.strategy) == bool(options)
 
 
 def test_keep_leaves_a_poor_start() -> None:
@@ -295,7 +300,6 @@ def test_sticks_that_nobody_asked_to_grow_do_where_they_can() -> None:
     data = to_data(declared_sticks(None).template)  # type: ignore[arg-type]
     del data["made"][0]["options"]["grow"]
     assert not ng.Network(*from_data(data).roots).fit(THREE).trace.moves
-    assert declared_sticks(True).fit(THREE, chunk_rows=20).n_components == {"component": 3}
 
 
 def test_an_exchange_that_leads_back_is_refused_before_any_pass_and_one_that_leads_to_a_better_order_is_not() -> None:

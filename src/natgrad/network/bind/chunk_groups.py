@@ -17,7 +17,7 @@ from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupResult, State, SweepResult
 from natgrad.inference.steppers.groups import BEFORE, KEY, GroupMemory, GroupStepper, WholePasses, cut_of, replace_batch
 from natgrad.network.bind.build import Domain
-from natgrad.network.bind.chunk_program import CHANGE, ChunkProgram
+from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.windows import ChunkSums, Window, summed
@@ -69,33 +69,23 @@ class ChunkGroups(Chunked, GroupProblem):
         raise NotImplementedError("the prior of a block of a network is one of its messages")
 
     def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
-        """What some chunks tell, added up; ``rows`` may be a change of what their rows choose."""
-        return self._solved(state, groups, fresh=bool(self.program.local), change=rows or None)
-
-    def rows_in(self, state: State, groups: Ints | None) -> Any:
-        """A change that this pass makes, and no other; where components grow, all chunks speak before some do anew."""
-        # Sums of a few chunks that stand for all would lose the components that others have.
-        return state.memory.get(CHANGE, {"gates": {}} if self.plan.grown else None)
+        """What some chunks tell, added up."""
+        return self._solved(state, groups, fresh=bool(self.program.local))
 
     def begin(self, state: State) -> tuple[State, int]:
-        """The globals after the change that a start asks for, if it does.
+        """Where a start counts, remember what all chunks say there: until they are read anew, it stands for those not read yet.
 
-        Of a start that counts, chunks that are not read yet say what they say there, instead of what those say that are: the
-        first batch of a sorted table knows some components alone, and the others would be lost.
+        The first batch of a sorted table knows some components alone, and the others would be lost.
         """
-        if self.keeps_start and self.n_groups > 1:
-            solved = self.solve_all(state)
-            return state._replace(memory={BEFORE: solved.messages}), solved.reads
-        change = state.memory.get(CHANGE)
-        if change is None:
+        if not self.keeps_start or self.n_groups == 1:
             return state, 0
-        solved = self._solved(state, None, fresh=True, change=change)
-        return self.global_step(state, solved.messages).state._replace(memory={}), solved.reads
+        solved = self.solve_all(state)
+        return state._replace(memory={BEFORE: solved.messages}), solved.reads
 
     def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
         """All chunks, then the globals in some order."""
         self.swept += self.n_messages
-        solved = self._solved(state, None, bool(self.program.local), state.memory.get(CHANGE))
+        solved = self._solved(state, None, fresh=bool(self.program.local))
         after, info, bound = self._moved(state, solved.messages, rho, order or self.order)
         assert bound is not None
         return SweepResult(after._replace(t=state.t + 1, memory={}), solved.rest + bound, info)
@@ -104,27 +94,20 @@ class ChunkGroups(Chunked, GroupProblem):
         """The same, from what chunks told last where that is known."""
         return self._solved(state, groups, fresh=False)
 
-    def _solved(self, state: State, groups: Ints | None, fresh: bool, change: Any = None) -> GroupResult:
+    def _solved(self, state: State, groups: Ints | None, fresh: bool) -> GroupResult:
         mu, keys = {name: state.mu[name] for name in self.blocks}, self.chunks.keys
         wanted = range(self.n_groups) if groups is None else sorted(map(int, groups))
         unread = [number for number in wanted if fresh or keys[number] not in self.told]
         ends = self.ends(mu) if unread else None
-        visits = self.visit(
-            "statistics", mu, ends and ends.messages, change,
-            numbers=None if len(unread) == self.n_groups else unread,
-        )  # fmt: skip
-        noted = self._read if change else self._noted  # what was changed is nobody's last word
-        told = summed(noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
+        numbers = None if len(unread) == self.n_groups else unread
+        visits = self.visit("statistics", mu, ends and ends.messages, numbers=numbers)
+        told = summed(self._noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
         reads = int(self.reads() * len(unread) / self.n_groups)
         return GroupResult([], told.parts, told.value - (0.0 if ends is None else ends.shared), 1, reads)
 
-    def _read(self, key: Any, told: ChunkSums) -> ChunkSums:
-        self.n_read += 1
-        return told
-
     def _noted(self, key: Any, told: ChunkSums) -> ChunkSums:
         """What a chunk tells, kept as long as there is room for that of all."""
-        self._read(key, told)
+        self.n_read += 1
         if self.n_groups * told.nbytes <= TOLD:
             self.told[key] = told
         return told

@@ -1,103 +1,29 @@
 """Compute the messages of a chunk to the globals, from its arrays and the moments of the globals.
 
 Pure functions on a backend, the same in every process: hidden nodes of rows are solved here, and forgotten.
-
-**Proposed assignments.** What rows choose is not held: a move of components (`natgrad.network.bind.chunk_components`) is made
-while chunks are read. A change is arrays alone, so that it travels, and so that one program serves all moves:
-
-    parent   [K]   the component whose elements a place takes: its own, or that of which it is a part, or whose place it takes
-    share    [K]   the logarithm of the share of a part
-    also     [K]   another component whose elements it takes, too; itself for none
-    off      [K]   places that become empty
-
-and, where something is split, the moments of globals in which the parts differ: an element is shared out by how likely each part
-is there. Elements whose category is known keep it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from natgrad.network.bind.chunking import NUMBER
 from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import ChunkSums, Window, Windows
-from natgrad.network.compile.plan import Plan, axes_of, weight_key
+from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.update import updated_in_turn
 from natgrad.network.language.nodes import Node
 
-__all__ = ["CHANGE", "ChunkProgram", "ReadyChunk", "change_of", "changed_held", "changed_natural", "is_known"]
+__all__ = ["ChunkProgram", "ReadyChunk"]
 
 Stats = tuple[Any, ...]
-Floats = npt.NDArray[np.float64]
-# Where a state keeps a change that the next pass makes.
-CHANGE = "change"
-# Nats below all others: empty, and still possible. Known categories rule the others out by far more than data do.
-FAR, RULED_OUT = 1e3, -1e50
-# Logarithms of odds within which exponentials are finite.
-MOST, LEAST = 600.0, -700.0
-
-
-def change_of(
-    size: int,
-    *,
-    off: Sequence[int] = (),
-    parents: Mapping[int, int] | None = None,
-    shares: Mapping[int, float] | None = None,
-    also: Mapping[int, int] | None = None,
-) -> dict[str, Any]:
-    """A change of a category of so many values: what is not named stays."""
-    numbers = np.arange(size)
-    change: dict[str, Any] = {"parent": numbers.copy(), "share": np.zeros(size), "also": numbers.copy()}
-    for key, given in (("parent", parents), ("share", shares), ("also", also)):
-        for place, value in (given or {}).items():
-            change[key][place] = value
-    return {**change, "off": np.isin(numbers, list(off))}
-
-
-def is_known(xp: Any, logits: Any) -> Any:
-    """Whether the category of an element is known, along a last axis of length one."""
-    return xp.min(logits, axis=-1, keepdims=True) < RULED_OUT
-
-
-def changed_natural(xp: Any, axes: tuple[tuple[int, ...], ...], lam: Stats, change: Any, scores: Any) -> Stats:
-    """λ of a category after a change; ``scores`` say how likely each part of a component is (None: as the shares say)."""
-    parent, also, off = change["parent"], change["also"], change["off"]
-    parts = []
-    for part, along in zip(lam, axes, strict=True):
-        new = part
-        for axis in along:
-            shape = (-1,) + (1,) * (-1 - axis)
-            moved, other = xp.take(new, parent, axis=axis), xp.take(new, also, axis=axis)
-            added = xp.reshape(also != xp.arange(len(also)), shape)
-            moved = xp.where(added, xp.logaddexp(moved, other), moved)
-            least = xp.min(moved, axis=axis, keepdims=True)
-            new = xp.where(least < RULED_OUT, new, xp.where(xp.reshape(off, shape), least - FAR, moved))
-        parts.append(new)
-    odds = change["share"] if scores is None else scores + change["share"]
-    odds = xp.clip(odds - xp.take(odds, parent, axis=-1), LEAST, MOST)
-    members = xp.asarray(parent[:, None] == xp.arange(len(parent)), dtype=odds.dtype)
-    among = odds - xp.log(xp.take(xp.exp(odds) @ members, parent, axis=-1))
-    return (xp.where(is_known(xp, lam[0]), parts[0], parts[0] + among), *parts[1:])
-
-
-def changed_held(held: Floats, known: Floats, change: Any) -> Floats:
-    """Observations that each component holds after a change, about: parts hold their shares; ``known`` is held by labels."""
-    parent, also = change["parent"], change["also"]
-    odds = np.exp(np.clip(change["share"] - change["share"][parent], LEAST, MOST))
-    free = held - known
-    moved = free[parent] * odds / np.bincount(parent, odds, len(odds))[parent]
-    moved = np.where(also != np.arange(len(also)), moved + free[also], moved)
-    return np.asarray(np.where(change["off"], 0.0, moved) + known)
-
-
 Moments = Mapping[str, Stats]
 # Rounds over hidden nodes of a row that read one another, at most, and the change of a moment below which they have settled: far
 # below what is promised for chunks of different sizes.
@@ -172,36 +98,8 @@ class ChunkProgram:
     def _goes_on(node: Node) -> bool:
         return node.is_chain and node.plates[-1].begins is not None
 
-    def solved(self, mu: Moments, known: Any, ends: Any = None, change: Any = None) -> tuple[dict[str, Stats], Any]:
-        """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told; their entropy; traced.
-
-        With a ``change``, what rows choose is changed after that (`chunk_program.py`).
-        """
-        lam, moments, entropy = self._solved(mu, known, ends)
-        if change is None:
-            return moments, entropy
-        return self._changed(lam, moments, entropy, known, ends, change)
-
-    def _changed(
-        self, lam: dict[str, Stats], moments: dict[str, Stats], entropy: Any, known: Any, ends: Any, change: Any
-    ) -> tuple[dict[str, Stats], Any]:
-        xp, apart = self.on.xp, None
-        if "mu" in change:
-            mu = self.windows.moments(change["mu"], known, xp)
-            apart, local, _ = self._solved(mu, known, ends)
-            here = {**mu, **local}
-        for gate, own in change["gates"].items():
-            block, scores = self.plan.blocks[gate], None
-            if apart is not None:  # what their weights say is not known yet: the shares of a sample say it
-                scores = apart[gate][0] - self.program.target(block, here, known, (gate,))[0]
-            new = changed_natural(xp, axes_of(block.family), lam[gate], own, scores)
-            fresh, gained = block.family.moments_entropy(new)
-            before = block.family.moments_entropy(lam[gate])[1]
-            entropy = entropy + self.program.entropy(block, gained, known) - self.program.entropy(block, before, known)
-            moments = {**moments, gate: fresh}
-        return moments, entropy
-
-    def _solved(self, mu: Moments, known: Any, ends: Any) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
+    def solved(self, mu: Moments, known: Any, ends: Any = None) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
+        """Solve the hidden nodes of a chunk's rows given the globals: their λ, moments and entropy; to be traced."""
         xp, here, lam = self.on.xp, dict(mu), {}
         for name in self.local:
             block, shapes = self.plan.blocks[name], self.plan.nodes[name].stat_shapes()
@@ -270,17 +168,17 @@ class ChunkProgram:
         order = tuple(name for name in self.plan.blocks if name not in self.local)
         return Summary(self.problem, self.local, order, plate_of)
 
-    def statistics(self, known: Known, mu: Moments, ends: Any = None, change: Any = None) -> ChunkSums:
+    def statistics(self, known: Known, mu: Moments, ends: Any = None) -> ChunkSums:
         """S of a chunk, given its `arrays`, and the entropy of what is hidden in its rows."""
 
         def build() -> Callable[..., Any]:
-            def function(mu: Any, ends: Any, change: Any, known: Any) -> Any:
-                local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known, ends, change)
+            def function(mu: Any, ends: Any, known: Any) -> Any:
+                _, local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known, ends)
                 return self.summary.whole_statistics(local, known, self.windows.widths(known)), entropy
 
             return function
 
-        stats, entropy = self.call(("statistics", _kind(change)), build, mu, ends, change, known)
+        stats, entropy = self.call("statistics", build, mu, ends, known)
         plates = self.summary.plates
         cut = {
             key: self.windows.trimmed_along({plates[key]: 0} if key in plates else {}, (value,), known)
@@ -288,26 +186,11 @@ class ChunkProgram:
         }
         return _told(cut, float(entropy))
 
-    # -- drawn --
-
-    def members(self, known: Known, mu: Moments, gates: tuple[str, ...], ends: Any = None) -> ChunkSums:
-        """What a chunk's rows choose, given the globals: for every category the memberships, and which of them are known."""
-
-        def build() -> Callable[..., Any]:
-            def function(mu: Any, ends: Any, known: Any) -> Any:
-                lam, moments, _ = self._solved(self.windows.moments(mu, known, self.on.xp), known, ends)
-                return {gate: (moments[gate][0], is_known(self.on.xp, lam[gate][0])) for gate in gates}
-
-            return function
-
-        told = self.call(("members", gates), build, mu, ends, known)
-        return ChunkSums({gate: tuple(map(np.asarray, parts)) for gate, parts in told.items()}, 0.0)
-
     def hidden(self, known: Known, mu: Moments) -> ChunkSums:
         """Moments of the hidden nodes of a chunk's rows, given the globals."""
 
         def build() -> Callable[..., Any]:
-            return lambda mu, known: self.solved(self.windows.moments(mu, known, self.on.xp), known)[0]
+            return lambda mu, known: self.solved(self.windows.moments(mu, known, self.on.xp), known)[1]
 
         moments = self.call("hidden", build, mu, known)
         return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in moments.items()}, 0.0)
@@ -316,7 +199,7 @@ class ChunkProgram:
         """λ of the hidden nodes of a chunk's rows, given the globals."""
 
         def build() -> Callable[..., Any]:
-            return lambda mu, ends, known: self._solved(self.windows.moments(mu, known, self.on.xp), known, ends)[0]
+            return lambda mu, ends, known: self.solved(self.windows.moments(mu, known, self.on.xp), known, ends)[0]
 
         lam = self.call("naturals", build, mu, ends, known)
         return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in lam.items()}, 0.0)
@@ -333,7 +216,6 @@ class ChunkProgram:
         valued: bool,
         terms: tuple[str, ...] | None = None,
         ends: Any = None,
-        change: Any = None,
     ) -> ChunkSums:
         """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
 
@@ -342,8 +224,8 @@ class ChunkProgram:
         rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
-            def function(before: Any, mu: Any, column: Any, ends: Any, change: Any, known: Any) -> Any:
-                local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known, ends, change)
+            def function(before: Any, mu: Any, column: Any, ends: Any, known: Any) -> Any:
+                _, local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known, ends)
                 here = {**self._blank(names, known), **self.windows.moments(mu, known, self.on.xp), **local}
                 parts = {
                     name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
@@ -358,8 +240,8 @@ class ChunkProgram:
             return function
 
         number = None if column is None else np.int32(column)
-        key = ("messages", names, column is not None, valued, rows, _kind(change))
-        parts, total = self.call(key, build, before, mu, number, ends, change, known)
+        key = ("messages", names, column is not None, valued, rows)
+        parts, total = self.call(key, build, before, mu, number, ends, known)
         return _told({name: self.windows.trimmed(name, part, known) for name, part in parts.items()}, float(total))
 
     def _blank(self, names: tuple[str, ...], known: Any) -> dict[str, Stats]:
@@ -372,11 +254,6 @@ class ChunkProgram:
                 self.on.xp.zeros(tuple(cut.get(axis, size) for axis, size in enumerate(shape))) for shape in shapes
             )
         return zeros
-
-
-def _kind(change: Any) -> Any:
-    """Which program makes a change: whose rows choose otherwise, and whether something is split."""
-    return None if change is None else (tuple(change["gates"]), "mu" in change)
 
 
 def _told(trimmed: Mapping[str, tuple[Stats, tuple[Window, ...]]], value: float) -> ChunkSums:

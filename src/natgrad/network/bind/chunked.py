@@ -39,7 +39,7 @@ from natgrad.inference.problem import (
     SweepResult,
 )
 from natgrad.inference.steppers.sampled import turns
-from natgrad.network.bind.chunk_program import CHANGE, ChunkProgram
+from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunking import Ends, solve_ends
 from natgrad.network.bind.chunks import Chunks, Known
 from natgrad.network.bind.probing import shifted_in_chunks, split_in_chunks
@@ -345,7 +345,6 @@ class ChunkedEdges(Chunked, EdgeProblem):
         valued: bool = False,
         terms: tuple[str, ...] | None = None,
         numbers: Any = None,
-        change: Any = None,
     ) -> ChunkSums:
         """What the rows of all chunks, or of some, tell some globals, added up; chunks are handed the moments that they read."""
         if not self.program.local:
@@ -355,9 +354,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
             mu = mu if valued else {name: stats for name, stats in mu.items() if name in read}
         ends = self._ends_given(before)
         told = summed(
-            self.visit(
-                "messages", before, mu, names, column, valued, terms, ends and ends.messages, change, numbers=numbers
-            )
+            self.visit("messages", before, mu, names, column, valued, terms, ends and ends.messages, numbers=numbers)
         )
         return told if ends is None or not valued else told._replace(value=told.value - ends.shared)
 
@@ -368,16 +365,8 @@ class ChunkedEdges(Chunked, EdgeProblem):
         return self._last[1]
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
-        """Every block once, in order, from sums over all chunks; the bound comes with the last pass.
-
-        Where rows are to choose otherwise, a sweep in which they do goes before.
-        """
+        """Every block once, in order, from sums over all chunks; the bound comes with the last pass."""
         self.swept += self.n_messages
-        if (change := state.memory.get(CHANGE)) is not None:
-            state = self._swept(state, order, 1.0, change).state._replace(t=state.t)
-        return self._swept(state, order, rho)
-
-    def _swept(self, state: State, order: tuple[str, ...], rho: float, change: Any = None) -> SweepResult:
         before = {name: state.mu[name] for name in self.blocks}
         lam, mu, info = dict(state.lam), dict(state.mu), {}
         value = None
@@ -385,16 +374,16 @@ class ChunkedEdges(Chunked, EdgeProblem):
             last = stage[-1] == order[-1] and len(stage) == 1 and self.blocks[stage[0]].n_columns == 1
             if self.blocks[stage[0]].n_columns > 1:
                 (name,) = stage
-                lam[name], mu[name], info[name] = self._in_turn(name, before, lam, mu, rho, change)
+                lam[name], mu[name], info[name] = self._in_turn(name, before, lam, mu, rho)
                 continue
-            told = self.messages(before, dict(mu), stage, valued=last, change=change)
+            told = self.messages(before, dict(mu), stage, valued=last)
             for name in stage:
                 lam[name], mu[name], info[name] = self._step(name, told.parts[name], lam, mu, rho)
             if last:
                 inner = sum(float(np.vdot(g, m)) for g, m in zip(told.parts[stage[0]], mu[stage[0]], strict=True))
                 value = told.value + inner
         if value is None:
-            value = self.messages(before, dict(mu), (), valued=True, change=change).value
+            value = self.messages(before, dict(mu), (), valued=True).value
         new = State(lam, mu, state.t + 1, {})
         return SweepResult(new, value + self.above_bound(lam, mu), info)
 
@@ -459,15 +448,13 @@ class ChunkedEdges(Chunked, EdgeProblem):
         new, fresh, info = self.program.call(("step", name, exact), build, lam[name], target, rho)
         return new, fresh, info
 
-    def _in_turn(
-        self, name: str, before: Any, lam: Any, mu: Any, rho: float, change: Any
-    ) -> tuple[Stats, Stats, BlockInfo]:
+    def _in_turn(self, name: str, before: Any, lam: Any, mu: Any, rho: float) -> tuple[Stats, Stats, BlockInfo]:
         """One column, or colour, after the other: each is a pass."""
         block, on = self.blocks[name], self.program.on
 
         def message(number: Any, parts: Any) -> Stats:
             here = {**{n: mu[n] for n in self.blocks}, name: parts[1]}
-            told = self.messages(before, here, (name,), number, change=change).parts[name]
+            told = self.messages(before, here, (name,), number).parts[name]
             above = self.from_above(name, here, self.program.above, number)
             return tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
 

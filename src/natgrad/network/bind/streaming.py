@@ -21,7 +21,6 @@ from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain, Template
-from natgrad.network.bind.chunk_components import moves_for, start_of_one_in_chunks
 from natgrad.network.bind.chunk_groups import ChunkGroups, carry_over, chunked_problem, with_memory
 from natgrad.network.bind.chunk_starts import start_from_rows, warn_of_sorted_rows
 from natgrad.network.bind.chunked import ChunkBatches, ChunkedEdges
@@ -34,7 +33,7 @@ from natgrad.network.fit_run import FitRun
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.ties import warn_of_ties
-from natgrad.network.start.components import asked_moves
+from natgrad.network.start.components import NetworkComponents, asked_moves, moves_of, start_of_one
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
 from natgrad.validation import whole_number
@@ -70,9 +69,11 @@ def fit_chunks(
     try:
         size = _rows_of_a_chunk(template, plate, source, others) if chunk_rows is None else chunk_rows
         chunks = Chunks(template, plate, source, others, whole_number(size, "chunk_rows"))
+        run = _Run(template, chunks, options, tables)
+        run.check_growth(asked_moves(chunks.plan, options.get("moves"), method))
     except (NotConjugate, PlateMismatch) as error:
         raise error if chunk_rows is not None else CannotBeCut(str(error)) from error
-    return _Run(template, chunks, options, tables).fit(method, options)
+    return run.fit(method, options)
 
 
 def go_on(
@@ -130,7 +131,7 @@ class _Run:
         seed = whole_number(options["seed"], "seed", least=0)
         warn_of_ties(problem.plan)
         warn_of_offsets(problem.plan, self.chunks.ends)
-        moves = moves_for(problem, asked_moves(problem.plan, options.get("moves"), method), self.order, seed)
+        moves = self._components(asked_moves(problem.plan, options.get("moves"), method))
 
         adds_up, remembered = isinstance(problem, ChunkGroups), isinstance(options["step"], (Auto, type(None)))
         if isinstance(problem, ChunkGroups):
@@ -146,7 +147,7 @@ class _Run:
 
         def begun() -> State:
             if moves is not None and not moves.keep and options["init"] is None:
-                return start_of_one_in_chunks(problem, moves)
+                return start_of_one(moves, problem.prior({}))
             try:
                 if self.finds_local:
                     return start_from_rows(problem, self.init, seed)
@@ -166,7 +167,33 @@ class _Run:
 
     def moves_for(self, asked: Any, settings: Settings) -> Moves | None:
         """The components that move."""
-        return moves_for(self.problem, asked, self.order, settings.seed)
+        if asked == "keep":
+            self.check_growth(asked)
+        return self._components(asked)
+
+    def check_growth(self, asked: Any) -> None:
+        """Raise `PlateMismatch` where components are to be found that rows choose: their memberships are not held."""
+        found = self._found(asked) if asked == "keep" or self.chunks.plan.asked_to_grow else ()
+        if gates := [gate for part in found for gate in part.gates if gate in self.chunks.local]:
+            raise PlateMismatch(
+                f"the number of components that {gates[0]!r} chooses is found with all rows in memory: leave chunk_rows= out, or "
+                "keep all places with moves=False"
+            )
+
+    def _found(self, asked: Any) -> tuple[NetworkComponents, ...]:
+        """The components that would move in memory."""
+        moves = moves_of(self.problem.program.problem, asked, default_order(self.chunks.plan))
+        return () if moves is None else tuple(part for part in moves.parts if isinstance(part, NetworkComponents))
+
+    def _components(self, asked: Any) -> Moves | None:
+        """The components that move: those that no row chooses."""
+        problem: Any = self.problem
+        parts = tuple(
+            NetworkComponents(problem, part.gates, part.plate, self.order, clustered=False)
+            for part in self._found(asked)
+            if not set(part.gates) & set(self.chunks.local)
+        )
+        return Moves(parts, asked == "keep") if parts else None
 
     def words(self, moving: bool) -> str:
         """Remarks on the plan."""

@@ -435,7 +435,7 @@ def remarks(plan: Plan, moving: bool) -> str:
     for name, node in plan.nodes.items():
         truncated = node.family.is_stick and getattr(node, "grow", 0) is None and _weighted_by(plan, name)
         if truncated and not moving:
-            words += f"; {name} is truncated at {node.size}: components move between exact passes"
+            words += f"; {name} is truncated at {node.size}: components move between exact passes over rows in memory"
     return words
 
 

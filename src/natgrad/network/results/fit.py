@@ -164,9 +164,7 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
     @property
     def n_components(self) -> dict[str, int]:
         """How many components were found along each plate that grows; empty if none does."""
-        from natgrad.network.bind.chunk_components import moves_for
-
-        moves = moves_for(self.problem, None, self.settings.order, self.settings.seed)
+        moves = self._source.moves_for(None, self.settings)
         return {} if moves is None else {part.plate: int(part.active(self.state).sum()) for part in moves.parts}
 
     @property

@@ -463,7 +463,7 @@ def _together(
     return parts
 
 
-def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
+def start_of_one(moves: Moves, start: State) -> State:
     """A start in which the first of all components holds everything."""
     state = start
     for part in moves.parts:

@@ -239,7 +239,7 @@ def find_start(
     moves : the components that grow from one, if there are some and ``init`` says nothing else
     """
     if moves is not None and not moves.keep and init is None:
-        return start_of_one(problem, moves, problem.prior({}))
+        return start_of_one(moves, problem.prior({}))
     if problem.interpreter is None and problem.n_messages <= LARGE:
         # Starts are few sweeps in many orders: compiling each would take longer, and every backend begins with the same bits.
         problem = problem.interpreted()
