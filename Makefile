@@ -24,7 +24,7 @@ help:
 	@echo "make coverage  the fast tests, and which lines they do not run (slower)"
 	@echo "make test-bare  the fast tests of the engine without pandas, PyArrow, AnnData, Dask: what a plain installation has"
 	@echo "make oldest  the fast tests with the lowest versions that pyproject.toml allows"
-	@echo "make slow    the statistical and large tests"
+	@echo "make slow    the statistical and large tests (hours); make slow PART=2/8 is the second of eight parts, which together are all"
 	@echo "make lint    style, types and import layers only"
 	@echo "make format  rewrite the sources in the house style"
 	@echo "make docs    build the documentation into site/"
@@ -69,8 +69,10 @@ oldest: $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 # With kernels that are kept: a process that compiles them may differ from its workers, which load them, in the last digit.
+# A part is chosen by the names of the tests (tests/conftest.py); `NATGRAD_TEST_PART=2/8 pytest -m slow --collect-only -q` lists it.
 slow: kernels $(VENV)/.release
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
+	NATGRAD_TEST_PART=$(PART) JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	  -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ import numpy as np
 import natgrad as ng
 from natgrad.models import hmm
 from natgrad.models.gp import Solver
+from natgrad.models.registry import NETWORK_MODELS
 from natgrad.recommenders import FactorPriors
 
 Table = Mapping[str, Any]
@@ -25,7 +26,8 @@ class Case:
     """An option: how its estimator is made, what it is fitted to, and how a shell says the same.
 
     ``data`` and ``more`` are arguments of ``fit``, ``named`` those with names; ``limit`` is the setting that counts steps.
-    ``table`` has the columns of ``data`` by name, and ``command`` the words of ``natgrad fit``.
+    ``table`` has the columns of ``data`` by name, and ``command`` the words of ``natgrad fit``; ``role`` is the argument that
+    says what is known of documents. With the settings ``shared``, work is cut alike here and on workers.
     """
 
     kind: Callable[..., Any]
@@ -36,6 +38,8 @@ class Case:
     limit: str = "max_steps"
     table: Table = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    role: str | None = None
+    shared: Table = field(default_factory=dict)
 
     @property
     def made_with(self) -> dict[str, Any]:
@@ -45,7 +49,12 @@ class Case:
     @property
     def names(self) -> tuple[str, ...]:
         """Arguments of ``fit`` that are data."""
-        return ("lengths", *self.named)
+        return ("lengths", self.role or "y", *self.named)
+
+    @property
+    def of_network(self) -> bool:
+        """Whether the model is a declared network, whose fit is its ``fit_``."""
+        return self.kind.__name__ in NETWORK_MODELS
 
     @property
     def least(self) -> int:
@@ -256,6 +265,41 @@ def _topics(*words: str, **settings: Any) -> Case:
     return Case(ng.LDA, own, (X[:40],), (X[40:],), limit="max_passes", table=table, command=command)
 
 
+@cache
+def known_documents() -> dict[str, Any]:
+    """Counts of two topics in forty short documents, and what is known of each besides."""
+    rng = np.random.default_rng(0)
+    topics = np.random.default_rng(3).dirichlet(np.full(20, 0.2), 2)
+    shares = rng.dirichlet([0.3, 0.3], 40)
+    authors = np.empty(40, dtype=object)
+    authors[:] = [["ann"] if share[0] > 0.5 else ["bob", "eve"][: 1 + d % 2] for d, share in enumerate(shares)]
+    counts = np.array([rng.multinomial(20, share @ topics) for share in shares])
+    return {"X": counts, "y": shares[:, 0] * 3.0 + 100.0, "authors": authors, "times": 2020 + np.arange(40) % 3}
+
+
+def of_documents(role: str | None, begin: int = 0, end: int = 40) -> tuple[Any, ...]:
+    """Some documents, and what is known of them in a role."""
+    known = known_documents()
+    return tuple(known[name][begin:end] for name in ("X", *([role] if role else [])))
+
+
+def _declared(kind: Callable[..., Any], role: str | None, command: str, option: str = "") -> Case:
+    counts, *known = of_documents(role)
+    table = {f"w{v}": counts[:, v] for v in range(20)}
+    words = (f"--{option}", role) if role else ()
+    batch = {"cell": 100} if role == "authors" else {"doc": 10}
+    return Case(
+        kind, {"n_topics": 2}, (counts, *known), of_documents(role, 0, 15), table=table, role=role,
+        shared={"method": ng.SVI(batch)}, command=(command, "--n-topics", "2", "--column", "text", *words),
+    )  # fmt: skip
+
+
+DECLARED_TOPICS = {
+    "SupervisedLDA": _declared(ng.topics.SupervisedLDA, "y", "supervised", "target"),
+    "CorrelatedTopics": _declared(ng.topics.CorrelatedTopics, None, "correlated"),
+    "DynamicTopics": _declared(ng.topics.DynamicTopics, "times", "dynamic", "times"),
+    "AuthorTopics": _declared(ng.topics.AuthorTopics, "authors", "author", "authors"),
+}
 TOPICS = {
     "LDA": _topics(),
     "learned priors": _topics("--doc-prior", "learn", "--topic-prior", "learn", doc_prior="learn", topic_prior="learn"),
@@ -321,7 +365,7 @@ def _contexts(*roles: str) -> Case:
     words = [word for role in roles for word in (f"--{role}", role)]
     return Case(
         ng.recommenders.ContextFactorization, {"n_factors": 2, "n_bins": 3}, (pairs, own["gaussian"]),
-        (pairs[:20], own["gaussian"][:20]), named, table=table,
+        (pairs[:20], own["gaussian"][:20]), named, table=table, shared={"chunk_rows": 50},
         command=("context", "--n-factors", "2", "--n-bins", "3", *words),
     )  # fmt: skip
 
@@ -452,6 +496,7 @@ CASES: dict[str, dict[str, Case]] = {
     "Hidden Markov models": CHAINS,
     "Mixtures": MIXTURES,
     "Topics": TOPICS,
+    "Topic networks": DECLARED_TOPICS,
     "Ratings": RATINGS,
     "Gaussian processes": PROCESSES,
 }

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import csv
 import dataclasses
-import importlib
 import inspect
 import pickle
 import re
@@ -35,8 +34,8 @@ Ability = Callable[[Case, Path], None]
 def answers(model: Any, case: Case, data: tuple[Any, ...] | None = None) -> list[Any]:
     """What a model says of the data of its fit."""
     data = case.data if data is None else data
-    if isinstance(model, ng.LDA):
-        return [model.transform(data[0])]
+    if model.kind == "topics":
+        return [model.transform(*(data[:1] if "predict" in model.abilities else data))]
     if isinstance(model, ng.GaussianMixture):
         return [model.predict_proba(data[0]), model.score_samples(data[0])]
     if isinstance(model, ng.MatrixFactorization):
@@ -121,7 +120,7 @@ def continued(case: Case, _: Path) -> None:
         return
     whole, half = case.fitted(**{case.limit: 6}), case.fitted(**{case.limit: 3})
     before = objective(half)
-    gathered = isinstance(case.data[0], ng.Ratings) or case.kind is ng.recommenders.ContextFactorization
+    gathered = isinstance(case.data[0], ng.Ratings) or case.of_network
     half.continue_fit(*(() if gathered else case.data), **{case.limit: 3})
     sampled = case.settings.get("inference") == "gibbs" and case.kind is ng.LDA
     if case.kind in (ng.LDA, ng.MatrixFactorization) and not sampled and case.settings.get("n_topics") != "auto":
@@ -180,6 +179,8 @@ def stream_resumed(case: Case, folder: Path) -> None:
         if progress.t == 3:
             raise Killed
 
+    if case.of_network:
+        return  # streams of parts, of which each is a fit
     try:
         whole = case.made().fit(stream_of(case))
     except (*REFUSALS, UserWarning):  # of what gathers all rows, or samples
@@ -210,8 +211,7 @@ def limited(case: Case, _: Path) -> None:
 def on_a_cluster(case: Case, _: Path) -> None:
     there = Elsewhere()
     # Of declared networks what is cut otherwise is added up otherwise.
-    cut = {"chunk_rows": 50} if case.kind is ng.recommenders.ContextFactorization else {}
-    same(answers(case.fitted(**cut), case), answers(case.fitted(**cut, executor=there), case))
+    same(answers(case.fitted(**case.shared), case), answers(case.fitted(**case.shared, executor=there), case))
     assert there.calls, "nothing was sent"
 
 
@@ -231,11 +231,7 @@ def in_parts(case: Case, _: Path) -> None:
 def as_stream(case: Case, _: Path) -> None:
     """A stream is read once: processes gather all rows, the others take a step of `partial_fit` for each chunk."""
     first = case.data[:1] if len(case.data) == 3 else case.data
-    if (
-        isinstance(case.data[0], np.ndarray)
-        and len(case.data) == 2
-        and case.kind is not ng.recommenders.ContextFactorization
-    ):
+    if isinstance(case.data[0], np.ndarray) and len(case.data) == 2 and not case.of_network:
         sevens = (tuple(part[n : n + 7] for part in first) for n in range(0, len(first[0]), 7))
         same(answers(case.made().fit(sevens), case), answers(case.fitted(), case))
         return
@@ -250,7 +246,7 @@ def as_stream(case: Case, _: Path) -> None:
         return
     steps = case.made()
     for piece in pieces:
-        steps.partial_fit(piece)
+        steps.partial_fit(*(piece if case.role else [piece]))
     same(answers(model, case), answers(steps, case))
 
 
@@ -296,8 +292,8 @@ def in_files(case: Case, folder: Path) -> None:
 
 def same_attributes(model: Any, other: Any) -> None:
     """Arrays, numbers, words and factors that a fit has set."""
-    left_out = {"network_", "fit_", "posterior_"} if isinstance(model, ng.recommenders.ContextFactorization) else set()
-    assert vars(model).keys() == vars(other).keys() | left_out
+    left_out = vars(model).keys() & {"network_", "fit_", "posterior_"} if hasattr(model, "fit_") else set()
+    assert vars(model).keys() | {"_data"} == vars(other).keys() | left_out | {"_data"}
     for name, value in vars(model).items():
         if isinstance(value, np.ndarray) or (name.endswith("_") and isinstance(value, (int, float, str))):
             np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)
@@ -310,7 +306,8 @@ def same_attributes(model: Any, other: Any) -> None:
 
 def shown(case: Case, folder: Path) -> None:
     model = case.fitted()
-    data = case.data[0] if len(case.data) == 1 else case.data if len(case.data) == 2 else (case.data[0], LENGTHS)
+    data = case.data if len(case.data) == 2 and not case.role else case.data[0]
+    data = (data, LENGTHS) if len(case.data) == 3 else data
     page = model.report(folder / "p.html", data=data).read_text()
     assert type(model).__name__ in page
     model.save(folder / "m")
@@ -327,8 +324,10 @@ def commanded(case: Case, folder: Path) -> None:
     table = dict(case.table)
     if "--sequence" in case.command:
         table["run"] = np.repeat(["a", "b"], LENGTHS)
-    if case.command[0] == "lda":
+    if "--column" in case.command:
         table = {"text": [" ".join(np.repeat(list(table), row)) for row in case.data[0]]}
+        if case.role:
+            table[case.role] = [";".join(v) if isinstance(v, list) else v for v in case.data[1]]
     path = written(table, folder / "d.csv")
     words = list(case.command)
     if "--user-features" in words:
@@ -340,9 +339,9 @@ def commanded(case: Case, folder: Path) -> None:
     result = call(*fit, "--tol", 0)
     assert result.exit_code == 0, result.output
     model = ng.load(folder / "m")
-    if case.command[0] != "lda" and "auto" not in case.settings.values():
+    if "--column" not in case.command and "auto" not in case.settings.values():
         np.testing.assert_allclose(objective(model), objective(case.fitted(**unsaid(case))), rtol=1e-9)
-    asking = "decode" if "--sequence" in case.command else "transform" if case.command[0] == "lda" else "predict"
+    asking = "decode" if "--sequence" in case.command else "transform" if "--column" in case.command else "predict"
     asked = call(asking, folder / "m", path, "-o", folder / "out.csv")
     assert asked.exit_code == 0, asked.output
     if asking != "transform":
@@ -405,7 +404,10 @@ def written(table: Any, path: Path) -> Path:
 
 def with_draws(case: Case, _: Path) -> None:
     model = case.fitted()
-    where = model.fit_ if isinstance(model, ng.recommenders.ContextFactorization) else model
+    where = model.fit_ if case.of_network else model
+    for what in ("draws", "linear_response") if case.of_network else ():
+        with pytest.raises(TypeError, match=rf"model.fit_.{what}\(\)"):
+            getattr(model, what)()
     data = () if where is not model else case.data
     data = (data[0],) if len(data) == 3 else data
     named = {"lengths": LENGTHS} if len(case.data) == 3 else {}
@@ -417,7 +419,7 @@ def with_draws(case: Case, _: Path) -> None:
 
 def responding(case: Case, _: Path) -> None:
     model = case.fitted(**{case.limit: 40})
-    where = model.fit_ if isinstance(model, ng.recommenders.ContextFactorization) else model
+    where = model.fit_ if case.of_network else model
     data = () if where is not model or isinstance(case.data[0], ng.Ratings) else case.data
     data = (data[0],) if len(data) == 3 else data
     named = {"lengths": LENGTHS} if len(case.data) == 3 else {}
@@ -439,7 +441,7 @@ def calibrated(case: Case, _: Path) -> None:
 
 def frame_of(case: Case, library: str) -> Any:
     columns = {name: np.asarray(column) for name, column in case.table.items()}
-    return importlib.import_module(library).DataFrame(columns)
+    return pytest.importorskip(library).DataFrame(columns)
 
 
 def by_name(library: str) -> Ability:
@@ -452,13 +454,13 @@ def by_name(library: str) -> Ability:
             return
         y = [name for name in case.table if name.startswith("target")]
         names = [name for name in case.table if name not in y]
-        target = [frame[y[0]] if len(y) == 1 else frame[y]] if y else []
+        target = [frame[y[0]] if len(y) == 1 else frame[y]] if y else [*case.data[1:]] if case.role else []
         last = [None, LENGTHS] if len(case.data) == 3 else []
         model.fit(frame[names], *target, *last)
         np.testing.assert_allclose(objective(model), objective(known), rtol=1e-9)
         here = answers(model, case, (frame[names], *target, *last))
         turned = (frame[names[::-1]], *target, *last)
-        if len(names) == 1 or isinstance(model, ng.LDA) or isinstance(case.settings.get("emissions"), dict):
+        if len(names) == 1 or model.kind == "topics" or isinstance(case.settings.get("emissions"), dict):
             same(here, answers(model, case, turned))
             return
         # Never read by place in silence, nor after a file.
@@ -699,7 +701,7 @@ def other_units(case: Case, _: Path) -> None:
         other = case.made().fit(moved, **case.named)
         one, two = model.predict(first), other.predict(moved) / scale - shift
     elif len(rest) == 1:
-        if case.settings.get("kernel") not in (None, "auto") or case.kind is ng.recommenders.ContextFactorization:
+        if case.settings.get("kernel") not in (None, "auto") or case.of_network:
             return  # a given kernel has units
         other = case.made().fit(scale * first, scale * (values + shift))
         one, two = model.predict(first), other.predict(scale * first) / scale - shift

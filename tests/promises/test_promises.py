@@ -1,7 +1,6 @@
 """What each option of the ready models can do: every cell of the tables in `docs/abilities.md` is tried, or refused in words.
 
-The options are in `cases.py`, what is tried of them in `promises.py`; topic models that are declared networks have a
-table of their own (`test_topics.py`).
+The options are in `cases.py`, what is tried of them in `promises.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pytest
 from promises.cases import CASES, CHAINS, FIRST, MIXTURES, RATINGS
 from promises.promises import ABILITIES, CHARTER, answers, kind_of, same, sizes
 
-from natgrad.errors import NotConverged
+from natgrad.errors import NotConverged, PlateMismatch
 from natgrad.models import hmm
 from natgrad.models.registry import ABILITIES as TITLES
 from natgrad.models.registry import COMMANDS, KINDS, MODELS, NETWORK_MODELS, model_class
@@ -27,6 +26,7 @@ ONE_OUTPUT = tuple(name for name in CASES["Gaussian processes"] if "outputs" not
 OTHER_RATINGS = ("likes and dislikes", "likes alone", "likes, n_negatives=2", "likes, features", "ordinal", "poisson")
 ALONG = ("StateSpaceGP", 'StateSpaceGP("auto")')
 IN_CONTEXT = ("times", "contexts", "times and contexts")
+WEIGHED = ("CorrelatedTopics", "DynamicTopics", "AuthorTopics")  # documents without a choice for each word
 WHOLE_ROWS = (
     'GaussianHMM("full")', 'GaussianHMM("tied")', "StudentT()", 'StudentT("tied")', "Mixture(Gaussian())",
     "durations=NegativeBinomial", "durations=Explicit", "inputs", 'topology="left-to-right"',
@@ -36,11 +36,14 @@ WHOLE_ROWS = (
 REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
     "`n_jobs`": [
         (family, options, "argument 'n_jobs': the threads of its fit are not chosen. Leave it out")
-        for family, options in (("Ratings", IN_CONTEXT), ("Gaussian processes", None))
+        for family, options in (("Ratings", IN_CONTEXT), ("Gaussian processes", None), ("Topic networks", None))
     ],
+    "`update`": [("Topic networks", None, "keeps no data of its fit; partial_fit() takes more of them in")],
+    "`forget`": [("Topic networks", None, "keeps no data of its fit; fit() again, with all that count")],
     "`executor=`": [
         ("Ratings", ('ratings, inference="gibbs"',), 'inference="vb"'),
         ("Topics", ('inference="gibbs"',), 'inference="vb"'),
+        ("Topic networks", ("SupervisedLDA",), "leave executor= out"),
         ("Gaussian processes", None, "argument 'executor': this process computes its fit. Leave it out"),
     ],
     "`fit` to a stream": [("Topics", ('inference="gibbs"',), 'inference="vb"')],
@@ -50,6 +53,7 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
     ],
     "`draws`": [
         ("Topics", None, 'LDA(inference="gibbs") fits by collapsed Gibbs'),
+        ("Topic networks", WEIGHED, "write the rows out as often as they count"),
         ("Ratings", tuple(name for name in RATINGS if name not in IN_CONTEXT), 'fit with inference="gibbs"'),
         ("Gaussian processes", None, "sample(X, n) draws functions"),
     ],
@@ -62,7 +66,10 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Hidden Markov models", tuple(name for name in CHAINS if "Mixture" in name), "can change places"),
         ("Hidden Markov models", tuple(name for name in CHAINS if "Autoreg" in name), "are given and not drawn"),
         ("Hidden Markov models", ("inputs",), "inputs= are known and not drawn"),
-        *((family, None, "declare the model as a network") for family in ("Topics", "Ratings", "Gaussian processes")),
+        *(
+            (family, None, "declare the model as a network")
+            for family in ("Topics", "Topic networks", "Ratings", "Gaussian processes")
+        ),
     ],
     "`sample_weight`": [
         *((family, None, "'sample_weight': here every row counts once") for family in CASES if family != "Mixtures"),
@@ -72,6 +79,8 @@ REFUSED: dict[str, list[tuple[str, tuple[str, ...] | None, str]]] = {
         ("Hidden Markov models", WHOLE_ROWS, 'covariance="diag" takes single entries'),
         ("Mixtures", tuple(name for name in MIXTURES if "diag" not in name and "sph" not in name), 'covariance="diag"'),
         ("Topics", None, "give raw counts"),
+        ("Topic networks", ("CorrelatedTopics",), "give raw counts"),
+        ("Topic networks", ("DynamicTopics", "AuthorTopics"), "leave out"),
         ("Ratings", IN_CONTEXT, "leave out what was not rated"),
         ("Gaussian processes", ONE_OUTPUT, "leave out rows with NaN"),
     ],
@@ -86,7 +95,7 @@ def refusal(family: str, option: str, ability: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *NETWORK_MODELS])
 def test_a_class_says_what_some_of_its_options_can_do(name: str) -> None:
     cls = model_class(name)
     assert any(isinstance(case.made(), cls) for cases in CASES.values() for case in cases.values()), (
@@ -118,8 +127,8 @@ SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
 # What takes seconds is left to it.
 SECONDS = ("`report`", "`linear_response`", "command line", "`calibrate`", 'kernel="auto"', 'n_inducing="auto"')
 
-# A quarter of a minute a cell; `models/gp/test_linear_response.py` tries it on smaller ones.
-ELSEWHERE = (("Gaussian processes", "`linear_response`"),)
+# A quarter of a minute a cell; `models/gp/test_linear_response.py` and tests of networks try it on smaller ones.
+ELSEWHERE = (("Gaussian processes", "`linear_response`"), ("Topic networks", "`linear_response`"))
 
 
 def cells() -> Iterator[Any]:
@@ -146,7 +155,8 @@ def test_ability(family: str, option: str, ability: str, tmp_path: Path) -> None
         PROMISES[ability](case, tmp_path)
     else:
         with pytest.raises(
-            (AttributeError, TypeError, ValueError, AssertionError, NotConverged, UserWarning), match=re.escape(words)
+            (AttributeError, TypeError, ValueError, AssertionError, NotConverged, PlateMismatch, UserWarning),
+            match=re.escape(words),
         ):
             PROMISES[ability](case, tmp_path)
 
@@ -238,5 +248,4 @@ def cluster() -> Iterator[Any]:
 @pytest.mark.parametrize(("family", "option"), ON_WORKERS)
 def test_workers_in_processes_of_their_own_give_the_same_bits(family: str, option: str, cluster: Any) -> None:
     case = CASES[family][option]
-    cut = {"chunk_rows": 50} if family == "Ratings" and option in IN_CONTEXT else {}
-    same(answers(case.fitted(**cut), case), answers(case.fitted(**cut, executor=cluster), case))
+    same(answers(case.fitted(**case.shared), case), answers(case.fitted(**case.shared, executor=cluster), case))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from promises.cases import DECLARED_TOPICS, known_documents, of_documents
 from sklearn.base import clone
 
 import natgrad as ng
@@ -16,28 +18,11 @@ from natgrad.topics.base import told_apart
 FAST = {"max_steps": 8, "tol": 0}
 
 
-def drawn(seed: int = 0, n: int = 40):
-    """Counts of two topics in short documents, responses, authors and times."""
-    rng = np.random.default_rng(seed)
-    topics = np.random.default_rng(3).dirichlet(np.full(20, 0.2), 2)
-    shares = rng.dirichlet([0.3, 0.3], n)
-    counts = np.array([rng.multinomial(20, share @ topics) for share in shares])
-    authors = [["ann"] if share[0] > 0.5 else ["bob", "eve"][: 1 + d % 2] for d, share in enumerate(shares)]
-    return counts, {"y": shares[:, 0] * 3.0 + 100.0, "authors": authors, "times": 2020 + np.arange(n) % 3}
-
-
-MODELS = {
-    "supervised": (ng.topics.SupervisedLDA(2, **FAST), "y"),
-    "correlated": (ng.topics.CorrelatedTopics(2, **FAST), None),
-    "dynamic": (ng.topics.DynamicTopics(2, **FAST), "times"),
-    "authors": (ng.topics.AuthorTopics(2, **FAST), "authors"),
-}
+MODELS = {name: (case.kind(2, **FAST), case.role) for name, case in DECLARED_TOPICS.items()}
 
 
 def parts(role: str | None, cuts: list[int]):
-    counts, known = drawn()
-    for low, high in pairwise(cuts):
-        yield (counts[low:high],) if role is None else (counts[low:high], known[role][low:high])
+    yield from (of_documents(role, low, high) for low, high in pairwise(cuts))
 
 
 @pytest.fixture(params=list(MODELS))
@@ -68,7 +53,7 @@ def test_the_first_part_is_a_fit_and_the_second_adds_its_words(streamed) -> None
     assert aligned(clone(made).fit(*whole)._mean_topics(), both._mean_topics()).distance.max() < 0.1
 
 
-@pytest.mark.parametrize("name", ["supervised", "authors"])
+@pytest.mark.parametrize("name", ["SupervisedLDA", "AuthorTopics"])
 def test_what_was_told_is_what_a_prior_would_say(name) -> None:
     """The posterior of the first part as the prior of a network that is declared by hand gives the second posterior."""
     _, role, told, _, both = after_two(name)
@@ -108,7 +93,7 @@ def test_pages_show_topics_and_what_the_model_has_besides(streamed, tmp_path) ->
     _, role, _, _, both = streamed
     key = {"y": "responses", None: "correlations", "times": "times", "authors": "authors"}[role]
     (held,) = parts(role, [0, 5])
-    page = both.report(tmp_path / "p.html", data=drawn()[0], held_out=held if role else held[0])
+    page = both.report(tmp_path / "p.html", data=known_documents()["X"], held_out=held if role else held[0])
     text = page.read_text()
     assert f'id="{key}"' in text
     assert "held-out score" in text
@@ -126,7 +111,8 @@ def test_callbacks_see_the_model_as_it_would_be(streamed) -> None:
 
 
 def test_new_authors_and_new_times_join() -> None:
-    counts, known = drawn()
+    known = known_documents()
+    counts = known["X"]
     model = ng.topics.AuthorTopics(2, **FAST).partial_fit(counts[:20], [["bob"]] * 20)
     model.partial_fit(counts[20:], [["ann"]] * 10 + [["zoe", "bob"]] * 10)
     assert model.authors_.tolist() == ["ann", "bob", "zoe"]
@@ -140,7 +126,8 @@ def test_new_authors_and_new_times_join() -> None:
 
 
 def test_what_is_refused_of_later_parts() -> None:
-    counts, known = drawn()
+    known = known_documents()
+    counts = known["X"]
     model = ng.topics.SupervisedLDA(2, **FAST).partial_fit(counts[:20], known["y"][:20])
     topics = model.topics_
     with pytest.raises(ValueError, match="vocabulary is for the first documents"):
@@ -154,7 +141,8 @@ def test_what_is_refused_of_later_parts() -> None:
 
 def test_a_fit_that_goes_on_is_one_that_never_stopped(tmp_path) -> None:
     """The words of a fit that ran out of steps name it."""
-    counts, known = drawn()
+    known = known_documents()
+    counts = known["X"]
     model = ng.topics.SupervisedLDA(2, max_steps=3, tol=0).fit(counts, known["y"])
     whole = ng.topics.SupervisedLDA(2, max_steps=7, tol=0).fit(counts, known["y"])
     topics = model.topics_
@@ -186,3 +174,63 @@ def test_topics_that_begin_alike_are_told_apart() -> None:
         apart = told_apart(np.repeat(one, n, axis=0), 0)
         np.testing.assert_allclose(apart.sum(1), 1.0)
         assert np.abs(np.diff(apart, axis=0)).max(1).min() > 1e-3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_are_counts_where_no_word_is_drawn(name: str) -> None:
+    made, role = MODELS[name]
+    counts, *known = of_documents(role)
+    if name == "SupervisedLDA":
+        with pytest.raises(ValueError, match="counts must be whole numbers"):
+            clone(made).fit(counts * 0.5, *known)
+        return
+    assert np.isfinite(clone(made).fit(counts * 0.5, *known).elbo_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_batches_end_where_sweeps_do(name: str) -> None:
+    made, role = MODELS[name]
+    model = clone(made).set_params(**DECLARED_TOPICS[name].shared, max_steps=20).fit(*of_documents(role))
+    assert model.trace_.strategy.startswith("per-node steps" if name == "SupervisedLDA" else "memoised VB in")
+    assert model.elbo_ > -2100.0  # the first sweep is 300 nats below
+
+
+@pytest.mark.parametrize("name", [name for name, (_, role) in MODELS.items() if role])
+def test_what_is_refused_of_streams(name: str, tmp_path) -> None:
+    made, role = MODELS[name]
+    first, second = parts(role, [0, 25, 40])
+    with pytest.raises(ValueError, match="leave out the second argument"):
+        clone(made).fit(iter([first]), first[1])
+    with pytest.raises(TypeError, match=r"part 1 of the stream must be a pair \(documents, .*got ndarray"):
+        clone(made).fit(iter([first, second[0]]))
+    with pytest.raises(ValueError, match=r"part 1 of the stream: .*15"):
+        clone(made).fit(iter([first, (second[0], second[1][:3])]))
+    with pytest.raises(ValueError, match="a stream without parts"):
+        clone(made).fit(iter([]))
+    with pytest.raises((TypeError, ValueError), match="checkpoint"):
+        clone(made).fit(iter([first]), checkpoint=tmp_path / "c")
+
+
+def test_a_stream_that_is_refused_leaves_the_model_as_it_was() -> None:
+    model = copy(after_two("SupervisedLDA")[-1])
+    topics = model.topics_
+    with pytest.raises(TypeError, match="part 1"):
+        model.fit(iter([of_documents("y", 0, 25), "not a pair"]))
+    assert model.topics_ is topics
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_documents_that_are_all_alike_are_fitted(name: str) -> None:
+    """The first topics were then equal, and the fit ended with an error about its own start."""
+    made, role = MODELS[name]
+    known = {"y": [0.0, 1.0], "times": [0, 1], "authors": [["a"], ["b"]]}.get(role or "")
+    for counts in (np.eye(2, dtype=int), np.ones((2, 3), dtype=int)):
+        model = clone(made).fit(counts, *([] if known is None else [known]))
+        assert np.isfinite(model.elbo_)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_number_of_topics_is_given(name: str) -> None:
+    with pytest.raises(ValueError, match="n_topics must be a whole number"):
+        type(MODELS[name][0])("auto").fit(*of_documents(MODELS[name][1]))

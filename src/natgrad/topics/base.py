@@ -117,7 +117,7 @@ class TopicNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator,
 
     kind: ClassVar[str] = "topics"
     abilities: ClassVar[frozenset[str]] = (EVERY_MODEL - {"update", "forget"}) | {
-        "partial_fit", "executor", "transform", "topics",
+        "partial_fit", "executor", "linear_response", "transform", "topics",
     }  # fmt: skip
 
     n_topics: int = 20

@@ -76,7 +76,7 @@ class SupervisedLDA(FixedTopics):
     [1.0, -0.9]
     """
 
-    abilities: ClassVar[frozenset[str]] = (FixedTopics.abilities - {"executor"}) | {"predict"}
+    abilities: ClassVar[frozenset[str]] = (FixedTopics.abilities - {"executor"}) | {"draws", "missing", "predict"}
 
     _: KW_ONLY
     response: Literal["gaussian", "bernoulli"] = "gaussian"
