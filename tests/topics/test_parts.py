@@ -232,5 +232,5 @@ def test_documents_that_are_all_alike_are_fitted(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_number_of_topics_is_given(name: str) -> None:
-    with pytest.raises(ValueError, match="n_topics must be a whole number"):
+    with pytest.raises(TypeError, match="n_topics must be a whole number"):
         type(MODELS[name][0])("auto").fit(*of_documents(MODELS[name][1]))
