@@ -67,9 +67,6 @@ class PolyaGamma(Family):
     name: ClassVar[str] = "PolyaGamma"
     settings: ClassVar[tuple[str, ...]] = ("trials",)
     stat_names: ClassVar[tuple[str, ...]] = ("x", "trials")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("trials", 0, "real"), Param("tilt", 0, "real"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -95,11 +92,6 @@ class PolyaGamma(Family):
         # A square that rounding has made a little negative is inside: A is finite up to λ = π²/2.
         return (lam[0] < 0.5 * SMALL) & (lam[1] >= 0)
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(ω, 0)."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        return x, ops.zeros(x)
-
     def centred(self, value: Array, lam: Stats) -> Stats:
         """The tilt whose mean is `value`, by bisection; values outside (0, b/4) are moved to the border."""
         value, trials = np.broadcast_arrays(np.asarray(value, dtype=float), numpy_stats(lam)[1])
@@ -113,7 +105,7 @@ class PolyaGamma(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...]: Σ_k g_k / ((k − ½)² + c²/4π²) / 2π², g_k ~ Gamma(b), the tail by a Gamma of its mean and variance."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         shape = draws(n, p["tilt"].shape)
         shift = (p["tilt"] / (2 * np.pi)) ** 2
         total, mean, var = np.zeros(shape), np.zeros(shift.shape), np.zeros(shift.shape)
@@ -129,13 +121,9 @@ class PolyaGamma(Family):
         safe_mean, safe_var = np.where(rest, mean, 1.0), np.where(rest, var, 1.0)
         return total + np.where(rest, rng.gamma(safe_mean**2 / safe_var, safe_var / safe_mean, shape), 0.0)
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """b/(2c) tanh(c/2)."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """B (2 tanh(c/2) − c sech²(c/2)) / (4c³); b/24 at c = 0."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         c = np.where(p["tilt"] < 0.1, 1.0, p["tilt"])
         quarter = np.where(p["tilt"] < 0.1, 0.25 * p["tilt"] ** 2, 0.0)
         # −½ d/dx² of tanh(x)/x, over 8: the second derivative of A, term by term.
@@ -163,9 +151,6 @@ class LaplaceWeight(Family):
 
     name: ClassVar[str] = "LaplaceWeight"
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
-    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
-    symmetric: ClassVar[tuple[bool, ...]] = (False,)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("distance", 0, "positive"),)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -190,10 +175,6 @@ class LaplaceWeight(Family):
         (rate,) = numpy_stats(lam)
         return (np.where(rate < 0, rate, -0.5),)
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(u,)."""
-        return (ops.namespace(value).asarray(value) * 1.0,)
-
     def centred(self, value: Array, lam: Stats) -> Stats:
         """Mean at `value`."""
         return (-0.5 / ops.namespace(value, *lam).asarray(value) ** 2 + ops.zeros(lam[0]),)
@@ -203,20 +184,15 @@ class LaplaceWeight(Family):
         mean = self.mean(lam)
         return np.asarray(rng.wald(mean, 1.0, draws(n, mean.shape)))
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """1/r."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """1/r³."""
         return np.asarray(self.mean(lam) ** 3)
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Exact."""
         from scipy import stats
 
-        low, high = (np.asarray(stats.invgauss.ppf(t, self.mean(lam))) for t in tails(mass))
-        return low, high
+        return np.asarray(stats.invgauss.ppf(probability, self.mean(lam)))
 
 
 def _series(coefficients: tuple[float, ...], x: Array) -> Array:
@@ -229,8 +205,6 @@ def _series(coefficients: tuple[float, ...], x: Array) -> Array:
 class _Tangent(Family):
     """A bound that has slopes in the place of values."""
 
-    event_ndim: ClassVar[int] = 0
-
     def centred(self, value: Array, lam: Stats) -> Stats:
         """λ itself: a tangent has no values."""
         return lam
@@ -240,18 +214,13 @@ class _Tangent(Family):
         slope = self.mean(lam)
         return np.broadcast_to(slope, draws(n, slope.shape)).copy()
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """The slope."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """Zero."""
         return np.zeros_like(self.mean(lam))
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The slope, twice."""
-        tails(mass)
-        return self.mean(lam), self.mean(lam)
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """The slope."""
+        return self.mean(lam)
 
 
 @final
@@ -270,8 +239,6 @@ class ConcentrationBound(_Tangent):
     is_bound: ClassVar[bool] = True
     settings: ClassVar[tuple[str, ...]] = ("size",)
     stat_names: ClassVar[tuple[str, ...]] = ("x", "size")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
     params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "positive"), Param("size", 0, "positive"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -288,11 +255,6 @@ class ConcentrationBound(_Tangent):
 
     def _inside(self, lam: Stats) -> Array:
         return (lam[0] >= 0) & (lam[1] > 0)
-
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(slope, 0)."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        return x, ops.zeros(x)
 
 
 @final
@@ -312,7 +274,6 @@ class StickBound(_Tangent):
     settings: ClassVar[tuple[str, ...]] = ("offsets",)
     stat_names: ClassVar[tuple[str, ...]] = ("x", "offsets")
     stat_ndims: ClassVar[tuple[int, ...]] = (0, 1)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
     params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "real"), Param("offsets", 1, "positive"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -333,11 +294,6 @@ class StickBound(_Tangent):
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(lam[0]) & (lam[1] > 0).all(-1) & (lam[1][..., 0] < 1)
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(slope, 0)."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        return x, ops.zeros(x)[..., None]
-
 
 @final
 @dataclass(frozen=True)
@@ -352,8 +308,6 @@ class LogGamma(_Tangent):
 
     name: ClassVar[str] = "LogGamma"
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
-    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
-    symmetric: ClassVar[tuple[bool, ...]] = (False,)
     params: ClassVar[tuple[Param, ...]] = (Param("shape", 0, "positive"),)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -373,10 +327,6 @@ class LogGamma(_Tangent):
         """λ; before anything was read, a shape of 1."""
         (shape,) = numpy_stats(lam)
         return (np.where(shape > 0, shape, 1.0),)
-
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(log u,)."""
-        return (ops.namespace(value).asarray(value) * 1.0,)
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...] of log u; that of shape + 1 times a power of a uniform number, as u itself may be 0 to rounding."""
@@ -398,12 +348,11 @@ class LogGamma(_Tangent):
         """ψ′(shape)."""
         return np.asarray(sp.polygamma(1, numpy_stats(lam)[0]))
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Exact."""
         from scipy.stats import loggamma
 
-        low, high = (np.asarray(loggamma.ppf(tail, numpy_stats(lam)[0])) for tail in tails(mass))
-        return low, high
+        return np.asarray(loggamma.ppf(probability, numpy_stats(lam)[0]))
 
 
 @final
@@ -421,8 +370,6 @@ class LogisticBound(_Tangent):
 
     name: ClassVar[str] = "LogisticBound"
     stat_names: ClassVar[tuple[str, ...]] = ("x", "value")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
     params: ClassVar[tuple[Param, ...]] = (Param("weight", 0, "real"), Param("at", 0, "real"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -446,13 +393,11 @@ class LogisticBound(_Tangent):
     def _inside(self, lam: Stats) -> Array:
         return (lam[0] < 1e-2) & (lam[1] >= 0)
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(ω, 0): of a draw, a Pólya–Gamma weight, whose density is the base measure of the draws."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        return x, ops.zeros(x)
-
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Draws of ω given categories and logits: PG(1, ψ) of a logit that counts, PG(1, 0) of any other."""
+        """Draws of ω given categories and logits: PG(1, ψ) of a logit that counts, PG(1, 0) of any other.
+
+        The density of such a Pólya–Gamma weight is the base measure of the draws: its statistics are (ω, 0).
+        """
         first, _ = ops.align(numpy_stats(lam), self.stat_ndims)
         return PolyaGamma().sample((np.minimum(first, 0.0), np.ones_like(first)), rng, n)
 

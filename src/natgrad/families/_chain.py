@@ -54,8 +54,8 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._discrete import category_logits
-from natgrad.families._family import Family, Param, Times, draws, numpy_stats
+from natgrad.families._discrete import Labels, category_logits
+from natgrad.families._family import Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 from natgrad.threads import is_little
 
@@ -496,7 +496,7 @@ def _finite(message: Floats) -> Any:
 
 @final
 @dataclass(frozen=True)
-class MarkovChain(Family):
+class MarkovChain(Labels):
     """A path of T states out of K, or several sequences one after the other.
 
     λ may hold −inf (forbidden states and transitions) as long as some path is left; if none is, A is −inf.
@@ -518,12 +518,10 @@ class MarkovChain(Family):
     lengths: tuple[int, ...] | None = None
 
     name: ClassVar[str] = "MarkovChain"
-    support: ClassVar[Any] = "category"
     is_category: ClassVar[bool] = True
     is_path: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "first", "pairs")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 1, 2)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False)
     event_ndim: ClassVar[int] = 1
     params: ClassVar[tuple[Param, ...]] = (
         Param("potentials", 2, "log"),
@@ -643,15 +641,6 @@ class MarkovChain(Family):
         draw_paths(*rows, self._starts(n_times), rng.random((len(out), n_times)), out)
         return out.reshape(*shape, n_times)
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """Probability of each state at each time [..., T, K]."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Variance p (1 − p) of each indicator [..., T, K]."""
-        p = self.mean(lam)
-        return np.asarray(p * (1 - p))
-
     def covariance_times(self, lam: Stats) -> Times | None:
         """V dλ by two recursions; of very long paths compiling a derivative pays."""
         if lam[0].shape[-2] > LONGEST_CHAIN:
@@ -661,10 +650,6 @@ class MarkovChain(Family):
     def takes_changes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Of one path that is not too long."""
         return len(shapes[0]) == 2 and shapes[0][0] <= LONGEST_CHAIN
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """States have no order: raises."""
-        raise TypeError("MarkovChain has no interval: states have no order. Use mean(), their probabilities.")
 
     def _starts(self, n_times: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         lengths = self.lengths if self.lengths is not None else (n_times,)

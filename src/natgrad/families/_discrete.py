@@ -20,16 +20,49 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 from natgrad.families._simplex import floored
 
-__all__ = ["Bernoulli", "Binary", "Categorical", "Poisson", "category_logits"]
+__all__ = ["Bernoulli", "Binary", "Categorical", "Labels", "Poisson", "category_logits"]
+
+
+class Labels(Family):
+    """Values that are indices of categories: their mean is the probability of each."""
+
+    support: ClassVar[Any] = "category"
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Variance p (1 − p) of each indicator."""
+        p = self.mean(lam)
+        return np.asarray(p * (1 - p))
+
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Categories have no order: raises."""
+        raise TypeError(f"{self.name} has no interval: categories have no order. Use mean(), their probabilities.")
+
+
+class _Coin(Labels):
+    """0 or 1 with P(1) = prob."""
+
+    params: ClassVar[tuple[Param, ...]] = (Param("prob", 0, "probability"),)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Integers [n, ...]."""
+        p = self.mean(lam)
+        return np.asarray((rng.random(draws(n, p.shape)) < p).astype(int))
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """P(1) = 0.9 or 0.1 for integers and booleans; floats are P(1) itself, 1e-3 away from 0 and 1."""
+        xp = ops.namespace(value, *lam)
+        x = xp.asarray(value)
+        prob = xp.clip(x * 1.0 if x.dtype.kind == "f" else 0.1 + 0.8 * x, 1e-3, 1 - 1e-3)
+        return tuple(part + ops.zeros(old) for part, old in zip(self._natural({"prob": prob}), lam, strict=True))
 
 
 @final
 @dataclass(frozen=True)
-class Categorical(Family):
+class Categorical(Labels):
     """One of K categories; a value is an integer, its statistic a one-hot vector.
 
     λ may hold −inf (a category that never happens) as long as one entry is finite.
@@ -42,13 +75,10 @@ class Categorical(Family):
     """
 
     name: ClassVar[str] = "Categorical"
-    support: ClassVar[Any] = "category"
     is_category: ClassVar[bool] = True
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
     stat_ndims: ClassVar[tuple[int, ...]] = (1,)
-    symmetric: ClassVar[tuple[bool, ...]] = (False,)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("probs", 1, "simplex"),)
     allows_minus_inf: ClassVar[bool] = True
 
@@ -104,24 +134,15 @@ class Categorical(Family):
         """Probabilities [..., K]."""
         return np.asarray(ops.softmax(numpy_stats(lam)[0]))
 
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Variance p (1 − p) of each indicator [..., K]."""
-        p = self.mean(lam)
-        return np.asarray(p * (1 - p))
-
     def covariance_times(self, lam: Stats) -> Times:
         """V dλ."""
         probs = ops.softmax(lam[0])
         return lambda change: (probs * (change[0] - (probs * change[0]).sum(-1, keepdims=True)),)
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Categories have no order: raises."""
-        raise TypeError("Categorical has no interval: categories have no order. Use mean(), the probabilities.")
-
 
 @final
 @dataclass(frozen=True)
-class Bernoulli(Family):
+class Bernoulli(_Coin):
     """0 or 1 with P(1) = prob.
 
     Examples
@@ -131,13 +152,8 @@ class Bernoulli(Family):
     """
 
     name: ClassVar[str] = "Bernoulli"
-    support: ClassVar[Any] = "category"
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
-    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
-    symmetric: ClassVar[tuple[bool, ...]] = (False,)
-    event_ndim: ClassVar[int] = 0
-    params: ClassVar[tuple[Param, ...]] = (Param("prob", 0, "probability"),)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
         return (_logit(usual["prob"]),)
@@ -152,39 +168,14 @@ class Bernoulli(Family):
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(lam[0])
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """X as a float."""
-        return (ops.namespace(value).asarray(value) * 1.0,)
-
-    def centred(self, value: Array, lam: Stats) -> Stats:
-        """P(1) = 0.9 or 0.1 for integers and booleans; floats are P(1) itself, 1e-3 away from 0 and 1."""
-        xp = ops.namespace(value, *lam)
-        x = xp.asarray(value)
-        prob = x * 1.0 if x.dtype.kind == "f" else 0.1 + 0.8 * x
-        return (_logit(xp.clip(prob, 1e-3, 1 - 1e-3)) + ops.zeros(lam[0]),)
-
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Integers [n, ...]."""
-        p = self.mean(lam)
-        return np.asarray((rng.random(draws(n, p.shape)) < p).astype(int))
-
     def mean(self, lam: Stats) -> NDArray[Any]:
         """P(1)."""
         return np.asarray(ops.sigmoid(numpy_stats(lam)[0]))
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Variance p (1 − p)."""
-        p = self.mean(lam)
-        return np.asarray(p * (1 - p))
 
     def covariance_times(self, lam: Stats) -> Times:
         """V dλ."""
         variance = sp.expit(lam[0]) * sp.expit(-lam[0])
         return lambda change: (variance * change[0],)
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """An interval of a 0/1 value says nothing: raises."""
-        raise TypeError("Bernoulli has no useful interval. Use mean() for the probability of 1.")
 
 
 @final
@@ -203,9 +194,6 @@ class Poisson(Family):
     support: ClassVar[Any] = "count"
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
-    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
-    symmetric: ClassVar[tuple[bool, ...]] = (False,)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("rate", 0, "positive"),)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -238,10 +226,6 @@ class Poisson(Family):
         entropy = 0.5 * (ops.LOG_2PI + 1.0 + xp.log(r)) - 1 / (12 * r) - 1 / (24 * r**2) - 19 / (360 * r**3)
         return -xp.where(is_small, series, entropy - r + r * xp.log(r))
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """X as a float."""
-        return (ops.namespace(value).asarray(value) * 1.0,)
-
     def centred(self, value: Array, lam: Stats) -> Stats:
         """Log `value`, floored at 1e-3."""
         xp = ops.namespace(value, *lam)
@@ -265,11 +249,13 @@ class Poisson(Family):
         rate = np.exp(lam[0])
         return lambda change: (rate * change[0],)
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Smallest counts whose cumulative probabilities reach the two tails; holds at least `mass`."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """The smallest count whose cumulative probability reaches this one."""
+        # pdtrik inverts the cumulative distribution in k; rounding up may overshoot by one, so look one below.
         rate = self.mean(lam)
-        low, high = (_poisson_quantile(t, rate) for t in tails(mass))
-        return low, high
+        upper = np.ceil(np.maximum(sp.pdtrik(probability, rate), 0.0))
+        lower = np.maximum(upper - 1, 0.0)
+        return np.asarray(np.where(sp.pdtr(lower, rate) >= probability, lower, upper))
 
 
 def category_logits(value: Array, size: int) -> Array:
@@ -287,16 +273,9 @@ def _logit(p: Array) -> Array:
     return xp.log(p) - xp.log1p(-p)
 
 
-def _poisson_quantile(probability: float, rate: NDArray[Any]) -> NDArray[Any]:
-    # pdtrik inverts the cumulative distribution in k; rounding up may overshoot by one, so look one below.
-    upper = np.ceil(np.maximum(sp.pdtrik(probability, rate), 0.0))
-    lower = np.maximum(upper - 1, 0.0)
-    return np.asarray(np.where(sp.pdtr(lower, rate) >= probability, lower, upper))
-
-
 @final
 @dataclass(frozen=True)
-class Binary(Family):
+class Binary(_Coin):
     """0 or 1 with P(1) = prob, which may be 0 or 1: λ may hold one −inf.
 
     Examples
@@ -307,13 +286,8 @@ class Binary(Family):
     """
 
     name: ClassVar[str] = "Binary"
-    support: ClassVar[Any] = "category"
     has_sides: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "rest")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
-    event_ndim: ClassVar[int] = 0
-    params: ClassVar[tuple[Param, ...]] = (Param("prob", 0, "probability"),)
     allows_minus_inf: ClassVar[bool] = True
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -340,27 +314,6 @@ class Binary(Family):
         x = ops.namespace(value).asarray(value) * 1.0
         return x, 1.0 - x
 
-    def centred(self, value: Array, lam: Stats) -> Stats:
-        """P(1) = 0.9 or 0.1 for integers and booleans; floats are P(1) itself, 1e-3 away from 0 and 1."""
-        xp = ops.namespace(value, *lam)
-        x = xp.asarray(value)
-        prob = xp.clip(x * 1.0 if x.dtype.kind == "f" else 0.1 + 0.8 * x, 1e-3, 1 - 1e-3)
-        return xp.log(prob) + ops.zeros(lam[0]), xp.log1p(-prob) + ops.zeros(lam[1])
-
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Integers [n, ...]."""
-        p = self.mean(lam)
-        return np.asarray((rng.random(draws(n, p.shape)) < p).astype(int))
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """P(1)."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Variance p (1 − p)."""
-        p = self.mean(lam)
-        return np.asarray(p * (1 - p))
-
     def covariance_times(self, lam: Stats) -> Times:
         """V dλ."""
         one, zero = self.expected_stats(lam)
@@ -370,7 +323,3 @@ class Binary(Family):
             return moved, -moved
 
         return times
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """An interval of a 0/1 value says nothing: raises."""
-        raise TypeError("Binary has no useful interval. Use mean() for the probability of 1.")

@@ -54,9 +54,9 @@ class Family(ABC):
 
     name: ClassVar[str]
     stat_names: ClassVar[tuple[str, ...]]
-    stat_ndims: ClassVar[tuple[int, ...]]
-    symmetric: ClassVar[tuple[bool, ...]]
-    event_ndim: ClassVar[int]
+    stat_ndims: ClassVar[tuple[int, ...]]  # by default numbers
+    symmetric: ClassVar[tuple[bool, ...]]  # by default none of them
+    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]]
     allows_minus_inf: ClassVar[bool] = False
     support: ClassVar[Literal["real", "positive", "count", "unit", "category"]] = (
@@ -74,21 +74,30 @@ class Family(ABC):
     is_bound: ClassVar[bool] = False  # no law at all, but a bound that is tightened as if it were one: nothing to draw
     settings: ClassVar[tuple[str, ...]] = ()  # statistics that are 0: what stands there in λ is known and never changes
 
+    def __init_subclass__(cls) -> None:
+        n = len(getattr(cls, "stat_names", ()))
+        if n:  # a family; classes that several have in common may leave it to these
+            cls.stat_ndims = getattr(cls, "stat_ndims", (0,) * n)
+            cls.symmetric = getattr(cls, "symmetric", (False,) * n)
+
     # -- what a family defines --
 
     @abstractmethod
     def usual(self, lam: Stats) -> dict[str, Array]:
         """The usual parameters of λ, by name."""
 
-    @abstractmethod
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """φ(value): the moments of a point mass.
+        """φ(value): the moments of a point mass; by default the value itself, and 0 for all other statistics.
 
         Parameters
         ----------
         value : array [..., event]
         size : int, number of categories K (families of categories only)
         """
+        xp = ops.namespace(value)
+        x = xp.asarray(value) * 1.0
+        plates = x.shape[: x.ndim - self.event_ndim]
+        return x, *(xp.zeros((*plates, *(1,) * ndim)) for ndim in self.stat_ndims[1:])
 
     @abstractmethod
     def centred(self, value: Array, lam: Stats) -> Stats:
@@ -98,17 +107,22 @@ class Family(ABC):
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws from q: [n, ..., event], or [..., event] when n is None."""
 
-    @abstractmethod
     def mean(self, lam: Stats) -> NDArray[Any]:
-        """E_q[x] (of categories: their probabilities)."""
+        """E_q[x] (of categories: their probabilities); by default the first of the moments."""
+        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
 
     @abstractmethod
     def var(self, lam: Stats) -> NDArray[Any]:
         """Elementwise variance under q."""
 
-    @abstractmethod
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """The quantile of the marginal of each element; by default that of a distribution with its mean and variance."""
+        return self.matched_quantile(self.mean(lam), np.sqrt(self.var(lam)), np.asarray(probability))
+
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Lower and upper ends of the equal-tailed interval of each element, with probability `mass`."""
+        low, high = (self.quantile(lam, tail) for tail in tails(mass))
+        return low, high
 
     def proper(self, lam: Stats) -> Stats:
         """λ, with a law that has moments wherever λ, that of an improper prior, has none: where a fit starts."""
@@ -161,6 +175,10 @@ class Family(ABC):
     def location(self, value: Array) -> Array:
         """The part of a value that is a place and moves with the data; all of it, unless a precision is packed beside it."""
         return value
+
+    def _parameters(self, lam: Stats) -> dict[str, NDArray[Any]]:
+        """The usual parameters of λ in NumPy, with common plates."""
+        return self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
 
     @abstractmethod
     def _natural(self, usual: dict[str, Array]) -> Stats: ...

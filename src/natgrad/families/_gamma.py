@@ -11,7 +11,7 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["Gamma", "Wishart", "element_quantile", "wishart_draws"]
@@ -118,9 +118,6 @@ class Gamma(Family):
     is_precision: ClassVar[bool] = True
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "log")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("shape", 0, "positive"), Param("rate", 0, "positive"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -157,9 +154,8 @@ class Gamma(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...]."""
-        p = self.usual(numpy_stats(lam))
-        plates = np.broadcast_shapes(p["shape"].shape, p["rate"].shape)
-        return np.asarray(rng.standard_gamma(p["shape"], draws(n, plates)) / p["rate"])
+        p = self._parameters(lam)
+        return np.asarray(rng.standard_gamma(p["shape"], draws(n, p["shape"].shape)) / p["rate"])
 
     def mean(self, lam: Stats) -> NDArray[Any]:
         """The mean, shape / rate."""
@@ -188,11 +184,10 @@ class Gamma(Family):
 
         return times
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
-        p = self.usual(numpy_stats(lam))
-        low, high = (sp.gammaincinv(p["shape"], t) / p["rate"] for t in tails(mass))
-        return np.asarray(low), np.asarray(high)
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Exact."""
+        p = self._parameters(lam)
+        return np.asarray(sp.gammaincinv(p["shape"], probability) / p["rate"])
 
 
 @final
@@ -256,12 +251,8 @@ class Wishart(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., D, D]."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         return wishart_draws(p["dof"], p["rate"], rng, n)
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """The mean, dof · rate⁻¹."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
 
     def var(self, lam: Stats) -> NDArray[Any]:
         """Elementwise variance, dof · (V_ij² + V_ii V_jj), V = rate⁻¹."""
@@ -290,11 +281,10 @@ class Wishart(Family):
 
         return times
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval of every element, from its marginal: tails right to 1e-4."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        low, high = (element_quantile(p["dof"], p["rate"], t) for t in tails(mass))
-        return low, high
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Of every element, from its marginal: tails right to 1e-4."""
+        p = self._parameters(lam)
+        return element_quantile(p["dof"], p["rate"], probability)
 
 
 def check_dof(family: str, usual: dict[str, Array]) -> None:

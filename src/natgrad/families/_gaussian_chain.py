@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
-import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
 from natgrad.families._chain import EndMessages, added_at, condensed_path, gaussian_messages
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 from natgrad.threads import is_little
 
@@ -274,11 +273,6 @@ class GaussianChain(Family):
     def var(self, lam: Stats) -> NDArray[Any]:
         """Smoothed variances, the diagonals of the covariances [..., T, D]."""
         return np.asarray(np.diagonal(self._smoothed(numpy_stats(lam)).covariance, axis1=-2, axis2=-1))
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The interval mean ± z · sd of each entry at each time (marginal intervals)."""
-        half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
-        return self.mean(lam) - half, self.mean(lam) + half
 
 
 def _compiled(h: Array, diagonal: Array, beside: Array) -> _Smoothed:

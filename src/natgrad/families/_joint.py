@@ -23,7 +23,6 @@ and with M = 1 it is `NormalWishart`. A value packs both: [Xᵀ | Λ], an array 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +34,7 @@ from numpy.typing import NDArray
 
 from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats
 from natgrad.families._gamma import Gamma, Wishart, check_dof, wishart_draws
 from natgrad.families._ops import Array, Stats
 
@@ -56,8 +55,6 @@ class NormalGamma(Family):
 
     name: ClassVar[str] = "NormalGamma"
     stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0, 0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False, False)
     event_ndim: ClassVar[int] = 1
     params: ClassVar[tuple[Param, ...]] = (
         Param("mean", 0, "real"),
@@ -111,23 +108,29 @@ class NormalGamma(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., 2]."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         shape = draws(n, p["mean"].shape)
         tau = rng.standard_gamma(p["shape"], shape) / p["rate"]
         x = p["mean"] + rng.standard_normal(shape) / np.sqrt(p["scale"] * tau)
         return np.stack([x, tau], axis=-1)
 
+    def _matrices(self, lam: Stats) -> Stats:
+        """λ of the same law as that of a matrix [1, 1]."""
+        first, second, third, fourth = ops.align(numpy_stats(lam), self.stat_ndims)
+        return first[..., None], second, third[..., None, None], fourth
+
     def mean(self, lam: Stats) -> NDArray[Any]:
         """[E x, E τ]."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         return np.stack([p["mean"], p["shape"] / p["rate"]], axis=-1)
 
     def var(self, lam: Stats) -> NDArray[Any]:
         """Marginal variances; that of x is rate / (scale (shape − 1)), infinite for shape ≤ 1."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        with np.errstate(divide="ignore"):
-            of_x = p["rate"] / (p["scale"] * np.maximum(p["shape"] - 1, 0.0))
-        return np.stack([of_x, p["shape"] / p["rate"] ** 2], axis=-1)
+        return NormalWishart().var(self._matrices(lam))[..., 0, :]
+
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Of the marginals: Student t with 2 · shape degrees of freedom for x, Gamma for τ."""
+        return NormalWishart().quantile(self._matrices(lam), probability)[..., 0, :]
 
     def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
         """A Gaussian for the mean, a Gamma for the precision beside it."""
@@ -136,16 +139,11 @@ class NormalGamma(Family):
 
     def covariance_times(self, lam: Stats) -> Times:
         """V dλ."""
-        usual = self.usual(lam)
-        mean, scale, tau = usual["mean"], usual["scale"], usual["shape"] / usual["rate"]
-        gamma = Gamma().covariance_times((-usual["rate"], usual["shape"] - 1.0))
+        of_matrices = NormalWishart().covariance_times(self._matrices(lam))
 
         def times(change: Stats) -> Stats:
-            d_scale = -2.0 * change[1]
-            d_mean = (change[0] - mean * d_scale) / scale
-            d_tau, d_log = gamma((change[2] + mean * (0.5 * mean * d_scale + scale * d_mean), change[3]))
-            second = 2.0 * mean * tau * d_mean + mean**2 * d_tau - d_scale / scale**2
-            return tau * d_mean + mean * d_tau, second, d_tau, d_log
+            first, second, third, fourth = of_matrices(self._matrices(change))
+            return first[..., 0], second, third[..., 0, 0], fourth
 
         return times
 
@@ -158,18 +156,184 @@ class NormalGamma(Family):
     def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
         return xp.stack([usual["mean"], usual["shape"] / usual["rate"]], axis=-1)
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Marginal intervals: Student t with 2 · shape degrees of freedom for x, Gamma for τ."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        sd = np.sqrt(p["rate"] / (p["shape"] * p["scale"]))
-        half = sp.stdtrit(2 * p["shape"], tails(mass)[1]) * sd
-        low, high = Gamma().interval((-p["rate"], p["shape"] - 1.0), mass)
-        return np.stack([p["mean"] - half, low], -1), np.stack([p["mean"] + half, high], -1)
+
+class BesideWishart(Family):
+    """Vectors x_1 … x_M beside the precision matrix Λ [D, D] that they share, packed as [x_1 … x_M | Λ]; abstract.
+
+    What is written here is for means [M, D] that are independent given Λ, whose scales κ [M] are the diagonal of V.
+    """
+
+    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False, True, False)
+    event_ndim: ClassVar[int] = 2
+
+    # -- means of one kind --
+
+    def _columns(self, mean: Array) -> Array:
+        """The means as columns [D, M], and back."""
+        return ops.transpose(mean)
+
+    def _rows(self, columns: Array) -> Array:
+        return ops.transpose(columns)
+
+    def _count(self, mean: Array) -> int:
+        return int(mean.shape[-2])
+
+    def _weighted(self, scale: Array, mean: Array) -> Array:
+        """V x."""
+        return scale[..., None] * mean
+
+    def _solved(self, scale: Array, linear: Array) -> tuple[Array, Array, Array]:
+        """V⁻¹ linear, V⁻¹ and log|V|."""
+        return linear / scale[..., None], 1.0 / scale, ops.namespace(scale).log(scale).sum(-1)
+
+    def _outer(self, first: Array, second: Array) -> Array:
+        """Σ_m of products of two rows, [D, D]."""
+        return ops.transpose(first) @ second
+
+    def _times(self, mean: Array, precision: Array) -> Array:
+        return mean @ precision
+
+    def _inner(self, first: Array, second: Array) -> Array:
+        """The products of rows of means, like V."""
+        return (first * second).sum(-1)
+
+    def _variances(self, scale: Array) -> Array:
+        """The diagonal of V⁻¹, [M]."""
+        return 1.0 / scale
+
+    def _spread(self, scale: Array) -> Callable[[Array], Array]:
+        """Columns [D, M], multiplied by V⁻¹."""
+        variances = self._variances(scale)[..., None, :]
+        return lambda columns: columns * variances
+
+    def _noise(self, noise: Array, scale: Array) -> Array:
+        """Standard normal numbers, given the covariance V⁻¹."""
+        return noise / np.sqrt(scale)[..., None]
+
+    # -- the law --
+
+    def _check_usual(self, usual: dict[str, Array]) -> None:
+        check_dof(self.name, usual)
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        mean, size = usual["mean"], usual["mean"].shape[-1]
+        scaled = self._weighted(usual["scale"], mean)
+        rate = usual["rate"] + self._outer(scaled, mean)
+        return scaled, -0.5 * usual["scale"], -0.5 * rate, 0.5 * (usual["dof"] - size - 1 + self._count(mean))
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean`, `scale` (κ or V), `dof` and `rate`."""
+        return self._usual(lam)[0]
+
+    def _usual(self, lam: Stats) -> tuple[dict[str, Array], Array, Array]:
+        """The usual parameters, V⁻¹ and log|V|."""
+        scale = -2.0 * lam[1]
+        mean, inverse, logdet = self._solved(scale, lam[0])
+        rate = -2.0 * lam[2] - self._outer(lam[0], mean)
+        dof = 2.0 * lam[3] + lam[0].shape[-1] + 1 - self._count(lam[0])
+        return {"mean": mean, "scale": scale, "dof": dof, "rate": rate}, inverse, logdet
+
+    def _wishart(self, usual: dict[str, Array]) -> Stats:
+        """λ of Λ alone."""
+        return -0.5 * usual["rate"], 0.5 * (usual["dof"] - usual["rate"].shape[-1] - 1)
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        p, inverse, logdet = self._usual(lam)
+        mean, size = p["mean"], lam[0].shape[-1]
+        (precision, elog), a = Wishart().moments(self._wishart(p))
+        precise = self._times(mean, precision)
+        quadratic = size * inverse + self._inner(precise, mean)
+        return (precise, quadratic, precision, elog), a + 0.5 * size * (self._count(mean) * ops.LOG_2PI - logdet)
+
+    def _inside(self, lam: Stats) -> Array:
+        xp = ops.namespace(*lam)
+        p, _, logdet = self._usual(lam)
+        return xp.isfinite(ops.spd_logdet(p["rate"])) & xp.isfinite(logdet) & (p["dof"] > lam[0].shape[-1] - 1)
+
+    # -- values --
+
+    def location(self, value: Array) -> Array:
+        """The means of [..., D, M + D]."""
+        return self._rows(value[..., : -value.shape[-2]])
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(Λx, xᵀΛx, Λ, log|Λ|) of [..., D, M + D]; NaN where Λ is not positive definite."""
+        v = ops.namespace(value).asarray(value) * 1.0
+        x, precision = self.location(v), v[..., -v.shape[-2] :]
+        precise = self._times(x, precision)
+        return precise, self._inner(precise, x), precision, ops.spd_logdet(precision)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Means at `value` [..., D, M + D], scale and dof of `lam`."""
+        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value) * 1.0
+        rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., -v.shape[-2] :])[0]
+        return ops.align(self._natural({**p, "mean": self.location(v), "rate": rate}), self.stat_ndims)
+
+    def shifted(self, lam: Stats, origin: Array) -> Stats:
+        """λ of [x | Λ] + origin, where `lam` is that of [x | Λ] and `origin` is 0 in its last D columns."""
+        usual = self.usual(lam)
+        return self._natural({**usual, "mean": usual["mean"] + self.location(origin)})
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ..., D, M + D]."""
+        p = self._parameters(lam)
+        precision = wishart_draws(p["dof"], p["rate"], rng, n)
+        noise = self._noise(rng.standard_normal(draws(n, p["mean"].shape)), p["scale"])
+        factor = ops.transpose(np.linalg.cholesky(precision))
+        x = self._columns(p["mean"]) + np.linalg.solve(factor, self._columns(noise))
+        return np.concatenate([x, precision], axis=-1)
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """[E x_1 … E x_M | E Λ]."""
+        p = self._parameters(lam)
+        return np.concatenate([self._columns(p["mean"]), Wishart().mean(self._wishart(p))], axis=-1)
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Marginal variances; those of x are R_dd (V⁻¹)_mm / (ν − D − 1), infinite for ν ≤ D + 1."""
+        p = self._parameters(lam)
+        freedom = (p["dof"] - p["rate"].shape[-1] - 1)[..., None, None]
+        with np.errstate(divide="ignore"):
+            of_x = self._width(p) / np.maximum(freedom, 0.0)
+        return np.concatenate([of_x, Wishart().var(self._wishart(p))], axis=-1)
+
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Of the marginals: Student t with ν − D + 1 degrees of freedom for each entry of x, those of Wishart for Λ."""
+        p = self._parameters(lam)
+        freedom = (p["dof"] - p["rate"].shape[-1] + 1)[..., None, None]
+        of_x = self._columns(p["mean"]) + sp.stdtrit(freedom, probability) * np.sqrt(self._width(p) / freedom)
+        return np.concatenate([of_x, Wishart().quantile(self._wishart(p), probability)], axis=-1)
+
+    def _width(self, usual: dict[str, Array]) -> Array:
+        """R_dd (V⁻¹)_mm, [..., D, M]."""
+        rows = np.diagonal(usual["rate"], axis1=-2, axis2=-1)
+        return rows[..., :, None] * self._variances(usual["scale"])[..., None, :]
+
+    # -- covariances --
+
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Of the packed value, by differentiating its mean; means are uncorrelated with Λ."""
+        usual = self.usual(lam)
+        dof, rate, spread = usual["dof"], usual["rate"], self._spread(np.asarray(usual["scale"]))
+        wishart, size = Wishart().covariance_times(self._wishart(usual)), rate.shape[-1]
+        freedom = np.maximum(dof - size - 1, 0.0)[..., None, None]
+
+        def own(weights: Array) -> Array:
+            means, rest = rate @ weights[..., :-size], wishart((weights[..., -size:], np.zeros(dof.shape)))[0]
+            with np.errstate(divide="ignore"):  # a variance may be infinite; what is not asked for adds nothing
+                means = np.divide(means, freedom, out=0.0 * means, where=means != 0)
+            return np.concatenate([spread(means), rest], axis=-1)
+
+        return _value_covariances(self, lam, own)
+
+    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
+        precision = usual["dof"][..., None, None] * xp.linalg.inv(usual["rate"])
+        return xp.concatenate([self._columns(usual["mean"]), precision], axis=-1)
 
 
 @final
 @dataclass(frozen=True)
-class NormalWishart(Family):
+class NormalWishart(BesideWishart):
     """A mean vector x [D] and its precision matrix Λ [D, D]; values are [x | Λ], arrays [D, 1 + D].
 
     Examples
@@ -181,10 +345,7 @@ class NormalWishart(Family):
 
     name: ClassVar[str] = "NormalWishart"
     parts: ClassVar[tuple[str, ...]] = ("MultivariateNormal", "Wishart")
-    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 0, 2, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, True, False)
-    event_ndim: ClassVar[int] = 2
     params: ClassVar[tuple[Param, ...]] = (
         Param("mean", 1, "real"),
         Param("scale", 0, "positive"),
@@ -192,81 +353,26 @@ class NormalWishart(Family):
         Param("rate", 2, "spd"),
     )
 
-    def _check_usual(self, usual: dict[str, Array]) -> None:
-        check_dof(self.name, usual)
+    def _columns(self, mean: Array) -> Array:
+        return mean[..., None]
 
-    def _natural(self, usual: dict[str, Array]) -> Stats:
-        mean, scale = usual["mean"], usual["scale"]
-        scaled = scale[..., None] * mean
-        rate = usual["rate"] + ops.outer(scaled, mean)
-        return scaled, -0.5 * scale, -0.5 * rate, 0.5 * (usual["dof"] - mean.shape[-1])
+    def _rows(self, columns: Array) -> Array:
+        return columns[..., 0]
 
-    def usual(self, lam: Stats) -> dict[str, Array]:
-        """`mean`, `scale` (κ), `dof` and `rate`."""
-        scale = -2.0 * lam[1]
-        mean = lam[0] / scale[..., None]
-        rate = -2.0 * lam[2] - ops.outer(lam[0], mean)
-        return {"mean": mean, "scale": scale, "dof": 2.0 * lam[3] + lam[0].shape[-1], "rate": rate}
+    def _count(self, mean: Array) -> int:
+        return 1
 
-    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        xp, p, size = ops.namespace(*lam), self.usual(lam), lam[0].shape[-1]
-        mean, scale = p["mean"], p["scale"]
-        wishart = (-0.5 * p["rate"], 0.5 * (p["dof"] - size - 1))
-        (precision, elog), a = Wishart().moments(wishart)
-        precise_mean = ops.matvec(precision, mean)
-        quadratic = size / scale + (mean * precise_mean).sum(-1)
-        return (precise_mean, quadratic, precision, elog), a + 0.5 * size * (ops.LOG_2PI - xp.log(scale))
+    def _solved(self, scale: Array, linear: Array) -> tuple[Array, Array, Array]:
+        return linear / scale[..., None], 1.0 / scale, ops.namespace(scale).log(scale)
 
-    def _inside(self, lam: Stats) -> Array:
-        p = self.usual(lam)
-        is_spd = ops.namespace(*lam).isfinite(ops.spd_logdet(p["rate"]))
-        return is_spd & (p["scale"] > 0) & (p["dof"] > lam[0].shape[-1] - 1)
+    def _outer(self, first: Array, second: Array) -> Array:
+        return ops.outer(first, second)
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(Λx, xᵀΛx, Λ, log|Λ|) of [..., D, 1 + D]; NaN where Λ is not positive definite."""
-        v = ops.namespace(value).asarray(value) * 1.0
-        x, precision = v[..., 0], v[..., 1:]
-        precise = ops.matvec(precision, x)
-        return precise, (x * precise).sum(-1), precision, ops.spd_logdet(precision)
+    def _times(self, mean: Array, precision: Array) -> Array:
+        return ops.matvec(precision, mean)
 
-    def centred(self, value: Array, lam: Stats) -> Stats:
-        """Mean at `value` [..., D, 1 + D], scale and dof of `lam`."""
-        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value) * 1.0
-        rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., 1:])[0]
-        usual = {"mean": v[..., 0], "scale": p["scale"], "dof": p["dof"], "rate": rate}
-        return ops.align(self._natural(usual), self.stat_ndims)
-
-    def location(self, value: Array) -> Array:
-        """The mean of [..., D, 1 + D]."""
-        return value[..., 0]
-
-    def shifted(self, lam: Stats, origin: Array) -> Stats:
-        """λ of [x | Λ] + origin, where `lam` is that of [x | Λ] and `origin` is 0 but for its first column."""
-        usual = self.usual(lam)
-        return self._natural({**usual, "mean": usual["mean"] + self.location(origin)})
-
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Draws [n, ..., D, 1 + D]."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        precision = wishart_draws(p["dof"], p["rate"], rng, n)
-        factor = np.linalg.cholesky(precision)
-        noise = rng.standard_normal(draws(n, p["mean"].shape)) / np.sqrt(p["scale"])[..., None]
-        x = p["mean"] + np.linalg.solve(ops.transpose(factor), noise[..., None])[..., 0]
-        return np.concatenate([x[..., None], precision], axis=-1)
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """[E x | E Λ]."""
-        p, wishart = self._marginals(lam)
-        return np.concatenate([p["mean"][..., None], Wishart().mean(wishart)], axis=-1)
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Marginal variances; that of x is R_ii / (κ (ν − D − 1)), infinite for ν ≤ D + 1."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None]
-        diagonal = np.diagonal(p["rate"], axis1=-2, axis2=-1)
-        with np.errstate(divide="ignore"):
-            of_x = diagonal / (p["scale"][..., None] * np.maximum(freedom, 0.0))
-        return np.concatenate([of_x[..., None], Wishart().var(wishart)], axis=-1)
+    def _variances(self, scale: Array) -> Array:
+        return 1.0 / scale[..., None]
 
     def disturbance(
         self, lam: Stats, n_children: Array, noise: Callable[[tuple[int, ...]], Array], rng: np.random.Generator
@@ -289,79 +395,6 @@ class NormalWishart(Family):
 
         return times
 
-    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
-        """Of [x | Λ], by differentiating its mean."""
-        usual = self.usual(lam)
-        scale = np.asarray(usual["scale"])
-        return _value_covariances(
-            self, lam, _own_beside_wishart(usual, 1, lambda means: means / scale[..., None, None])
-        )
-
-    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
-        return _packed_wishart(usual["mean"][..., None], usual, xp)
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for x, those of Wishart for Λ."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None]
-        diagonal = np.diagonal(p["rate"], axis1=-2, axis2=-1)
-        half = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(diagonal / (p["scale"][..., None] * freedom))
-        low, high = Wishart().interval(wishart, mass)
-        lower = np.concatenate([(p["mean"] - half)[..., None], low], axis=-1)
-        return lower, np.concatenate([(p["mean"] + half)[..., None], high], axis=-1)
-
-    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
-
-
-@dataclass(frozen=True)
-class BesideWishart(Family):
-    """Vectors x_m [M, D] beside their precision Λ [D, D], packed as [x_1 … x_M | Λ]: marginal laws; abstract."""
-
-    @abstractmethod
-    def _spread(self, usual: dict[str, Array]) -> Array:
-        """The variances of x given Λ = R⁻¹, [..., D, M]."""
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """[E x_1 … E x_M | E Λ]."""
-        p, wishart = self._marginals(lam)
-        return np.concatenate([ops.transpose(p["mean"]), Wishart().mean(wishart)], axis=-1)
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Marginal variances; those of x are their spread / (ν − D − 1), infinite for ν ≤ D + 1."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None, None]
-        with np.errstate(divide="ignore"):
-            of_x = self._spread(p) / np.maximum(freedom, 0.0)
-        return np.concatenate([of_x, Wishart().var(wishart)], axis=-1)
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for each entry of x, those of Wishart for Λ."""
-        p, wishart = self._marginals(lam)
-        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None, None]
-        half, mean = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(self._spread(p) / freedom), ops.transpose(p["mean"])
-        low, high = Wishart().interval(wishart, mass)
-        return np.concatenate([mean - half, low], axis=-1), np.concatenate([mean + half, high], axis=-1)
-
-    @abstractmethod
-    def _times_columns(self, scale: Array) -> Callable[[Array], Array]:
-        """Columns of means, multiplied by their covariances with one another."""
-
-    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
-        """Of the packed value, by differentiating its mean."""
-        usual = self.usual(lam)
-        scale = np.asarray(usual["scale"])
-        own = _own_beside_wishart(usual, scale.shape[-1], self._times_columns(scale))
-        return _value_covariances(self, lam, own)
-
-    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
-        return _packed_wishart(xp.swapaxes(usual["mean"], -1, -2), usual, xp)
-
-    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
-
 
 @final
 @dataclass(frozen=True)
@@ -379,49 +412,13 @@ class TiedNormalWishart(BesideWishart):
     """
 
     name: ClassVar[str] = "TiedNormalWishart"
-    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 1, 2, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, True, False)
-    event_ndim: ClassVar[int] = 2
     params: ClassVar[tuple[Param, ...]] = (
         Param("mean", 2, "real"),
         Param("scale", 1, "positive"),
         Param("dof", 0, "positive"),
         Param("rate", 2, "spd"),
     )
-
-    def _check_usual(self, usual: dict[str, Array]) -> None:
-        check_dof(self.name, usual)
-
-    def _natural(self, usual: dict[str, Array]) -> Stats:
-        mean, scale = usual["mean"], usual["scale"]
-        scaled, (count, size) = scale[..., None] * mean, mean.shape[-2:]
-        rate = usual["rate"] + ops.transpose(scaled) @ mean
-        return scaled, -0.5 * scale, -0.5 * rate, 0.5 * (usual["dof"] - size - 1 + count)
-
-    def usual(self, lam: Stats) -> dict[str, Array]:
-        """`mean`, `scale` (κ), `dof` and `rate`."""
-        count, size = lam[0].shape[-2:]
-        scale = -2.0 * lam[1]
-        mean = lam[0] / scale[..., None]
-        rate = -2.0 * lam[2] - ops.transpose(lam[0]) @ mean
-        return {"mean": mean, "scale": scale, "dof": 2.0 * lam[3] + size + 1 - count, "rate": rate}
-
-    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        xp, p, size = ops.namespace(*lam), self.usual(lam), lam[0].shape[-1]
-        mean, scale = p["mean"], p["scale"]
-        (precision, elog), a = Wishart().moments((-0.5 * p["rate"], 0.5 * (p["dof"] - size - 1)))
-        precise_mean = mean @ precision
-        quadratic = size / scale + (mean * precise_mean).sum(-1)
-        return (precise_mean, quadratic, precision, elog), a + 0.5 * size * (ops.LOG_2PI - xp.log(scale)).sum(-1)
-
-    def _inside(self, lam: Stats) -> Array:
-        p = self.usual(lam)
-        is_spd = ops.namespace(*lam).isfinite(ops.spd_logdet(p["rate"]))
-        return is_spd & (p["scale"] > 0).all(-1) & (p["dof"] > lam[0].shape[-1] - 1)
-
-    def _times_columns(self, scale: Array) -> Callable[[Array], Array]:
-        return lambda means: means / scale[..., None, :]
 
     def covariance_times(self, lam: Stats) -> Times:
         """V dλ."""
@@ -442,42 +439,6 @@ class TiedNormalWishart(BesideWishart):
 
         return times
 
-    def location(self, value: Array) -> Array:
-        """The means [..., M, D] of [..., D, M + D]."""
-        return ops.transpose(value[..., : -value.shape[-2]])
-
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(Λx_m, x_mᵀΛx_m, Λ, log|Λ|) of [..., D, M + D]; NaN where Λ is not positive definite."""
-        v = ops.namespace(value).asarray(value) * 1.0
-        x, precision = self.location(v), v[..., -v.shape[-2] :]
-        precise = x @ precision
-        return precise, (x * precise).sum(-1), precision, ops.spd_logdet(precision)
-
-    def centred(self, value: Array, lam: Stats) -> Stats:
-        """Means at `value` [..., D, M + D], scale and dof of `lam`."""
-        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value) * 1.0
-        rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., -v.shape[-2] :])[0]
-        usual = {"mean": self.location(v), "scale": p["scale"], "dof": p["dof"], "rate": rate}
-        return ops.align(self._natural(usual), self.stat_ndims)
-
-    def shifted(self, lam: Stats, origin: Array) -> Stats:
-        """λ of [x | Λ] + origin, where `lam` is that of [x | Λ] and `origin` is 0 in its last D columns."""
-        usual = self.usual(lam)
-        return self._natural({**usual, "mean": usual["mean"] + self.location(origin)})
-
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Draws [n, ..., D, M + D]."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        precision = wishart_draws(p["dof"], p["rate"], rng, n)
-        noise = rng.standard_normal(draws(n, p["mean"].shape)) / np.sqrt(p["scale"])[..., None]
-        factor = ops.transpose(np.linalg.cholesky(precision))
-        x = ops.transpose(p["mean"]) + np.linalg.solve(factor, ops.transpose(noise))
-        return np.concatenate([x, precision], axis=-1)
-
-    def _spread(self, usual: dict[str, Array]) -> Array:
-        """R_ii / κ_m."""
-        return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] / usual["scale"][..., None, :]
-
 
 @final
 @dataclass(frozen=True)
@@ -493,86 +454,34 @@ class MatrixNormalWishart(BesideWishart):
     """
 
     name: ClassVar[str] = "MatrixNormalWishart"
-    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 2, 2, 0)
     symmetric: ClassVar[tuple[bool, ...]] = (False, True, True, False)
-    event_ndim: ClassVar[int] = 2
     params: ClassVar[tuple[Param, ...]] = (
         Param("mean", 2, "real"), Param("scale", 2, "spd"), Param("dof", 0, "positive"), Param("rate", 2, "spd"),
     )  # fmt: skip
 
-    def _check_usual(self, usual: dict[str, Array]) -> None:
-        check_dof(self.name, usual)
+    def _weighted(self, scale: Array, mean: Array) -> Array:
+        return scale @ mean
 
-    def _natural(self, usual: dict[str, Array]) -> Stats:
-        mean, scale = usual["mean"], usual["scale"]
-        scaled, (count, size) = scale @ mean, mean.shape[-2:]
-        rate = usual["rate"] + ops.transpose(mean) @ scaled
-        return scaled, -0.5 * scale, -0.5 * rate, 0.5 * (usual["dof"] - size - 1 + count)
-
-    def usual(self, lam: Stats) -> dict[str, Array]:
-        """`mean`, `scale` (V), `dof` and `rate`."""
-        return self._usual(lam)[0]
-
-    def _usual(self, lam: Stats) -> tuple[dict[str, Array], Array, Array]:
-        """The usual parameters, V⁻¹ and log|V|."""
-        count, size = lam[0].shape[-2:]
-        scale = -2.0 * lam[1]
+    def _solved(self, scale: Array, linear: Array) -> tuple[Array, Array, Array]:
         inverse, logdet = ops.spd_inverse_logdet(scale)
-        mean = inverse @ lam[0]
-        rate = ops.symmetrise(-2.0 * lam[2] - ops.transpose(lam[0]) @ mean)
-        return {"mean": mean, "scale": scale, "dof": 2.0 * lam[3] + size + 1 - count, "rate": rate}, inverse, logdet
+        return inverse @ linear, inverse, logdet
 
-    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        count, size = lam[0].shape[-2:]
-        p, inverse, logdet = self._usual(lam)
-        mean = p["mean"]
-        (precision, elog), a = Wishart().moments((-0.5 * p["rate"], 0.5 * (p["dof"] - size - 1)))
-        precise = mean @ precision
-        quadratic = ops.symmetrise(size * inverse + precise @ ops.transpose(mean))
-        return (precise, quadratic, precision, elog), a + 0.5 * size * (count * ops.LOG_2PI - logdet)
+    def _outer(self, first: Array, second: Array) -> Array:
+        return ops.symmetrise(ops.transpose(first) @ second)
 
-    def _inside(self, lam: Stats) -> Array:
-        xp = ops.namespace(*lam)
-        p, _, logdet = self._usual(lam)
-        return xp.isfinite(ops.spd_logdet(p["rate"])) & xp.isfinite(logdet) & (p["dof"] > lam[0].shape[-1] - 1)
+    def _inner(self, first: Array, second: Array) -> Array:
+        return ops.symmetrise(first @ ops.transpose(second))
 
-    def _times_columns(self, scale: Array) -> Callable[[Array], Array]:
+    def _variances(self, scale: Array) -> Array:
+        return np.diagonal(ops.spd_inverse_logdet(scale)[0], axis1=-2, axis2=-1)
+
+    def _spread(self, scale: Array) -> Callable[[Array], Array]:
         between = ops.spd_inverse_logdet(scale)[0]
-        return lambda means: means @ between
+        return lambda columns: columns @ between
 
-    def location(self, value: Array) -> Array:
-        """The coefficients [..., M, D] of [..., D, M + D]."""
-        return ops.transpose(value[..., : -value.shape[-2]])
-
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(XΛ, XΛXᵀ, Λ, log|Λ|) of [..., D, M + D]; NaN where Λ is not positive definite."""
-        v = ops.namespace(value).asarray(value) * 1.0
-        x, precision = self.location(v), v[..., -v.shape[-2] :]
-        precise = x @ precision
-        return precise, ops.symmetrise(precise @ ops.transpose(x)), precision, ops.spd_logdet(precision)
-
-    def centred(self, value: Array, lam: Stats) -> Stats:
-        """Coefficients at `value` [..., D, M + D], scale and dof of `lam`."""
-        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value) * 1.0
-        rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., -v.shape[-2] :])[0]
-        usual = {"mean": self.location(v), "scale": p["scale"], "dof": p["dof"], "rate": rate}
-        return ops.align(self._natural(usual), self.stat_ndims)
-
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Draws [n, ..., D, M + D]."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        precision = wishart_draws(p["dof"], p["rate"], rng, n)
-        noise = rng.standard_normal(draws(n, p["mean"].shape))
-        own = np.linalg.solve(ops.transpose(np.linalg.cholesky(p["scale"])), noise)  # rows with covariance V⁻¹
-        factor = ops.transpose(np.linalg.cholesky(precision))
-        x = ops.transpose(p["mean"]) + np.linalg.solve(factor, ops.transpose(own))
-        return np.concatenate([x, precision], axis=-1)
-
-    def _spread(self, usual: dict[str, Array]) -> Array:
-        """R_dd (V⁻¹)_mm."""
-        rows = np.diagonal(ops.spd_inverse_logdet(usual["scale"])[0], axis1=-2, axis2=-1)
-        return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] * rows[..., None, :]
+    def _noise(self, noise: Array, scale: Array) -> Array:
+        return np.linalg.solve(ops.transpose(np.linalg.cholesky(scale)), noise)
 
 
 def _value_covariances(family: Any, lam: Stats, own: Callable[[Array], Array]) -> ValueCovariances:
@@ -602,24 +511,3 @@ def _mean_derivatives(family: Any) -> tuple[Callable[..., Array], Callable[..., 
     value: Any = jax.jit(lambda lam, change: jax.jvp(mean, (lam,), (change,))[1])
     adjoint: Any = jax.jit(lambda lam, weights: jax.vjp(mean, lam)[1](weights)[0])
     return value, adjoint
-
-
-def _own_beside_wishart(
-    usual: dict[str, Array], width: int, spread: Callable[[Array], Array]
-) -> Callable[[Array], Array]:
-    """Cov(x, x) of ``width`` columns of means beside Λ, which is uncorrelated; ``spread`` multiplies by that of columns."""
-    dof, rate, size = usual["dof"], usual["rate"], usual["rate"].shape[-1]
-    wishart = Wishart().covariance_times((-0.5 * rate, 0.5 * (dof - size - 1)))
-    freedom = np.maximum(dof - size - 1, 0.0)[..., None, None]
-
-    def own(weights: Array) -> Array:
-        means, rest = rate @ weights[..., :width], wishart((weights[..., width:], np.zeros(dof.shape)))[0]
-        with np.errstate(divide="ignore"):  # a variance may be infinite; what is not asked for adds nothing
-            means = np.divide(means, freedom, out=0.0 * means, where=means != 0)
-        return np.concatenate([spread(means), rest], axis=-1)
-
-    return own
-
-
-def _packed_wishart(columns: Array, usual: dict[str, Array], xp: Any) -> Array:
-    return xp.concatenate([columns, usual["dof"][..., None, None] * xp.linalg.inv(usual["rate"])], axis=-1)

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
-import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["MultivariateNormal", "Normal"]
@@ -38,9 +37,6 @@ class Normal(Family):
     is_gaussian: ClassVar[bool] = True
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("mean", 0, "real"), Param("precision", 0, "positive"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -124,11 +120,6 @@ class Normal(Family):
             return moved, 2.0 * mean * moved + 2.0 * variance**2 * change[1]
 
         return times
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The interval mean ± z · sd."""
-        half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
-        return self.mean(lam) - half, self.mean(lam) + half
 
 
 @final
@@ -215,10 +206,6 @@ class MultivariateNormal(Family):
         noise = rng.standard_normal(draws(n, mean.shape))
         return np.asarray(mean + np.linalg.solve(ops.transpose(factor), noise[..., None])[..., 0])
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """The mean [..., D]."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """Marginal variances, the diagonal of the covariance [..., D]."""
         g = numpy_stats(lam)
@@ -244,8 +231,3 @@ class MultivariateNormal(Family):
             return moved, cross + ops.transpose(cross) + 2.0 * covariance @ second @ covariance
 
         return times
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The interval mean ± z · sd of each element (marginal intervals)."""
-        half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
-        return self.mean(lam) - half, self.mean(lam) + half

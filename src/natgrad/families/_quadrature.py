@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, Times, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["GammaShape", "HalfNormalPrecision", "PositiveByQuadrature"]
@@ -45,10 +45,6 @@ NODES, WEIGHTS = _panels()
 
 class PositiveByQuadrature(Family):
     """A law of a positive number with statistics (x, log x, s(x))."""
-
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False)
-    event_ndim: ClassVar[int] = 0
 
     @abstractmethod
     def _third(self, x: Array) -> Array:
@@ -176,19 +172,14 @@ class PositiveByQuadrature(Family):
         lam = ops.align(numpy_stats(lam), self.stat_ndims)
         return self._inverted(lam, rng.random(draws(n, lam[0].shape)))
 
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """E[x]."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """Var(x)."""
         return np.asarray(self.covariance(lam)[..., 0, 0])
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """From the distribution function on 2,049 points."""
         lam = ops.align(numpy_stats(lam), self.stat_ndims)
-        low, high = (self._inverted(lam, np.full(lam[0].shape, tail)) for tail in tails(mass))
-        return low, high
+        return self._inverted(lam, np.full(lam[0].shape, probability))
 
 
 @final

@@ -52,7 +52,6 @@ class Dirichlet(Family):
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log",)
     stat_ndims: ClassVar[tuple[int, ...]] = (1,)
-    symmetric: ClassVar[tuple[bool, ...]] = (False,)
     event_ndim: ClassVar[int] = 1
     params: ClassVar[tuple[Param, ...]] = (Param("concentration", 1, "positive"),)
 
@@ -142,12 +141,10 @@ class Dirichlet(Family):
             lambda weights: mean * centred(np.asarray(weights, np.float64)) / (total + 1.0),
         )
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Interval of each probability: its marginal is Beta(α_k, Σ α − α_k)."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Of each probability: its marginal is Beta(α_k, Σ α − α_k)."""
         alpha = numpy_stats(lam)[0] + 1.0
-        rest = alpha.sum(-1, keepdims=True) - alpha
-        low, high = (sp.betaincinv(alpha, rest, t) for t in tails(mass))
-        return np.asarray(low), np.asarray(high)
+        return np.asarray(sp.betaincinv(alpha, alpha.sum(-1, keepdims=True) - alpha, probability))
 
 
 @final
@@ -166,9 +163,6 @@ class Beta(Family):
     support: ClassVar[Any] = "unit"
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log", "log1m")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
-    event_ndim: ClassVar[int] = 0
     params: ClassVar[tuple[Param, ...]] = (Param("a", 0, "positive"), Param("b", 0, "positive"))
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
@@ -203,9 +197,8 @@ class Beta(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...]."""
-        p = self.usual(numpy_stats(lam))
-        plates = np.broadcast_shapes(p["a"].shape, p["b"].shape)
-        return np.asarray(rng.beta(p["a"], p["b"], draws(n, plates)))
+        p = self._parameters(lam)
+        return np.asarray(rng.beta(p["a"], p["b"], draws(n, p["a"].shape)))
 
     def mean(self, lam: Stats) -> NDArray[Any]:
         """The mean, a / (a + b)."""
@@ -245,11 +238,10 @@ class Beta(Family):
             lambda weights: mean * (1.0 - mean) * weights / (total + 1.0),
         )
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
-        p = self.usual(numpy_stats(lam))
-        low, high = (sp.betaincinv(p["a"], p["b"], t) for t in tails(mass))
-        return np.asarray(low), np.asarray(high)
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Exact."""
+        p = self._parameters(lam)
+        return np.asarray(sp.betaincinv(p["a"], p["b"], probability))
 
 
 def floored(probs: Array) -> Array:
@@ -280,7 +272,6 @@ class Shares(Family):
     settings: ClassVar[tuple[str, ...]] = ("count",)
     stat_names: ClassVar[tuple[str, ...]] = ("x", "count")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
     event_ndim: ClassVar[int] = 1
     params: ClassVar[tuple[Param, ...]] = (Param("probs", 1, "simplex"), Param("count", 0, "real"))
 
@@ -300,11 +291,6 @@ class Shares(Family):
     def _inside(self, lam: Stats) -> Array:
         return lam[1] >= 0
 
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(s, 0)."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        return x, ops.zeros(x[..., 0])
-
     def centred(self, value: Array, lam: Stats) -> Stats:
         """Shares in proportion to `value`, floored at a thousandth of an equal share."""
         xp = ops.namespace(value, *lam)
@@ -314,28 +300,21 @@ class Shares(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Whole numbers [n, ..., K] that sum to the count."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         probs = p["probs"] / p["probs"].sum(-1, keepdims=True)
         return np.asarray(rng.multinomial(np.round(p["count"]).astype(np.int64), probs, draws(n, p["count"].shape)))
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """Count · probs."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
 
     def var(self, lam: Stats) -> NDArray[Any]:
         """Elementwise variance, count · p (1 − p)."""
         p = self.usual(numpy_stats(lam))
         return np.asarray(p["count"][..., None] * p["probs"] * (1.0 - p["probs"]))
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Of each share: smallest counts whose cumulative probabilities reach the two tails; holds at least `mass`."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Of each share: the smallest count whose cumulative probability reaches this one."""
         from scipy import stats
 
-        from natgrad.families._family import tails
-
-        p = self.usual(numpy_stats(lam))
-        low, high = (np.asarray(stats.binom.ppf(t, p["count"][..., None], p["probs"])) for t in tails(mass))
-        return low, high
+        p = self._parameters(lam)
+        return np.asarray(stats.binom.ppf(probability, p["count"][..., None], p["probs"]))
 
 
 @final
@@ -355,7 +334,6 @@ class Sticks(Family):
     is_stick: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log", "rest")
     stat_ndims: ClassVar[tuple[int, ...]] = (1, 1)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
     event_ndim: ClassVar[int] = 1
     params: ClassVar[tuple[Param, ...]] = (Param("a", 1, "positive"), Param("b", 1, "positive"))
 
@@ -482,7 +460,7 @@ class Sticks(Family):
         return low, high
 
     def _pairs(self, lam: Stats) -> tuple[NDArray[Any], NDArray[Any]]:
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         return p["a"][..., :-1], p["b"][..., :-1]
 
 

@@ -14,6 +14,7 @@ The integral is Gauss–Legendre quadrature around the mode, where nothing cance
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["TruncatedExponential", "TruncatedNormal", "sides_of"]
@@ -48,9 +49,52 @@ def sides_of(lower: NDArray[Any], upper: NDArray[Any]) -> tuple[NDArray[Any], ND
     return np.where(np.isfinite(lower), lower, 0.0), np.where(np.isfinite(upper), upper, 0.0), sides
 
 
+BOUNDS = Param("lower", 0, "real"), Param("upper", 0, "real"), Param("sides", 0, "real")
+
+
+class _Truncated(Family):
+    """A law between two bounds, which are the last statistics: settings, whose moments are 0."""
+
+    settings: ClassVar[tuple[str, ...]] = ("lower", "upper", "sides")
+
+    def _inside(self, lam: Stats) -> Array:
+        return (lam[-4] < 0) | (lam[-1] > POINT - 0.5)
+
+    def proper(self, lam: Stats) -> Stats:
+        """λ; where it has no precision, or no rate, those of 1."""
+        *first, slope, lower, upper, sides = numpy_stats(lam)
+        return *first, np.where(self._inside(lam), slope, -1.0 / (1 + len(first))), lower, upper, sides
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ...], inside the bounds."""
+        p = self._parameters(lam)
+        return self._inverted(p, rng.uniform(size=draws(n, p["sides"].shape)))
+
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Inside the bounds."""
+        p = self._parameters(lam)
+        return self._inverted(p, np.full(p["sides"].shape, probability))
+
+    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
+        """That of λ itself, stretched about its mean and within its bounds."""
+        if lam is None:
+            return super().matched_quantile(mean, sd, probability)
+        usual = {name: np.asarray(part) for name, part in self.usual(lam).items()}
+        own, low, high = (
+            self._inverted(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
+            for t in (probability, 0.0, 1.0)
+        )
+        with np.errstate(all="ignore"):
+            return np.asarray(np.clip(mean + (own - mean) * sd / np.sqrt(self.var(lam)), low, high))
+
+    @abstractmethod
+    def _inverted(self, p: dict[str, NDArray[Any]], probability: NDArray[Any]) -> NDArray[Any]:
+        """The x with P(X < x) = probability."""
+
+
 @final
 @dataclass(frozen=True)
-class TruncatedNormal(Family):
+class TruncatedNormal(_Truncated):
     """A Normal between two bounds, each of which may be missing.
 
     Examples
@@ -61,18 +105,8 @@ class TruncatedNormal(Family):
     """
 
     name: ClassVar[str] = "TruncatedNormal"
-    settings: ClassVar[tuple[str, ...]] = ("lower", "upper", "sides")
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx", "lower", "upper", "sides")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0, 0, 0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False, False, False)
-    event_ndim: ClassVar[int] = 0
-    params: ClassVar[tuple[Param, ...]] = (
-        Param("mean", 0, "real"),
-        Param("precision", 0, "positive"),
-        Param("lower", 0, "real"),
-        Param("upper", 0, "real"),
-        Param("sides", 0, "real"),
-    )
+    params: ClassVar[tuple[Param, ...]] = (Param("mean", 0, "real"), Param("precision", 0, "positive"), *BOUNDS)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
         p = usual["precision"]
@@ -112,14 +146,6 @@ class TruncatedNormal(Family):
         nothing = ops.zeros(lower)
         return (x, xx, nothing, nothing, nothing), xp.where(is_point, first * lower + second * lower**2, a)
 
-    def _inside(self, lam: Stats) -> Array:
-        return (lam[1] < 0) | (lam[4] > POINT - 0.5)
-
-    def proper(self, lam: Stats) -> Stats:
-        """λ, with precision 1 where it has none."""
-        lam = numpy_stats(lam)
-        return (lam[0], np.where(self._inside(lam), lam[1], -0.5), *lam[2:])
-
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, x²), and 0 for each setting."""
         x = ops.namespace(value).asarray(value) * 1.0
@@ -130,40 +156,12 @@ class TruncatedNormal(Family):
         """The mean before truncation at `value`, the precision of `lam`."""
         return (-2.0 * lam[1] * value + ops.zeros(lam[0]), *lam[1:])
 
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Draws [n, ...], inside the bounds."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        uniform = rng.uniform(size=draws(n, p["mean"].shape))
-        return self._quantile(p, uniform)
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """E[x]."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """E[x²] − E[x]²."""
         x, xx, *_ = self.expected_stats(numpy_stats(lam))
         return np.asarray(np.maximum(xx - x**2, 0.0))
 
-    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
-        """That of λ itself, stretched about its mean and within its bounds."""
-        if lam is None:
-            return super().matched_quantile(mean, sd, probability)
-        usual = {name: np.asarray(part) for name, part in self.usual(lam).items()}
-        own, low, high = (
-            self._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
-            for t in (probability, 0.0, 1.0)
-        )
-        with np.errstate(all="ignore"):
-            return np.asarray(np.clip(mean + (own - mean) * sd / np.sqrt(self.var(lam)), low, high))
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        low, high = (self._quantile(p, np.full(p["mean"].shape, t)) for t in tails(mass))
-        return low, high
-
-    def _quantile(self, p: dict[str, NDArray[Any]], probability: NDArray[Any]) -> NDArray[Any]:
+    def _inverted(self, p: dict[str, NDArray[Any]], probability: NDArray[Any]) -> NDArray[Any]:
         """X with P(X < x) = probability, in logarithms of tails: mirrored where the interval lies above the mean."""
         has_lower, has_upper, is_point = _flags(p["sides"])
         root = np.sqrt(p["precision"])
@@ -183,7 +181,7 @@ class TruncatedNormal(Family):
 
 @final
 @dataclass(frozen=True)
-class TruncatedExponential(Family):
+class TruncatedExponential(_Truncated):
     """An Exponential between two bounds; without an upper one, only ``lower`` holds.
 
     Examples
@@ -194,17 +192,8 @@ class TruncatedExponential(Family):
     """
 
     name: ClassVar[str] = "TruncatedExponential"
-    settings: ClassVar[tuple[str, ...]] = ("lower", "upper", "sides")
     stat_names: ClassVar[tuple[str, ...]] = ("x", "lower", "upper", "sides")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0, 0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False, False)
-    event_ndim: ClassVar[int] = 0
-    params: ClassVar[tuple[Param, ...]] = (
-        Param("rate", 0, "positive"),
-        Param("lower", 0, "real"),
-        Param("upper", 0, "real"),
-        Param("sides", 0, "real"),
-    )
+    params: ClassVar[tuple[Param, ...]] = (Param("rate", 0, "positive"), *BOUNDS)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
         return -usual["rate"], usual["lower"] * 1.0, usual["upper"] * 1.0, usual["sides"] * 1.0
@@ -236,37 +225,14 @@ class TruncatedExponential(Family):
             xp.where(is_point, lam[0] * lower, a),
         )
 
-    def _inside(self, lam: Stats) -> Array:
-        return (lam[0] < 0) | (lam[3] > POINT - 0.5)
-
-    def proper(self, lam: Stats) -> Stats:
-        """λ, with rate 1 where it has none."""
-        lam = numpy_stats(lam)
-        return (np.where(self._inside(lam), lam[0], -1.0), *lam[1:])
-
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(x,), and 0 for each setting."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        nothing = ops.zeros(x)
-        return x, nothing, nothing, nothing
-
     def centred(self, value: Array, lam: Stats) -> Stats:
         """The mean before truncation at `value`."""
         xp = ops.namespace(value, *lam)
         return (-1.0 / xp.maximum(xp.asarray(value), 1e-300) + ops.zeros(lam[0]), *lam[1:])
 
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """Draws [n, ...], inside the bounds."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        return self._quantile(p, rng.uniform(size=draws(n, p["rate"].shape)))
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """E[x]."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
     def var(self, lam: Stats) -> NDArray[Any]:
         """The variance: 1/rate² − width² e^y / (e^y − 1)² with y = rate · width."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        p = self._parameters(lam)
         _, has_upper, is_point = _flags(p["sides"])
         width = np.where(has_upper & ~is_point, p["upper"] - p["lower"], 1.0)
         y = p["rate"] * width
@@ -276,25 +242,7 @@ class TruncatedExponential(Family):
         )
         return np.asarray(np.where(is_point, 0.0, np.where(has_upper, narrow, 1.0 / p["rate"] ** 2)))
 
-    def matched_quantile(self, mean: Array, sd: Array, probability: Array, lam: Stats | None = None) -> NDArray[Any]:
-        """That of λ itself, stretched about its mean and within its bounds."""
-        if lam is None:
-            return super().matched_quantile(mean, sd, probability)
-        usual = {name: np.asarray(part) for name, part in self.usual(lam).items()}
-        own, low, high = (
-            self._quantile(usual, np.broadcast_to(t, np.broadcast_shapes(np.shape(t), np.shape(mean))))
-            for t in (probability, 0.0, 1.0)
-        )
-        with np.errstate(all="ignore"):
-            return np.asarray(np.clip(mean + (own - mean) * sd / np.sqrt(self.var(lam)), low, high))
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equal-tailed interval."""
-        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
-        low, high = (self._quantile(p, np.full(p["rate"].shape, t)) for t in tails(mass))
-        return low, high
-
-    def _quantile(self, p: dict[str, NDArray[Any]], probability: NDArray[Any]) -> NDArray[Any]:
+    def _inverted(self, p: dict[str, NDArray[Any]], probability: NDArray[Any]) -> NDArray[Any]:
         _, has_upper, is_point = _flags(p["sides"])
         gone = np.where(has_upper, -np.expm1(-p["rate"] * np.maximum(p["upper"] - p["lower"], 0.0)), 1.0)
         x = p["lower"] - np.log1p(-probability * gone) / p["rate"]
