@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from natgrad import families, threads
-from natgrad.families._chain import _condensed_by_kernel, _condensed_in_steps
 
 
 def path(rng, plates, n_times, size):
@@ -47,31 +46,6 @@ def test_covariances_that_settle_are_those_of_the_twin():
     diagonal[:], beside[1:] = diagonal[1] - np.eye(2), beside[1]
     diagonal[70:] *= 1.5
     same_as_plain((h, diagonal, beside), None)
-
-
-@pytest.mark.parametrize("condensed", [_condensed_by_kernel, _condensed_in_steps], ids=["kernel", "plain"])
-@pytest.mark.parametrize(("n_times", "size"), [(2, 3), (3, 1), (7, 5)])
-def test_what_is_condensed_is_a_schur_complement(condensed, n_times, size):
-    """All times but the ends, integrated out of the dense Gaussian."""
-    h, diagonal, beside = path(np.random.default_rng(n_times), (2,), n_times, size)
-    h, diagonal, beside = (np.moveaxis(part, 1, 0) for part in (h, -2.0 * diagonal, -beside))
-    (gone, taken), (last, precision, pair) = condensed(h, diagonal, beside)
-    ends, middle = np.r_[:size, (n_times - 1) * size : n_times * size], np.arange(size, (n_times - 1) * size)
-    for b in range(2):
-        dense = np.zeros((n_times * size, n_times * size))
-        for t in range(n_times):
-            here, before = slice(t * size, (t + 1) * size), slice((t - 1) * size, t * size)
-            dense[here, here] = diagonal[t, b]
-            if t:
-                dense[here, before], dense[before, here] = beside[t, b], beside[t, b].T
-        gain = dense[np.ix_(ends, middle)] @ np.linalg.inv(dense[np.ix_(middle, middle)])
-        left = dense[np.ix_(ends, ends)] - gain @ dense[np.ix_(middle, ends)]
-        rest = h[:, b].ravel()[ends] - gain @ h[:, b].ravel()[middle]
-        np.testing.assert_allclose(diagonal[0, b] - taken[b], left[:size, :size], rtol=1e-10, atol=1e-11)
-        np.testing.assert_allclose(precision[b], left[size:, size:], rtol=1e-10, atol=1e-11)
-        np.testing.assert_allclose(pair[b], left[size:, :size], rtol=1e-10, atol=1e-11)
-        np.testing.assert_allclose(h[0, b] - gone[b], rest[:size], rtol=1e-10, atol=1e-11)
-        np.testing.assert_allclose(last[b], rest[size:], rtol=1e-10, atol=1e-11)
 
 
 def test_a_precision_that_is_not_definite_is_nan():

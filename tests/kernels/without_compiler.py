@@ -73,7 +73,6 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: gibbs.check_shares(sweeps=400, within=0.1)
     yield lambda: state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
     yield state_space.test_covariances_that_settle_are_those_of_the_twin
-    yield lambda: state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
     yield lambda: live.test_the_kernel_is_its_slow_twin_for_ordinary_and_for_extreme_weights(live.filter_rows)
     yield paths_are_drawn_with_their_probabilities
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)
@@ -222,7 +221,6 @@ def compile_half(half: int) -> None:
             model.infer(counts[0])
             model.linear_response(counts)
             state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
-            state_space.test_what_is_condensed_is_a_schur_complement(state_space._condensed_by_kernel, 4, 2)
             return
         fits_of_sequences()
         draws_of_networks()

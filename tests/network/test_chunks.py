@@ -270,3 +270,41 @@ def test_chunks_that_read_few_of_many_levels_are_the_whole() -> None:
     new = {"userId": np.array([7, 9_999]), "movieId": np.array([3, 3]), "stars": np.array([1.0, -1.0])}
     more = [fit.update(new, max_steps=2, tol=0.0, verbose=False) for fit in fits]
     assert_same(*(fit.forget({"userId": [11]}, max_steps=2, tol=0.0, verbose=False) for fit in more))
+
+
+def chain(**options: Any) -> ng.Network:
+    time = ng.Plate("time")
+    level = ng.GaussianChain("level", 0.0, 1.0, 1.0, ng.Gamma("moves", 1.0, 1.0), plate=time, **options)
+    y = ng.Normal("y", level[:, 0], ng.Gamma("tau", 1.0, 1.0), plate=time, observed=ng.Column("y"))
+    return ng.Network(y)
+
+
+SERIES = {
+    "y": np.cumsum(np.random.default_rng(5).normal(size=60)),
+    "who": np.repeat(np.arange(5), [10, 14, 14, 10, 12]),
+}
+
+
+def test_a_chain_along_all_rows_is_not_cut() -> None:
+    for method in (None, ng.VB(), ng.SVI({"time": 20})):
+        with pytest.raises(
+            ng.errors.PlateMismatch, match=r"'level' is one chain along all rows .* lengths=Column\(…\)"
+        ):
+            chain().fit(SERIES, method, chunk_rows=20)
+
+
+def test_states_of_sequences_come_chunk_by_chunk() -> None:
+    """What one chunk, the whole table, says of every row; a chunk has sequences of its own lengths."""
+    net, options = chain(lengths=ng.Column("who")), {"max_steps": 2, "tol": 0, "verbose": False}
+    (whole,) = net.fit(SERIES, ng.VB(), chunk_rows=60, **options).rows("level")
+    fit = net.fit(SERIES, ng.VB(), chunk_rows=24, **options)
+    parts = list(fit.rows("level"))
+    assert len(parts) == 3
+    np.testing.assert_allclose(np.concatenate([part.mean() for part in parts]), whole.mean(), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(np.concatenate([part.var() for part in parts]), whole.var(), rtol=0, atol=1e-11)
+    with pytest.raises(KeyError, match=r"fit.rows\('level'\) has them, chunk by chunk"):
+        fit["level"]
+    with pytest.raises(KeyError, match="'tau' is not hidden in rows; hidden there are level"):
+        next(fit.rows("tau"))
+    with pytest.raises(TypeError, match="this table was not read in chunks"):
+        next(net.fit(SERIES, **options).rows("level"))

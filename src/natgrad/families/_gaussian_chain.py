@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._chain import EndMessages, added_at, condensed_path, gaussian_messages
 from natgrad.families._family import Family, Param, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 from natgrad.threads import is_little
@@ -205,32 +204,6 @@ class GaussianChain(Family):
 
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(self._filtered(*self._time_first(lam)).logdet).all(0)
-
-    # -- stretches of one chain (`_chain.py`) --
-
-    def condensed(self, lam: Stats) -> Stats:
-        """What a stretch says of its two ends: (h [..., 2, D], J [..., 2, D, D], C [..., D, D])."""
-        return condensed_path(*self._time_first(lam))
-
-    def end_messages(self, condensed: Stats) -> EndMessages:
-        """What stretches [n, …] are told at their ends."""
-        return gaussian_messages(*numpy_stats(condensed))
-
-    def at_ends(self, lam: Stats, before: Stats, after: Stats) -> Stats:
-        """λ of a stretch with what it is told at its ends."""
-        h, J, C = ops.align(tuple(ops.namespace(*lam).asarray(g) for g in lam), self.stat_ndims)
-        h, J = (added_at(part, 0, message, 1 + n) for n, (part, message) in enumerate(zip((h, J), before, strict=True)))
-        h, J = (added_at(part, -1, message, 1 + n) for n, (part, message) in enumerate(zip((h, J), after, strict=True)))
-        return h, J, C
-
-    def without_first(self, lam: Stats) -> Stats:
-        """λ of the same law without the first time of one sequence, which is integrated out."""
-        h, diagonal, beside = self._time_first(numpy_stats(lam))
-        fold = beside[1] @ ops.spd_inverse_logdet(diagonal[0])[0]
-        second = h[1] - ops.matvec(fold, h[0]), diagonal[1] - fold @ ops.transpose(beside[1])
-        h, diagonal, beside = np.array(h[1:]), np.array(diagonal[1:]), np.array(beside[1:])
-        h[0], diagonal[0], beside[0] = *second, 0.0
-        return np.moveaxis(h, 0, -2), np.moveaxis(-0.5 * diagonal, 0, -3), np.moveaxis(-beside, 0, -3)
 
     # -- values --
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from natgrad.kernels._njit import inlined_kernel, serial_kernel
 
-__all__ = ["condense_paths", "smooth_paths"]
+__all__ = ["smooth_paths"]
 
 # Change below which covariances have settled: two units of the last digit. What is left of a path that approaches its limit by a
 # share r of the distance at each step is below SETTLED / r, and r is above 30 / T where it settles within T steps.
@@ -191,60 +191,3 @@ def smooth_paths(h, diagonal, beside, mean, covariance, lagged, logdet, quadrati
                 square += vector[t, i] * mean[b, t, i]
         logdet[b], quadratic[b] = total, square
         _backward(beside[b], covariance[b], mean[b], lagged[b], same)
-
-
-# Couplings below this size are nothing beside any number that is left: they are set to 0 before they are slow to compute with.
-NOTHING = 1e-140
-
-
-@serial_kernel
-def condense_paths(h, diagonal, beside, gone, last, taken, precision, pair):
-    """Every time but the first and the last of each chain, integrated out.
-
-    Parameters
-    ----------
-    h, diagonal, beside : as for `smooth_paths`; at least two times
-    gone, taken : arrays [B, D] and [B, D, D] that are filled with what the first time loses of h and of P
-    last, precision, pair : arrays [B, D], [B, D, D], [B, D, D] that are filled with h, P of the last time and P_{last, first}
-    """
-    n_chains, n_times, size = h.shape
-    covariance, mean = np.empty((n_times, size, size)), np.empty((n_times, size))
-    vector, logs, same = np.empty((n_times, size)), np.empty(n_times), np.zeros(n_times, dtype=np.bool_)
-    fold, coupling, weighted = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
-    turned, across = np.empty((size, size)), np.empty((size, size))
-    for b in range(n_chains):
-        # The first time is given: the filter begins at the second.
-        _forward(h[b, 1:], diagonal[b, 1:], beside[b, 1:], covariance[1:], mean[1:], vector[1:], logs[1:], same[1:])
-        coupling[:] = beside[b, 1]
-        alive = True
-        for t in range(1, n_times - 1):
-            if alive:
-                for i in range(size):
-                    for j in range(size):
-                        across[j, i] = coupling[i, j]
-                        weighted[i, j], fold[i, j], turned[i, j] = 0.0, 0.0, -coupling[i, j]
-                _subtract_product(weighted, covariance[t], turned)  # S⁻¹ B
-                for i in range(size):
-                    for k in range(size):
-                        gone[b, i] += across[i, k] * mean[t, k]
-                        turned[i, k] = -weighted[i, k]
-                _subtract_product(taken[b], across, turned)
-                _subtract_product(fold, beside[b, t + 1], weighted)
-                largest = 0.0
-                for i in range(size):
-                    for j in range(size):
-                        coupling[i, j] = fold[i, j]
-                        largest = max(largest, abs(fold[i, j]))
-                if largest < NOTHING:
-                    alive = False
-                    coupling[:] = 0.0
-        pair[b], last[b] = coupling, vector[n_times - 1]
-        for i in range(size):
-            for j in range(size):
-                precision[b, i, j] = diagonal[b, n_times - 1, i, j]
-        if n_times > 2:
-            for i in range(size):
-                for k in range(size):
-                    across[k, i], fold[i, k] = -beside[b, n_times - 1, i, k], 0.0
-            _subtract_product(fold, beside[b, n_times - 1], covariance[n_times - 2])
-            _subtract_product(precision[b], fold, across)

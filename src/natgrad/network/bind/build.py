@@ -367,7 +367,6 @@ def build_nodes(
     only: Collection[str] | None = None,
     part: Collection[str] = (),
     masked: Collection[str] = (),
-    begins: float | None = None,
 ) -> dict[str, Node]:
     """Every recorded node, made.
 
@@ -380,7 +379,6 @@ def build_nodes(
     only : names of the nodes that are wanted; all by default
     part : plates whose rows are some of many, in which everything may be missing
     masked : observed nodes that miss values in some of these chunks
-    begins : of rows that are part of one chain, whether it begins here (`Plate.begins`)
     """
     builder = Builder(
         template,
@@ -391,7 +389,6 @@ def build_nodes(
         weights or {},
         frozenset(part),
         frozenset(masked),
-        begins,
     )
     return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
 
@@ -409,9 +406,8 @@ class Builder:
         weights: Mapping[str, Array | None],
         part: frozenset[str],
         masked: frozenset[str],
-        begins: float | None = None,
     ) -> None:
-        self.part, self.masked, self.begins = part, masked, begins
+        self.part, self.masked = part, masked
         self.template, self.tables, self.domain = template, tables, domain
         self.made, self.left_out, self.weights = made, left_out, weights
         self.plates: dict[str, Plate] = {}
@@ -459,7 +455,7 @@ class Builder:
                 self.plates[name].weight = np.zeros(self._size(plate))
             self.plates[name].is_part = name in self.part
             if name in self.part:
-                self.plates[name].masked, self.plates[name].begins = self.masked, self.begins
+                self.plates[name].masked = self.masked
         return self.plates[name]
 
     def _size(self, plate: Plate) -> int:

@@ -98,12 +98,11 @@ class ChunkGroups(Chunked, GroupProblem):
         mu, keys = {name: state.mu[name] for name in self.blocks}, self.chunks.keys
         wanted = range(self.n_groups) if groups is None else sorted(map(int, groups))
         unread = [number for number in wanted if fresh or keys[number] not in self.told]
-        ends = self.ends(mu) if unread else None
         numbers = None if len(unread) == self.n_groups else unread
-        visits = self.visit("statistics", mu, ends and ends.messages, numbers=numbers)
+        visits = self.visit("statistics", mu, numbers=numbers)
         told = summed(self._noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
         reads = int(self.reads() * len(unread) / self.n_groups)
-        return GroupResult([], told.parts, told.value - (0.0 if ends is None else ends.shared), 1, reads)
+        return GroupResult([], told.parts, told.value, 1, reads)
 
     def _noted(self, key: Any, told: ChunkSums) -> ChunkSums:
         """What a chunk tells, kept as long as there is room for that of all."""

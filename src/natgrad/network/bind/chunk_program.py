@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natgrad.network.bind.chunking import NUMBER
 from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import ChunkSums, Window, Windows
 from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.update import updated_in_turn
-from natgrad.network.language.nodes import Node
 
 __all__ = ["ChunkProgram", "ReadyChunk"]
 
@@ -63,8 +61,6 @@ class ChunkProgram:
         # A chain lies along rows, though its term does not.
         self.rows = tuple(name for name in plan.terms if any(p.name == plate for p in plan.nodes[name].plates))
         self.above = tuple(name for name in plan.terms if name not in self.rows)
-        # Chains that go on from chunk to chunk.
-        self.carried = tuple(name for name in local if self._goes_on(plan.nodes[name]))
         self.windows = Windows(plan, local, plate, self.rows)
         # Without neighbours among themselves, one update given the globals is exact.
         self.meet = any(self.problem.neighbours(name) & set(local) for name in local)
@@ -94,11 +90,7 @@ class ChunkProgram:
         arrays = own.arrays(known)
         return ReadyChunk(own, arrays, (*known, *(key for key in own.windows.window_keys if key in arrays)))
 
-    @staticmethod
-    def _goes_on(node: Node) -> bool:
-        return node.is_chain and node.plates[-1].begins is not None
-
-    def solved(self, mu: Moments, known: Any, ends: Any = None) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
+    def solved(self, mu: Moments, known: Any) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
         """Solve the hidden nodes of a chunk's rows given the globals: their λ, moments and entropy; to be traced."""
         xp, here, lam = self.on.xp, dict(mu), {}
         for name in self.local:
@@ -114,10 +106,7 @@ class ChunkProgram:
             entropy, change = xp.zeros(()), xp.zeros(())
             for name in self.local:
                 block, old = self.plan.blocks[name], own[name]
-                if ends is not None and name in self.carried:
-                    new, fresh, gained = self._stretch(name, {**mu, **own}, known, ends[name])
-                else:
-                    new, fresh, _, gained = updated_in_turn(self.program, block, lam, {**mu, **own}, 1.0, known, [])
+                new, fresh, _, gained = updated_in_turn(self.program, block, lam, {**mu, **own}, 1.0, known, [])
                 for a, b in zip(fresh, old, strict=True):
                     change = xp.maximum(change, xp.max(xp.abs(a - b)) / (1.0 + xp.max(xp.abs(a))))
                 lam, own, entropy = {**lam, name: new}, {**own, name: fresh}, entropy + gained
@@ -130,33 +119,6 @@ class ChunkProgram:
             carry = self.on.repeat_while(lambda c: (c[3] > SETTLED) & (c[4] < MOST_ROUNDS), once, carry)
         return carry[0], carry[1], carry[2]
 
-    def _stretch(self, name: str, mu: Moments, known: Any, ends: Any) -> tuple[Stats, Stats, Any]:
-        """λ, moments and entropy of a chunk of a chain that goes on."""
-        block = self.plan.blocks[name]
-        before, after = (tuple(part[known[NUMBER]] for part in messages) for messages in ends)
-        family: Any = block.family
-        lam = family.at_ends(self.program.target(block, mu, known), before, after)
-        fresh, entropy = family.moments_entropy(lam)
-        return lam, fresh, self.program.entropy(block, entropy, known)
-
-    def condensed(self, known: Known, mu: Moments) -> ChunkSums:
-        """What a chunk says of the ends of the chains that go on."""
-
-        def build() -> Callable[..., Any]:
-            def function(mu: Any, known: Any) -> Any:
-                here, parts = dict(self.windows.moments(mu, known, self.on.xp)), {}
-                for name in self.carried:
-                    block = self.plan.blocks[name]
-                    here[name] = tuple(self.on.xp.zeros(shape) for shape in self.plan.nodes[name].stat_shapes())
-                    family: Any = block.family
-                    parts[name] = family.condensed(self.program.target(block, here, known))
-                return parts
-
-            return function
-
-        parts = self.call("condensed", build, mu, known)
-        return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in parts.items()}, 0.0)
-
     # -- additive --
 
     @cached_property
@@ -168,17 +130,17 @@ class ChunkProgram:
         order = tuple(name for name in self.plan.blocks if name not in self.local)
         return Summary(self.problem, self.local, order, plate_of)
 
-    def statistics(self, known: Known, mu: Moments, ends: Any = None) -> ChunkSums:
+    def statistics(self, known: Known, mu: Moments) -> ChunkSums:
         """S of a chunk, given its `arrays`, and the entropy of what is hidden in its rows."""
 
         def build() -> Callable[..., Any]:
-            def function(mu: Any, ends: Any, known: Any) -> Any:
-                _, local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known, ends)
+            def function(mu: Any, known: Any) -> Any:
+                _, local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known)
                 return self.summary.whole_statistics(local, known, self.windows.widths(known)), entropy
 
             return function
 
-        stats, entropy = self.call("statistics", build, mu, ends, known)
+        stats, entropy = self.call("statistics", build, mu, known)
         plates = self.summary.plates
         cut = {
             key: self.windows.trimmed_along({plates[key]: 0} if key in plates else {}, (value,), known)
@@ -195,13 +157,13 @@ class ChunkProgram:
         moments = self.call("hidden", build, mu, known)
         return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in moments.items()}, 0.0)
 
-    def naturals(self, known: Known, mu: Moments, ends: Any = None) -> ChunkSums:
+    def naturals(self, known: Known, mu: Moments) -> ChunkSums:
         """λ of the hidden nodes of a chunk's rows, given the globals."""
 
         def build() -> Callable[..., Any]:
-            return lambda mu, ends, known: self.solved(self.windows.moments(mu, known, self.on.xp), known, ends)[0]
+            return lambda mu, known: self.solved(self.windows.moments(mu, known, self.on.xp), known)[0]
 
-        lam = self.call("naturals", build, mu, ends, known)
+        lam = self.call("naturals", build, mu, known)
         return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in lam.items()}, 0.0)
 
     # -- not additive --
@@ -215,7 +177,6 @@ class ChunkProgram:
         column: int | None,
         valued: bool,
         terms: tuple[str, ...] | None = None,
-        ends: Any = None,
     ) -> ChunkSums:
         """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
 
@@ -224,8 +185,8 @@ class ChunkProgram:
         rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
-            def function(before: Any, mu: Any, column: Any, ends: Any, known: Any) -> Any:
-                _, local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known, ends)
+            def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
+                _, local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known)
                 here = {**self._blank(names, known), **self.windows.moments(mu, known, self.on.xp), **local}
                 parts = {
                     name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
@@ -241,7 +202,7 @@ class ChunkProgram:
 
         number = None if column is None else np.int32(column)
         key = ("messages", names, column is not None, valued, rows)
-        parts, total = self.call(key, build, before, mu, number, ends, known)
+        parts, total = self.call(key, build, before, mu, number, known)
         return _told({name: self.windows.trimmed(name, part, known) for name, part in parts.items()}, float(total))
 
     def _blank(self, names: tuple[str, ...], known: Any) -> dict[str, Stats]:

@@ -40,7 +40,6 @@ from natgrad.inference.problem import (
 )
 from natgrad.inference.steppers.sampled import turns
 from natgrad.network.bind.chunk_program import ChunkProgram
-from natgrad.network.bind.chunking import Ends, solve_ends
 from natgrad.network.bind.chunks import Chunks, Known
 from natgrad.network.bind.probing import shifted_in_chunks, split_in_chunks
 from natgrad.network.bind.tables import Table
@@ -257,25 +256,17 @@ class Chunked:
         for _, some in runs:
             yield summed_in_windows(list(islice(told, len(some))))
 
-    def ends(self, mu: Moments) -> Ends | None:
-        """What chunks are told at their ends, given the globals, where a chain goes on from one to the next."""
-        if not self.program.carried or self.chunks.n_chunks == 1:
-            return None
-        return solve_ends(self.plan.blocks, self.visit("condensed", mu))
-
-    def in_rows(self, name: str, mu: Moments) -> Iterator[Stats]:
-        """λ of a node that is hidden in rows, given the globals, chunk after chunk; no row comes twice."""
-        ends, node = self.ends(mu), self.plan.nodes[name]
-        family: Any = node.family
+    def in_rows(self, name: str, mu: Moments) -> Iterator[tuple[Block, Stats]]:
+        """Solve a node that is hidden in rows, given the globals: its block and λ, chunk after chunk."""
+        node = self.plan.nodes[name]
         axis = [plate.name for plate in node.plates].index(self.chunks.plate)
-        told = self.chunks.map(lambda chunk: chunk.tell("naturals", mu, ends and ends.messages))
-        for rows, chunk in zip(self.chunks.cuts.row_ranges, told, strict=True):
-            lam = chunk.parts[name]
-            if name in self.program.carried and rows.start:
-                lam = family.without_first(lam)
-            elif not self.chunks.chained:  # a short chunk was filled up
+        solved = self.chunks.map(
+            lambda chunk: (chunk.program.plan.blocks[name], chunk.tell("naturals", mu).parts[name])
+        )
+        for rows, (block, lam) in zip(self.chunks.cuts.row_ranges, solved, strict=True):
+            if not self.chunks.chained:  # a short chunk was filled up
                 lam = tuple(np.moveaxis(np.moveaxis(part, axis, 0)[: len(rows)], 0, axis) for part in lam)
-            yield lam
+            yield block, lam
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every global at its prior."""
@@ -300,7 +291,6 @@ class ChunkedEdges(Chunked, EdgeProblem):
         self.set_chunks(chunks, program)
         self.blocks = self.globals
         self.gauges = tuple(pair for pair in program.problem.products if set(pair) <= set(self.blocks))
-        self._last: tuple[Moments, Ends | None] | None = None
 
     @cached_property
     def observed(self) -> Mapping[str, Ints]:
@@ -330,8 +320,6 @@ class ChunkedEdges(Chunked, EdgeProblem):
     @cached_property
     def run_length(self) -> int:
         """So that a run takes about as long as its sum travels: a matter of the plan, whoever computes."""
-        if self.program.carried:
-            return 1  # what chunks say of their ends does not add up
         sizes = [sum(8 * int(np.prod(shape)) for shape in self.plan.nodes[name].stat_shapes()) for name in self.blocks]
         n_runs = max(FEWEST_RUNS, math.isqrt(TRAVELS * self.chunks.n_rows // max(sizes, default=1)))
         return max(1, self.chunks.n_chunks // n_runs)
@@ -352,17 +340,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
             read = {near for name in names for near in self.neighbours(name)}
             read |= {name for name in names if self.blocks[name].n_columns > 1}
             mu = mu if valued else {name: stats for name, stats in mu.items() if name in read}
-        ends = self._ends_given(before)
-        told = summed(
-            self.visit("messages", before, mu, names, column, valued, terms, ends and ends.messages, numbers=numbers)
-        )
-        return told if ends is None or not valued else told._replace(value=told.value - ends.shared)
-
-    def _ends_given(self, before: Moments) -> Ends | None:
-        """The same for all stages of a sweep, which solve rows given the same globals."""
-        if self._last is None or self._last[0] is not before:
-            self._last = before, self.ends(before)
-        return self._last[1]
+        return summed(self.visit("messages", before, mu, names, column, valued, terms, numbers=numbers))
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Every block once, in order, from sums over all chunks; the bound comes with the last pass."""

@@ -2,8 +2,8 @@
 
 A plan's structure follows from the declaration alone: every chunk registers its arrays in the same order. Two registrations share
 a key only if their arrays are equal in every chunk. A chunk that is short is filled up with copies of its first row, of weight 0.
-A chain along the rows has a factor for each of its sequences: chunks are then whole sequences, or stretches of one that share a
-row (`chunking.py`), nothing is filled up, and each has a plan of its own, equal to the others in all that globals are told.
+A chain along the rows has a factor for each of its sequences: chunks are then whole sequences (`chunking.py`), nothing is filled
+up, and each has a plan of its own, equal to the others in all that globals are told.
 
 Before the first sweep the table is read twice: once for the levels of plates, once for what chunks have in common; and once or
 twice more if values are missing that others read.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -29,7 +28,7 @@ from natgrad.data.stream import prefetch
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.bind.bound import aligned, find_domain
 from natgrad.network.bind.build import Domain, Template, build_nodes, made_parents, parents_first
-from natgrad.network.bind.chunking import NUMBER, Cuts, chains_along, check_alone, check_chains
+from natgrad.network.bind.chunking import Cuts, sequences_along
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.compile.joint_factors import chosen_groups, with_joint_factors
@@ -209,10 +208,9 @@ class Chunks:
         self.domain: Domain
         self._origins: dict[str, npt.NDArray[np.float64]] | None = None
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
-        chains = chains_along(template, plate)
-        check_chains(template, plate, chains, size)
-        self.chained, self.carried = any(chains), chains.carried
-        self.cuts = Cuts(source, template.columns_on(plate), size, chains.sequences, bool(chains.carried))
+        sequences = sequences_along(template, plate)
+        self.chained = bool(sequences)
+        self.cuts = Cuts(source, template.columns_on(plate), size, sequences)
         if plate in template.level_plates:
             raise PlateMismatch(f"rows of plate {plate!r} are read by their ids: they cannot come in chunks")
         self.inside = frozenset(inside)
@@ -249,21 +247,17 @@ class Chunks:
     def known(self, table: Table) -> Known:
         """The known arrays of a chunk, under the keys of the plan."""
         nodes, weight = self._nodes(table)
-        if self._has_plan(table):
+        if self.chained:
             return self._with_plan(table, nodes)
         calls = self._registered(nodes)
         self._check_layout(table, calls)
-        return self._under_keys(calls, weight, table.key)
-
-    def _has_plan(self, table: Table) -> bool:
-        """Whether a chunk needs a plan of its own: sequences have any length, stretches of a chain one, but for the last."""
-        return self.chained and not (self.carried and table.n_rows == self.first_rows)
+        return self._under_keys(calls, weight)
 
     def _with_plan(self, table: Table, nodes: list[Node]) -> Known:
         arrays = Numbered(self._keys)
         plan = with_joint_factors(make_plan(nodes, self._origins, arrays, self.read), self.groups)
         self._check_layout(table, arrays.calls)
-        chunk = self._placed(Known(plan.known), table.key)
+        chunk = Known(plan.known)
         chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return chunk
 
@@ -377,8 +371,7 @@ class Chunks:
             if own is None:
                 calls = self._registered(nodes)
                 marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-                begin = int(bool(self.carried) and table.first > 0)  # that row was counted before
-                present = counted(nodes, self.n_present, self.plate, slice(begin, table.n_rows))
+                present = counted(nodes, self.n_present, self.plate, slice(table.n_rows))
                 own = Arrays(calls, marks, weight, present)
             counts = counts or bool(np.any(own.weight))
             ends = widened(ends, own.calls)
@@ -389,11 +382,10 @@ class Chunks:
             classes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
             for name, count in own.present.items():
                 self.n_present[name] += count
-            told = sum(8 * math.prod(s) for n in nodes if n.name in self.carried for s in n.stat_shapes())
-            n_bytes += told + sum(call.nbytes for call in own.calls)  # a chain is told as much as it tells
-            kept = partial(self._with_plan, table, nodes)
-            if not self._has_plan(table):
-                kept = partial(self._under_keys, own.calls, own.weight, table.key)
+            n_bytes += sum(call.nbytes for call in own.calls)
+            kept = partial(self._under_keys, own.calls, own.weight)
+            if self.chained:
+                kept = partial(self._with_plan, table, nodes)
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, kept]
             if calls_held is not None:
                 self.arrays[table.key] = own
@@ -404,7 +396,7 @@ class Chunks:
         self._keys = [f"known:{number}" for number in classes]
         self.ends = dict(zip(self._keys, ends, strict=True))
         known = Numbered(self._keys)
-        if self.carried or not self.chained:
+        if not self.chained:
             known[weight_key(self.plate)] = first_weight
         plan = make_plan(first, self._origins, known, self.read)
         self.groups: list[tuple[str, ...]] = (
@@ -413,7 +405,6 @@ class Chunks:
         self.plan = with_joint_factors(plan, self.groups)
         # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
         self.local = self._in_rows(self.plan)
-        check_alone(self.plan, self.local, self.carried)
         check_hidden(plan, {*self._in_rows(plan), *(node.name for node in parents_first(self.made))}, self.plate)
         if calls_held is not None:
             self._held = [Later(_as_is, make()) for make in calls_held]
@@ -434,15 +425,10 @@ class Chunks:
         # Sequences of a chunk are as long as they are.
         return [(call.dtype.str, call.ndim if self.chained else call.shape) for call in calls]
 
-    def _under_keys(self, calls: list[Array], weight: Array, key: Any) -> Known:
+    def _under_keys(self, calls: list[Array], weight: Array) -> Known:
         keyed = Known(zip(reversed(self._keys), reversed(calls), strict=True))
         keyed[weight_key(self.plate)] = weight
-        return self._placed(keyed, key)
-
-    def _placed(self, chunk: Known, key: Any) -> Known:
-        if self.carried:
-            chunk[NUMBER] = np.array(key[-1])
-        return chunk
+        return keyed
 
     def _arrays_before(self) -> Mapping[Any, Arrays]:
         """Of chunks that stayed, if ids are numbered as they were and nothing else is seen in another way."""
@@ -479,7 +465,7 @@ class Chunks:
         own.size = table.n_rows
         nodes, weight = own._nodes(table)
         known = Numbered(self._keys)
-        if self.carried or not self.chained:
+        if not self.chained:
             known[weight_key(self.plate)] = weight
         plan = with_joint_factors(make_plan(nodes, self._origins, known, self.read), self.groups)
         return replace(plan, blocks={**plan.blocks, **self._coloured})
@@ -489,9 +475,7 @@ class Chunks:
     def _nodes(self, table: Table) -> tuple[list[Node], Array]:
         """The nodes of a network whose rows are those of a chunk, parents first, and how often each row counts."""
         if self.chained:
-            padded, weight = table, np.ones(table.n_rows)
-            weight[0] = table.first == 0 or not self.carried
-            weights = {self.plate: weight} if self.carried else {}
+            padded, weight, weights = table, np.ones(table.n_rows), {}
         else:
             padded = table if table.n_rows == self.size else table.repeated(self.size)
             weight = (np.arange(self.size) < table.n_rows).astype(np.float64)
@@ -500,7 +484,7 @@ class Chunks:
             weights = {self.plate: weight}
         made = build_nodes(
             self.template, {self.plate: padded}, self.domain, made=self.made, weights=weights, only=self.inside,
-            part=(self.plate,), masked=self.lost, begins=weight[0] if self.carried else None,
+            part=(self.plate,), masked=self.lost,
         )  # fmt: skip
         nodes = parents_first({**self.made, **made})
         for node in nodes:

@@ -24,7 +24,7 @@ from natgrad.network.bind.build import Domain, Template
 from natgrad.network.bind.chunk_groups import ChunkGroups, carry_over, chunked_problem, with_memory
 from natgrad.network.bind.chunk_starts import start_from_rows, warn_of_sorted_rows
 from natgrad.network.bind.chunked import ChunkBatches, ChunkedEdges
-from natgrad.network.bind.chunking import chains_along
+from natgrad.network.bind.chunking import sequences_along
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.compile.origins import warn_of_offsets
@@ -135,12 +135,12 @@ class _Run:
 
         adds_up, remembered = isinstance(problem, ChunkGroups), isinstance(options["step"], (Auto, type(None)))
         if isinstance(problem, ChunkGroups):
-            in_batches = (method is None or (isinstance(method, SVI) and remembered)) and not self.chunks.carried
+            in_batches = method is None or (isinstance(method, SVI) and remembered)
             problem.keeps_start = in_batches and moves is None and bool(problem.plan.choices)
 
         def start() -> State:
             state = begun()
-            if isinstance(method, SVI) and not self.chunks.carried and not (adds_up and remembered):
+            if isinstance(method, SVI) and not (adds_up and remembered):
                 share = self.chunks.n_rows / max(method.size, self.chunks.size)
                 warn_of_sorted_rows(problem, state, PerNode() if remembered else options["step"], share, seed)
             return state
@@ -208,13 +208,7 @@ class _Run:
         return Fit(problem, result, settings, self).bound_to(binding)
 
     def problem_for(self, method: Method | None) -> ChunkProblem:
-        """That of all chunks; refuses methods that read single rows, and parts of a chain."""
-        if self.chunks.carried and isinstance(method, (SVI, Children, GlobalBatch)):
-            raise PlateMismatch(
-                f"{method}: {self.chunks.carried[0]!r} is one chain along all rows of {self.chunks.plate!r}, of which no part is "
-                "solved without the others: use VB(), which reads all chunks; or say which rows are one sequence, "
-                "lengths=Column(…)"
-            )
+        """That of all chunks; refuses methods that read single rows."""
         if isinstance(method, (Children, GlobalBatch)):
             raise TypeError(
                 f"{method} reads single rows, and rows that are read in chunks are read together: use VB(), or SVI("
@@ -241,8 +235,7 @@ class _Run:
             whole = GroupStepper(batches, size, *batches.local_limits, rule, remember=False)
             return whole, f"{words}; {rule}: what chunks tell does not add up, and is not remembered"
         # Without hidden nodes chunks tell the same for ever: batches would exchange nothing.
-        # A chain that goes on from chunk to chunk is solved as a whole.
-        at_once = problem.n_groups == 1 or bool(chunks.carried) or not problem.program.local
+        at_once = problem.n_groups == 1 or not problem.program.local
         if isinstance(method, VB) or (method is None and at_once):
             whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
             return whole, f"{words}; coordinate ascent on all of them"
@@ -261,7 +254,7 @@ class _Run:
 
 def _rows_of_a_chunk(template: Template, plate: str, source: TableChunks, others: Mapping[str, Table]) -> int:
     """As many as keep what is hidden in them, for which the first few stand, in the cache of a processor."""
-    if chains_along(template, plate).sequences:
+    if sequences_along(template, plate):
         return CHUNK
     few = next(iter(source.chunks(template.columns_on(plate), FEW)), None)
     if few is None or not few.n_rows:

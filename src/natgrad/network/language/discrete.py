@@ -388,7 +388,7 @@ class MarkovChain(Node):
         plates = as_plates(name, plate)
         if not plates:
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None and plates[-1].begins is None:
+        if plates[-1].weight is not None:
             raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
         self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
         self._evidence: npt.NDArray[np.float64] | None = None
@@ -457,8 +457,6 @@ class MarkovChain(Node):
             scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
             table = transition.stat("log", scope, (j,), {plate.name: i})
         first = self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
-        if (begins := self.plates[-1].begins) is not None:
-            first *= Polynomial.of([Factor(scope.register(np.asarray(begins)), 0, (), known=True)])
         density = first + self._chain("pairs", scope, (i, j)) * table
         if self._evidence is None:
             return density

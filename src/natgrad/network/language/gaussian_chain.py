@@ -227,7 +227,7 @@ class GaussianChain(Node):
         plates = as_plates(name, plate)
         if not plates:
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None and plates[-1].begins is None:
+        if plates[-1].weight is not None:
             raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
         self.family = self._chain = families.GaussianChain(checked_lengths(name, lengths, plates[-1]))
         self.inputs = None if inputs is None else _checked_inputs(name, inputs, plates)
@@ -299,10 +299,9 @@ class GaussianChain(Node):
 
     def log_density(self, scope: Scope) -> Polynomial:
         inside = self.inside_times
-        begins, time = self.plates[-1].begins, (self.plates[-1].name,)
+        time = (self.plates[-1].name,)
         first, later = (
-            Polynomial.of([Factor(scope.register(mask), 0, time, known=True)])
-            for mask in (~inside * (1.0 if begins is None else begins), inside.astype(np.float64))
+            Polynomial.of([Factor(scope.register(mask), 0, time, known=True)]) for mask in (~inside * 1.0, inside * 1.0)
         )
         density = first * self._start(scope)
         return density + later * self._moves(scope) if inside.any() else density

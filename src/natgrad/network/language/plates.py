@@ -43,8 +43,6 @@ class Plate:
     is_part: bool = False
     # Nodes that miss values in some of these chunks: they have a mask in all of them.
     masked: frozenset[str] = frozenset()
-    # Of a chunk of a chain along all rows: 1 where the chain begins in it, 0 where its first row is the last of the chunk before.
-    begins: float | None = None
 
     def __init__(self, name: str, size: int | None = None, weight: Any = None, *, grow: bool = False) -> None:
         if not isinstance(name, str) or not name:

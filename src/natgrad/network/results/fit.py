@@ -518,8 +518,8 @@ def warn_at_end(problem: NetworkProblem, result: Result) -> None:
         if latent:
             what, why = "mean", "what was seen of it was nearly certain"
             weight = curvature = float(problem.n_observed[owner])
-        chunks: Any = [state.lam[name]] if name in state.lam else cast(Any, problem).in_rows(name, state.mu)
-        for stats in chunks:
+        held: Any = [(block, state.lam[name])] if name in state.lam else cast(Any, problem).in_rows(name, state.mu)
+        for _, stats in held:
             lam = tuple(np.asarray(part, np.float64) for part in stats)
             usual = block.family.usual(lam)
             if latent:  # those that were seen as they are, or not at all, have no precision

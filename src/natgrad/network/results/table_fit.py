@@ -60,8 +60,7 @@ class TableMixin:
     def rows(self, name: Any) -> Iterator[Factor]:
         """The factor of a node that is hidden in the rows of a table that was read in chunks, chunk after chunk.
 
-        Such nodes are not held: they are solved given the rest, in one more pass, and come as long as they are asked for. A
-        stretch of a chain along all rows has what the whole table says of it.
+        Such nodes are not held: they are solved given the rest, in one more pass, and come as long as they are asked for.
 
         Parameters
         ----------
@@ -70,12 +69,12 @@ class TableMixin:
         Examples
         --------
         >>> import natgrad as ng, numpy as np
-        >>> time = ng.Plate("time")
-        >>> level = ng.GaussianChain("level", 0.0, 1.0, 1.0, 10.0, plate=time)
-        >>> y = ng.Normal("y", level[:, 0], 1.0, plate=time, observed=ng.Column("y"))
+        >>> row = ng.Plate("row")
+        >>> level = ng.Normal("level", ng.Normal("mean", 0.0, 1.0), 1.0, plate=row)
+        >>> y = ng.Normal("y", level, 1.0, plate=row, observed=ng.Column("y"))
         >>> fit = ng.Network(y).fit({"y": np.arange(6.0)}, chunk_rows=4)
-        >>> [states.mean()[:, 0].round(1).tolist() for states in fit.rows("level")]
-        [[1.4, 1.7, 2.1, 2.5], [2.8, 3.0]]
+        >>> [levels.mean().round(1).tolist() for levels in fit.rows("level")]
+        [[0.9, 1.4, 1.9, 2.4], [2.9, 3.4]]
         """
         from natgrad.network.bind.chunked import Chunked
 
@@ -92,9 +91,8 @@ class TableMixin:
         if whole not in problem.program.local or problem.plan.nodes[whole].is_observed:
             hidden = [n for n in problem.program.local if not problem.plan.nodes[n].is_observed]
             raise KeyError(f"{key!r} is not hidden in rows; hidden there are {', '.join(hidden) or 'none'}")
-        block = problem.plan.blocks[whole]
         mu = {n: problem.program.problem.moments(own, self.state.lam[n]) for n, own in blocks.items()}
-        for lam in problem.in_rows(whole, mu):
+        for block, lam in problem.in_rows(whole, mu):
             if member is not None:
                 yield marginal(key, member, block, lam)
             else:
