@@ -117,9 +117,8 @@ class Normal(ScalarNode):
         if self.bounds is None:
             return
         active = ~self.bounds.is_exact & self._present()
-        mean, precision = self.parameters["mean"], self.parameters["precision"]
         bounds = self.bounds.lower, self.bounds.upper
-        self.parameters["latent"] = LatentNormal(self, mean, precision, bounds, active)
+        self.parameters["latent"] = LatentNormal(self, self.parameters, bounds, active)
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         if self.bounds is not None:
@@ -303,7 +302,7 @@ class Exponential(ScalarNode):
         # What is only known to be larger has the probability exp(−rate · lower): no variable is needed for it.
         active = ~self.bounds.is_exact & np.isfinite(self.bounds.upper) & self._present()
         bounds = self.bounds.lower, self.bounds.upper
-        self.parameters["latent"] = LatentExponential(self, self.parameters["rate"], bounds, active)
+        self.parameters["latent"] = LatentExponential(self, self.parameters, bounds, active)
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         if self.bounds is not None:

@@ -88,7 +88,9 @@ class Bernoulli(ScalarNode):
         elif self.link == "probit":
             assert self.value is not None
             bounds = np.where(self.value == 1, 0.0, -np.inf), np.where(self.value == 1, np.inf, 0.0)
-            self.parameters["latent"] = LatentNormal(self, self.parameters["probit"], 1.0, bounds, self._present())
+            self.parameters["latent"] = LatentNormal(
+                self, {"mean": self.parameters["probit"], "precision": 1.0}, bounds, self._present()
+            )
 
     def conditional(self, slots: Slots) -> Slots:
         return {"prob": {"prob": lambda p: p, "logit": expit, "probit": ndtr}[self.link](slots[self.link])}

@@ -164,7 +164,7 @@ class Categorical(Node):
             logits = self.parameters[self.link]
             sticks = logits.plate if isinstance(logits, Stacked) else Plate(f"{self.name}.stick", logits.size or 0)
             if self.is_unknown:
-                self.parameters["omega"] = LogisticBound(self, (*self.plates, sticks))
+                self.parameters["omega"] = LogisticBound(self, plates=(*self.plates, sticks))
                 return
             assert self.value is not None
             asked = (

@@ -187,8 +187,7 @@ class LogNormal(ScalarNode):
         active = ~self.bounds.is_exact & self._present()
         with np.errstate(divide="ignore"):
             lower, upper = (np.log(np.where(active, b, 1.0)) for b in (self.bounds.lower, self.bounds.upper))
-        p = self.parameters
-        self.parameters["latent"] = LatentNormal(self, p["mean"], p["precision"], (lower, upper), active)
+        self.parameters["latent"] = LatentNormal(self, self.parameters, (lower, upper), active)
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         if self.bounds is not None:
@@ -271,8 +270,8 @@ class Ordinal(ScalarNode):
     def _augment(self) -> None:
         assert self.value is not None
         ends = np.concatenate([[-np.inf], self.cutpoints, [np.inf]])
-        bounds, p = (ends[self.value], ends[self.value + 1]), self.parameters
-        self.parameters["latent"] = LatentNormal(self, p["mean"], p["precision"], bounds, self._present())
+        bounds = ends[self.value], ends[self.value + 1]
+        self.parameters["latent"] = LatentNormal(self, self.parameters, bounds, self._present())
 
     def saved_options(self) -> None:
         return None
