@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -29,16 +28,13 @@ from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.joint_factors import Member, groups_of
 from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode, walk
-from natgrad.network.language.expressions import Access, Constant, Expression
+from natgrad.network.language.expressions import Call, Expression
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
-from natgrad.network.language.rates import Part, RateSum
 from natgrad.network.language.simplex import StickBreaking
-from natgrad.network.language.tables import Choice, Known
+from natgrad.network.language.tables import Choice
 from natgrad.network.language.tables import Table as Lookup
-from natgrad.network.language.vectors import BlockDiagonal, Frequencies, Kronecker
 from natgrad.posterior.factor import Factor
 
 __all__ = ["binding_from_data", "binding_to_data", "check_makes", "from_data", "to_data"]
@@ -123,16 +119,17 @@ def _value(value: Any) -> Any:
         return {"columns": list(value.names)}
     if isinstance(value, (RecordedNode, Node)):
         return {"node": value.name}
-    if isinstance(value, Recorded):
-        arguments = [_key(value.arguments[1])] if value.function == "read" else [_value(a) for a in value.arguments[1:]]
+    if isinstance(value, (Recorded, Call)):
+        first, *others = value.arguments
+        arguments = [_key(others[0])] if value.function == "read" else [_value(part) for part in others]
         options = {key: _value(part) for key, part in value.options.items()}
-        return {"call": value.function, "arguments": [_value(value.arguments[0]), *arguments], "options": options}
+        return {"call": value.function, "arguments": [_value(first), *arguments], "options": options}
     if isinstance(value, Plate):
         return {"plate": value.name}
     if isinstance(value, GaussianProcess):
         return {"process": value.node.name}
     if isinstance(value, (Expression, Choice, Lookup)):
-        return _expression(value)
+        return _value(value.call())
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, (list, tuple)):
@@ -141,53 +138,6 @@ def _value(value: Any) -> Any:
     if hasattr(value, "__array__"):
         return np.asarray(value)
     raise TypeError(f"{value!r} of a declaration cannot be kept in a file")
-
-
-def _expression(value: Any) -> Any:
-    if isinstance(value, Constant):
-        return value.value
-    if isinstance(value, Lookup):
-        return _call("table", value.values)
-    if isinstance(value, Choice):
-        return _call("read", _call("table", value.values), _key(value.keys))
-    if isinstance(value, Access):
-        node: Any = value.node
-        target = _call("table", node.constant.value) if isinstance(node, Known) else {"node": node.name}
-        return _call("read", target, [_selector(s) for s in value.selectors]) if value.selectors else target
-    if isinstance(value, _Sum):
-        total = _value(value.parts[0])
-        for part in value.parts[1:]:
-            total = _call("add", total, _value(part))
-        return total
-    if isinstance(value, RateSum):
-        return reduce(lambda total, part: _call("add", total, part), map(_rate, value.parts))
-    if isinstance(value, _Product):
-        return _call("multiply", _value(value.left), _value(value.right))
-    if isinstance(value, _Dot):
-        call = _call("dot", _value(value.left), _value(value.right))
-        return call if value.over is None else {**call, "options": {"over": {"plate": value.over.name}}}
-    if isinstance(value, Frequencies):
-        return _call("frequencies", _value(value.categories), {"plate": value.over.name}, value.weights)
-    if isinstance(value, _Transformed):
-        return _call("transform", value.matrix, _value(value.vector))
-    if isinstance(value, _Diag):
-        return _call("diag", _value(value.entries))
-    if isinstance(value, Kronecker):
-        return _call("kron", _value(value.left), _value(value.right))
-    if isinstance(value, BlockDiagonal):
-        return _call("block_diag", *(_value(part) for part in value.parts))
-    raise TypeError(f"{value} of a declaration cannot be kept in a file")
-
-
-def _rate(part: Part) -> Any:
-    if part.right is None:
-        return _value(part.left)
-    call = _call("dot", _value(part.left), _value(part.right))
-    return call if part.over is None else {**call, "options": {"over": {"plate": part.over.name}}}
-
-
-def _call(name: str, *arguments: Any) -> dict[str, Any]:
-    return {"call": name, "arguments": list(arguments), "options": {}}
 
 
 def _key(key: Any) -> list[Any]:

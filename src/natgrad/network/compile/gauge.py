@@ -13,7 +13,7 @@ from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Constant, Expression
 from natgrad.network.language.gaussian_chain import GaussianChain, diagonal_numbers
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.operators import _Diag as Diag
+from natgrad.network.language.operators import Diag
 from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take
 
 __all__ = ["Relevance", "StateSpace", "find_gauges", "find_state_spaces", "is_rotatable", "only_inner_products"]

@@ -29,12 +29,9 @@ import numpy.typing as npt
 from natgrad.errors import LostDigits
 from natgrad.inference.trace import levels_to_the_caller
 from natgrad.network.language.continuous import Gamma, Wishart
-from natgrad.network.language.expressions import REAL, VECTOR, Access, Constant, Expression, as_access
+from natgrad.network.language.expressions import REAL, VECTOR, Access, Constant, Expression
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.operators import _Dot as Dot
-from natgrad.network.language.operators import _Product as Product
-from natgrad.network.language.operators import _Sum as Sum
-from natgrad.network.language.operators import _Transformed as Transformed
+from natgrad.network.language.operators import Dot, Product, Sum, Transformed
 from natgrad.network.language.tables import Known
 from natgrad.network.polynomial import Monomial
 
@@ -120,7 +117,7 @@ def _number(node: Node, value: Floats) -> Constant:
 
 def _is_linear(expression: Expression) -> bool:
     """Whether the expression's origin is a number: a reading, a sum, a known multiple, a known map."""
-    if isinstance(expression, (Constant, Sum)) or as_access(expression) is not None:
+    if isinstance(expression, (Constant, Sum)) or expression.whole is not None:
         return True
     if isinstance(expression, Product):
         return isinstance(expression.left, Constant)
@@ -131,7 +128,7 @@ def _is_linear(expression: Expression) -> bool:
         if known is None or known.value.ndim == 0:
             return False
         # Along a plate, the numbers inside a sum would have axes of their own.
-        return random.kind == VECTOR or as_access(random) is not None
+        return random.kind == VECTOR or random.whole is not None
     return False
 
 
@@ -172,7 +169,7 @@ def _centred(expression: Expression, origins: Origins) -> Expression | None:
         return None
     if not _is_linear(expression):
         return expression
-    access = as_access(expression)
+    access = expression.whole
     if access is not None:
         return _reading(access, origins)
     if isinstance(expression, Sum):
@@ -222,7 +219,7 @@ def _constant(expression: Expression, origins: Origins, pick: Pick) -> Floats:
         return pick(expression.value, int(expression.kind == VECTOR and expression.value.ndim > 0))
     if not _is_linear(expression):
         return np.zeros(())
-    access = as_access(expression)
+    access = expression.whole
     if access is not None:
         return _origin(access, origins)
     if isinstance(expression, Sum):

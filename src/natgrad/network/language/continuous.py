@@ -40,7 +40,6 @@ from natgrad.network.language.expressions import (
     VECTOR,
     Constant,
     Expression,
-    as_access,
 )
 from natgrad.network.language.links import Stacked, softmax
 from natgrad.network.language.missing import as_censored
@@ -494,7 +493,7 @@ class Dirichlet(Node):
             if self.entries_plate is not None:
                 check_shape(name, "concentration", concentration)
                 self._size = self._size or self.entries_plate.size
-            access = as_access(concentration)
+            access = concentration.whole
             self.has_shapes = access is not None and "lgamma" in access.node.family.stat_names
         super().__init__(name, {"concentration": concentration}, plate, observed, mask)
 

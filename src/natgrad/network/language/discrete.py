@@ -444,7 +444,7 @@ class MarkovChain(Node):
         initial, transition, size = self.parameters["initial"], self.parameters["transition"], self.size
         assert size is not None
         for slot, expression in self.parameters.items():
-            if any(plate.name == self.plates[-1].name for a in expression.accesses() for plate in a.leftover(scope)):
+            if self.plates[-1].name in expression.leftover(scope.plates):
                 raise PlateMismatch(
                     f"{self.name!r}: {slot} = {expression} lies on the time plate {self.plates[-1].name!r}, but a chain has one "
                     f"{slot} for all times"

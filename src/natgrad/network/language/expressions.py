@@ -10,8 +10,9 @@ multi-linear in the expectations of the neighbours).
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Union
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node
     from natgrad.network.language.scope import Scope
 
-__all__ = ["Access", "Constant", "Expression", "Kind", "Nominal", "Selector", "Untyped", "as_access"]
+__all__ = ["Access", "Call", "Constant", "Expression", "Kind", "Nominal", "Selector", "Untyped"]
 
 
 class Nominal(ABCMeta):
@@ -59,6 +60,14 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
+class Call(NamedTuple):
+    """How an expression is written: a function of the language by its name, and its arguments."""
+
+    function: str
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any] = {}
+
+
 class Expression(Refusals, metaclass=Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
@@ -68,17 +77,40 @@ class Expression(Refusals, metaclass=Nominal):
     advice: str = ""
     # Whether it is known numbers alone, which lie along no plate of their own.
     is_known: bool = False
+    # The expressions that it is made of.
+    parts: tuple[Expression, ...] = ()
 
     @abstractmethod
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         """Statistic ``name`` with its event axes called ``labels``; ``bind`` renames plates that are summed over."""
 
     @abstractmethod
+    def __str__(self) -> str: ...
+
+    def call(self) -> Any:
+        """The `Call` that makes it, or the node that it reads as it is; a TypeError where a file cannot hold it."""
+        raise TypeError(f"{self} of a declaration cannot be kept in a file")
+
     def accesses(self) -> Iterator[Access]:
         """Every reading of a node inside."""
+        for part in self.parts:
+            yield from part.accesses()
 
-    @abstractmethod
-    def __str__(self) -> str: ...
+    @property
+    def whole(self) -> Access | None:
+        """The reading of a node that it is; None for anything else."""
+        return None
+
+    @cached_property
+    def reads(self) -> frozenset[Read]:
+        """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
+        return frozenset[Read]().union(*(part.reads for part in self.parts))
+
+    def leftover(self, plates: Iterable[Plate]) -> dict[str, Plate]:
+        """The plates along which it repeats and a reader on ``plates`` does not: a dot, a diag or a chain must use them up."""
+        own = {plate.name for plate in plates}
+        found = (plate for access in self.accesses() for plate in access.open_plates())
+        return {plate.name: plate for plate in found if plate.name not in own}
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Array-likes on the left ask us, and do not broadcast over us; other functions of NumPy have no closed form."""
@@ -174,8 +206,8 @@ class Constant(Expression):
         self.size = size
         self._logs: dict[str, npt.NDArray[np.float64]] = {}
 
-    def accesses(self) -> Iterator[Access]:
-        yield from ()
+    def call(self) -> Any:
+        return self.value
 
     def __str__(self) -> str:
         return f"{self.value:g}" if self.value.ndim == 0 else f"array{list(self.value.shape)}"
@@ -227,11 +259,25 @@ class Access(Expression):
         self.is_known = not node.is_declared
         self.advice = getattr(node, "advice", "") if node.kind == VECTOR else ""
 
+    def call(self) -> Any:
+        target = self.node if self.node.is_declared else self.node.call()
+        return Call("read", (target, self.selectors)) if self.selectors else target
+
     def accesses(self) -> Iterator[Access]:
         yield self
         for selector in self.selectors:
             if isinstance(selector, Access):
                 yield from selector.accesses()
+
+    @property
+    def whole(self) -> Access:
+        return self
+
+    @cached_property
+    def reads(self) -> frozenset[Read]:
+        node = self.node
+        seen = node.is_observed and node.mask is None and node.entries is None
+        return frozenset() if seen or self.kind in (CATEGORY, COUNT) else frozenset({self.key()})
 
     def nodes(self) -> list[Node]:
         """The node that is read, and the observed categories that choose among its elements."""
@@ -253,13 +299,9 @@ class Access(Expression):
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         return scope.statistic(self, name, labels, bind or {})
 
-    def leftover(self, scope: Scope) -> list[Plate]:
-        """Plates read as they are that the reader does not have: a dot, a diag or a chain must use them up."""
-        return [
-            plate
-            for plate, selector in zip(self.node.plates, self.selectors, strict=True)
-            if selector is None and plate.name not in scope.plate_names
-        ]
+    def open_plates(self) -> list[Plate]:
+        """The plates that are read as they are."""
+        return [plate for plate, selector in zip(self.node.plates, self.selectors, strict=True) if selector is None]
 
     def key(self) -> Read:
         """Equal for two readings of the same elements."""
@@ -341,7 +383,7 @@ def _length(access: Access, plate: Plate, old: Index | None) -> int:
 
 def _selector(access: Access, plate: Plate, entry: Any, length: int) -> Selector:
     if isinstance(entry, Expression):
-        gate = as_access(entry)
+        gate = entry.whole
         categories = None if gate is None or not gate.node.is_declared else gate.node.categories
         if gate is None or categories is None:
             raise TypeError(
@@ -374,8 +416,3 @@ def _ratio(above: Any, below: Any) -> NotConjugate:
         f"{above} / {below}: the expectation of a ratio has no closed form; give Normal a precision and Gamma a rate, which "
         "multiply instead of divide"
     )
-
-
-def as_access(value: Expression) -> Access | None:
-    """A node or a reading of it as a reading; None for anything else."""
-    return value if isinstance(value, Access) else getattr(value, "whole", None)

@@ -29,8 +29,7 @@ from natgrad.network.language.expressions import (
     Untyped,
 )
 from natgrad.network.language.nodes import Node, Plates, Slot, checked_lengths, given_size
-from natgrad.network.language.operators import _Diag as Diag
-from natgrad.network.language.operators import _Product as Product
+from natgrad.network.language.operators import Diag, Product
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Axis, Delta, Factor, Label, Polynomial, Take, number
@@ -101,8 +100,8 @@ class _Hidden(Access):
         super().__init__(access.node, access.selectors)
         self._used = plate
 
-    def leftover(self, scope: Scope) -> list[Plate]:
-        return [plate for plate in super().leftover(scope) if plate.name != self._used]
+    def open_plates(self) -> list[Plate]:
+        return [plate for plate in super().open_plates() if plate.name != self._used]
 
 
 def diagonal(precision: Expression, scope: Scope, i: Label, size: int) -> Polynomial | None:
@@ -133,12 +132,7 @@ def diagonal_numbers(precision: Expression, size: int) -> npt.NDArray[np.float64
 def rows_of(name: str, dynamics: Expression, own: tuple[Plate, ...]) -> Expression:
     """Random dynamics as vectors along a plate of rows; ``own`` are the plates of the chain, one matrix for each element."""
     if dynamics.kind == REAL:
-        plates = {
-            plate.name: plate
-            for access in dynamics.accesses()
-            for plate, s in zip(access.node.plates, access.selectors, strict=True)
-            if s is None and plate.name not in {known.name for known in own}
-        }
+        plates = dynamics.leftover(own)
         if len(plates) < 2:
             raise PlateMismatch(
                 f"{name!r}: dynamics = {dynamics} must lie on a plate of rows and one of columns; for one number times the "

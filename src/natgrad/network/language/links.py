@@ -16,7 +16,6 @@ weights   P(k) = r_k / Σ_j r_j.  With u, when the first of clocks with rates r 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy.typing as npt
 from scipy.special import log_expit
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.language.expressions import REAL, VECTOR, Access, Bind, Expression
+from natgrad.network.language.expressions import REAL, VECTOR, Bind, Expression
 from natgrad.network.language.nodes import Node, Slot, known
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
@@ -192,18 +191,12 @@ class Stacked(Expression):
     kind = VECTOR
 
     def __init__(self, inner: Expression, plate: Plate) -> None:
-        self.inner, self.plate, self.size = inner, plate, plate.size
+        self.inner, self.plate, self.size, self.parts = inner, plate, plate.size, (inner,)
 
     @classmethod
     def of(cls, expression: Expression, plates: tuple[Plate, ...], name: str, slot: str) -> Stacked:
         """The numbers along the one plate that is not among those of the reader."""
-        own = {plate.name for plate in plates}
-        left = {
-            plate.name: plate
-            for access in expression.accesses()
-            for plate, selector in zip(access.node.plates, access.selectors, strict=True)
-            if selector is None and plate.name not in own
-        }
+        left = expression.leftover(plates)
         if len(left) != 1:
             raise PlateMismatch(
                 f"{name!r}: {slot} = {expression} must lie along one plate that {name!r} is not on, one number for each category"
@@ -219,9 +212,6 @@ class Stacked(Expression):
                     f"and multiplied, the scores depend on one another. Leave it out, or give it plate {plate.name!r}"
                 )
         return cls(expression, plate)
-
-    def accesses(self) -> Iterator[Access]:
-        yield from self.inner.accesses()
 
     def __str__(self) -> str:
         return str(self.inner)

@@ -34,11 +34,10 @@ from natgrad.network.language.expressions import (
     Expression,
     Kind,
     Untyped,
-    as_access,
 )
 from natgrad.network.language.missing import Censored, spread, with_unread
+from natgrad.network.language.operators import as_matrix
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
-from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Factor, Label, Polynomial, Take, number
 from natgrad.validation import (
@@ -395,6 +394,10 @@ class Node(Expression):
     def accesses(self) -> Iterator[Access]:
         yield self.whole
 
+    @property
+    def reads(self) -> frozenset[Any]:
+        return self.whole.reads
+
     def __getitem__(self, key: Any) -> Any:
         if not self.plates and self.kind != VECTOR:
             raise PlateMismatch(
@@ -684,8 +687,7 @@ def observed_index(node: Node, access: Access) -> Index | None:
 
 def check_shape(name: str, slot: str, value: Expression) -> None:
     """A random shape, or entry of a concentration, has log Γ of itself among its statistics: a `GammaShape`, read once."""
-    access = as_access(value)
-    if access is None or "lgamma" not in access.node.family.stat_names:
+    if value.whole is None or "lgamma" not in value.whole.node.family.stat_names:
         given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else str(value)
         raise NotConjugate(
             f"{name!r}: {slot} cannot be {given}: the edge {value} → {name} has no closed-form message. {slot} takes known "
@@ -695,13 +697,7 @@ def check_shape(name: str, slot: str, value: Expression) -> None:
 
 def left_over(value: Expression, plates: tuple[Plate, ...], reader: str = "its reader") -> Plate | None:
     """The plate along which an expression repeats and its reader does not, if there is one."""
-    own = {plate.name for plate in plates}
-    extra = {
-        plate.name: plate
-        for access in value.accesses()
-        for plate, selector in zip(access.node.plates, access.selectors, strict=True)
-        if selector is None and plate.name not in own
-    }
+    extra = value.leftover(plates)
     if len(extra) > 1:
         raise PlateMismatch(f"{value} repeats over {sorted(extra)}, of which {reader} has none: index all but one")
     return next(iter(extra.values()), None)

@@ -1,14 +1,21 @@
 """Combine expressions by sums, products, dots and diagonal matrices, each written in the statistics of its parts.
 
-Two sides of a product or a sum must not read the same element of a hidden node (`check_independent`).
+Two sides of a product or a sum must not read the same element of a hidden node (`check_independent`), so a sum is rewritten with
+every node in it once:
+
+    a·b + b·c  =  b·(a + c)        b + a·b  =  b·(1 + a)        dot(X, w) + dot(Z, w)  =  dot(X + Z, w)
+    A w + B w  =  (A + B) w        dot(X, A w) + dot(Z, w)  =  dot(X A + Z, w), as in dot(X, w[:3]) + w[3]
+
+The expectation of (a·b + b·c)² is not what the expectations of its parts say, because b is in both; that of (b·(a + c))² is.
+Where no node can be taken out of all, as in a·b + b·c + a·c, numbers are multiplied out (`Expanded`): the sum is linear in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +24,13 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import (
     CATEGORY,
-    COUNT,
     MATRIX,
     NOUN,
     POSITIVE,
     REAL,
     VECTOR,
-    Access,
     Bind,
+    Call,
     Constant,
     Expression,
     Kind,
@@ -33,15 +39,30 @@ from natgrad.network.language.expressions import (
 )
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.rates import dot_of_rates
-from natgrad.network.language.rewriting import Expanded, expanded, written_once
-from natgrad.network.polynomial import Delta, Label, Polynomial
-from natgrad.validation import as_numbers, is_precision, require
+from natgrad.network.polynomial import Delta, Label, Polynomial, number
+from natgrad.validation import as_numbers, check_precision, is_precision, require
 
 if TYPE_CHECKING:
     from natgrad.network.language.scope import Scope
 
-__all__ = ["add", "check_independent", "diag", "dot", "multiply", "reads_of", "transform"]
+__all__ = [
+    "Diag",
+    "Dot",
+    "Pair",
+    "Product",
+    "Sum",
+    "Transformed",
+    "add",
+    "as_matrix",
+    "check_independent",
+    "diag",
+    "dot",
+    "multiply",
+    "transform",
+]
 
+# Products of a sum that is multiplied out, at most: its square has as many terms as there are pairs of them.
+MOST_PRODUCTS = 64
 # A sum of more terms than this is shortened in errors.
 LONGEST_SHOWN = 8
 
@@ -85,7 +106,7 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     )
     if kind == VECTOR:
         _check_lengths(a, b, f"dot({a}, {b})")
-    return _Dot(a, b, over)
+    return Dot(a, b, over)
 
 
 def _known_side(value: Any, kind: Kind, size: int | None, what: str) -> Expression:
@@ -100,7 +121,7 @@ def diag(entries: Any) -> Expression:
         raise TypeError(
             f"diag takes a Gamma along a plate, got {type(entries).__name__}: a known diagonal is written numpy.diag(values)"
         )
-    return _Diag(entries)
+    return Diag(entries)
 
 
 @records
@@ -119,20 +140,20 @@ def transform(matrix: Any, vector: Expression) -> Expression:
             f"matrix @ {vector}: the matrix must have shape [any, {vector.size}], got {list(known.shape)}; for a row of numbers "
             f"for each element write dot(rows, {vector})"
         )
-    return _Transformed(known, vector)
+    return Transformed(known, vector)
 
 
 def add(left: Expression, right: Any) -> Expression:
     """Left + right; numbers take the kind of the other side, and a node that both sides multiply is written once."""
     other = _as_operand(right, left, "+")
     parts = (*_parts(left), *_parts(other))
-    kinds = _Product, _Dot, _Transformed, Expanded
+    kinds = Product, Dot, Transformed, Expanded
     multiplied = left.kind == other.kind and any(isinstance(part, kinds) for part in parts)
-    shared = reads_of(left) & reads_of(other) if multiplied else frozenset[Any]()
-    if shared and (factored := written_once(parts, shared)):
+    shared = left.reads & other.reads if multiplied else frozenset[Any]()
+    if shared and (factored := _written_once(parts, shared)):
         return reduce(add, factored[1], factored[0])
-    whole = expanded(parts) if shared and left.kind == REAL else None
-    return _Sum(left, other) if whole is None else whole
+    whole = _expanded(parts) if shared and left.kind == REAL else None
+    return Sum(left, other) if whole is None else whole
 
 
 def multiply(expression: Expression, factor: Any) -> Expression:
@@ -140,10 +161,10 @@ def multiply(expression: Expression, factor: Any) -> Expression:
     other = _as_operand(factor, expression, "·", factor=True)
     if other.kind in (VECTOR, MATRIX) and expression.kind not in (VECTOR, MATRIX):
         other, expression = expression, other
-    return _Product(other, expression)
+    return Product(other, expression)
 
 
-class _Sum(Expression):
+class Sum(Expression):
     """a + b + … for scalars or vectors: E[(Σ a)(Σ a)ᵀ] = Σ E[aaᵀ] + Σ_{a ≠ b} E[a]E[b]ᵀ.
 
     A sum of sums is one sum: a long one must not be deeper than Python's stack.
@@ -160,14 +181,15 @@ class _Sum(Expression):
             )
         if self.kind == VECTOR:
             _check_lengths(left, right, f"{left} + {right}")
-        self.reads = reads_of(left) | reads_of(right)
         check_independent(
             left, right, lambda: f"{left} + {right}", "Write it once: 2 * a, b * (a + c), or dot(X1 + X2, w)"
         )
 
-    def accesses(self) -> Iterator[Access]:
-        for part in self.parts:
-            yield from part.accesses()
+    def call(self) -> Any:
+        total: Any = self.parts[0]
+        for part in self.parts[1:]:
+            total = Call("add", (total, part))
+        return total
 
     def __str__(self) -> str:
         shown = self.parts if len(self.parts) <= LONGEST_SHOWN else (*self.parts[: LONGEST_SHOWN - 1], "…")
@@ -185,18 +207,25 @@ class _Sum(Expression):
 
 
 def _parts(expression: Expression) -> tuple[Expression, ...]:
-    return expression.parts if isinstance(expression, _Sum) else (expression,)
+    return expression.parts if isinstance(expression, Sum) else (expression,)
 
 
 def _added(polynomials: Iterable[Polynomial]) -> Polynomial:
     return Polynomial(tuple(monomial for polynomial in polynomials for monomial in polynomial.monomials))
 
 
-class _Product(Expression):
+class Pair(Expression):
+    """Two sides that are independent of one another."""
+
+    def __init__(self, left: Expression, right: Expression) -> None:
+        self.left, self.right = self.parts = left, right
+
+
+class Product(Pair):
     """a · b of independent factors, or a known scale: every statistic multiplies, logarithms add."""
 
     def __init__(self, left: Expression, right: Expression) -> None:
-        self.left, self.right = left, right
+        super().__init__(left, right)
         self.kind = right.kind
         self.size = right.size
         if self.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
@@ -212,9 +241,8 @@ class _Product(Expression):
             )
         check_independent(left, right, self.__str__, "Use two nodes")
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.left.accesses()
-        yield from self.right.accesses()
+    def call(self) -> Call:
+        return Call("multiply", self.parts)
 
     def __str__(self) -> str:
         return f"{self.left}·{self.right}"
@@ -228,23 +256,23 @@ class _Product(Expression):
 
 def _order(matrix: Expression, scope: Scope) -> int:
     """The number of rows of a matrix; that of a diagonal is known where it is read."""
-    if isinstance(matrix, _Product):
+    if isinstance(matrix, Product):
         return _order(matrix.right, scope)
-    return scope.single_leftover(matrix.entries, str(matrix)).size if isinstance(matrix, _Diag) else matrix.size or 1
+    return scope.single_leftover(matrix.entries, str(matrix)).size if isinstance(matrix, Diag) else matrix.size or 1
 
 
-class _Dot(Expression):
+class Dot(Pair):
     """Σ_i a_i b_i: of two vectors, or of scalars along a plate that the reader does not have."""
 
     kind = REAL
 
     def __init__(self, left: Expression, right: Expression, over: Plate | None) -> None:
-        self.left, self.right, self.over = left, right, over
+        super().__init__(left, right)
+        self.over = over
         check_independent(left, right, self.__str__, "Use two nodes")
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.left.accesses()
-        yield from self.right.accesses()
+    def call(self) -> Call:
+        return Call("dot", self.parts, {} if self.over is None else {"over": self.over})
 
     def __str__(self) -> str:
         return f"dot({self.left}, {self.right})"
@@ -270,10 +298,7 @@ class _Dot(Expression):
         )
 
     def _contracted(self, scope: Scope) -> Plate:
-        left, right = (
-            None if side.is_known else {p.name: p for a in side.accesses() for p in a.leftover(scope)}
-            for side in (self.left, self.right)
-        )
+        left, right = (None if side.is_known else side.leftover(scope.plates) for side in self.parts)
         shared = left if right is None else right if left is None else {n: p for n, p in left.items() if n in right}
         shared = shared or {}
         if self.over is not None:
@@ -288,17 +313,17 @@ class _Dot(Expression):
         return next(iter(shared.values()))
 
 
-class _Transformed(Expression):
+class Transformed(Expression):
     """A x for a known matrix: E[A x] = A E[x], E[A x xᵀ Aᵀ] = A E[x xᵀ] Aᵀ."""
 
     kind = VECTOR
 
     def __init__(self, matrix: npt.NDArray[np.float64], vector: Expression) -> None:
-        self.matrix, self.vector, self.size = matrix, vector, len(matrix)
+        self.matrix, self.vector, self.size, self.parts = matrix, vector, len(matrix), (vector,)
         self.advice = f". For a row of numbers for each element write natgrad.dot(rows, {vector})"
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.vector.accesses()
+    def call(self) -> Call:
+        return Call("transform", (self.matrix, self.vector))
 
     def __str__(self) -> str:
         return f"array{list(self.matrix.shape)} @ {self.vector}"
@@ -311,7 +336,7 @@ class _Transformed(Expression):
         return polynomial
 
 
-class _Diag(Expression):
+class Diag(Expression):
     """A diagonal matrix of positive entries that lie along a plate (automatic relevance determination)."""
 
     kind = MATRIX
@@ -321,10 +346,10 @@ class _Diag(Expression):
             raise NotConjugate(
                 f"diag({entries}): a precision matrix needs positive entries, a Gamma along a plate, not {NOUN[entries.kind]}"
             )
-        self.entries = entries
+        self.entries, self.parts = entries, (entries,)
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.entries.accesses()
+    def call(self) -> Call:
+        return Call("diag", self.parts)
 
     def __str__(self) -> str:
         return f"diag({self.entries})"
@@ -351,14 +376,14 @@ def _pair(side: Expression, scope: Scope, plate: Plate, f: Label, g: Label, oute
     if side.is_known and not outer:
         return side.stat("xx", scope)
     chosen = (access for access in side.accesses() if access.kind != CATEGORY)  # what chooses shares its label anyway
-    apart = [plate.name in {open_.name for open_ in access.leftover(scope)} for access in chosen]
+    apart = [plate.name in {open_.name for open_ in access.open_plates()} for access in chosen]
     if side.is_known or all(apart):
         return _along(side, "x", scope, plate, f) * _along(side, "x", scope, plate, g)
     if not any(apart):
         return side.stat("xx", scope)
-    if isinstance(side, _Product):
+    if isinstance(side, Product):
         return _pair(side.left, scope, plate, f, g, False) * _pair(side.right, scope, plate, f, g, False)
-    if isinstance(side, _Sum):
+    if isinstance(side, Sum):
         first, second = (
             [p.stat("x", scope) if p.is_known else _along(p, "x", scope, plate, label) for p in side.parts]
             for label in (f, g)
@@ -403,25 +428,201 @@ def _check_lengths(left: Expression, right: Expression, what: str) -> None:
         raise PlateMismatch(words + ": give the array's transpose, a row for each element" * turned)
 
 
-def reads_of(expression: Expression) -> frozenset[Read]:
-    """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
-    own: frozenset[Read] | None = getattr(expression, "reads", None)  # a sum knows its own
-    if own is not None:
-        return own
-    hidden = (
-        a
-        for a in expression.accesses()
-        if a.kind not in (CATEGORY, COUNT)
-        and not (a.node.is_observed and a.node.mask is None and a.node.entries is None)
-    )
-    return frozenset(access.key() for access in hidden)
-
-
 def check_independent(left: Expression, right: Expression, what: Callable[[], str], advice: str) -> None:
     """Refuse a product or a sum in which a node stands on both sides."""
-    if shared := reads_of(left) & reads_of(right):
+    if shared := left.reads & right.reads:
         name = min(name for name, _ in shared)
         raise NotConjugate(
             f"{what()}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
             f"{advice}"
         )
+
+
+# -- every node once --
+
+
+class _Share(NamedTuple):
+    """A part of a sum as (what multiplies it) · (the node that is shared)."""
+
+    factor: Expression
+    node: Expression
+
+
+class _Map(NamedTuple):
+    """A known matrix times the vector that is shared."""
+
+    matrix: npt.NDArray[np.float64]
+    node: Expression
+
+
+def _written_once(parts: Sequence[Expression], shared: frozenset[Read]) -> tuple[Expression, list[Expression]] | None:
+    """One part for all that hold a shared reading, and the rest; None if it cannot be taken out of all of them."""
+    for key in sorted(shared, key=repr):
+        holding = [part for part in parts if key in _keys(part)]
+        rest = [part for part in parts if part not in holding]
+        for shares in ([_product(part, key) for part in holding], [_rows(part, key) for part in holding]):
+            if len(holding) > 1 and all(share is not None for share in shares):
+                return _together([share for share in shares if share is not None]), rest
+        maps = [_map(part, key) for part in holding]
+        if len(holding) > 1 and all(rewritten is not None for rewritten in maps):
+            known = np.sum([one.matrix for one in maps if one is not None], axis=0)
+            return Transformed(known, next(one.node for one in maps if one is not None)), rest
+    return None
+
+
+def _keys(expression: Expression) -> set[Read]:
+    return {access.key() for access in expression.accesses()}
+
+
+def _is(expression: Expression, key: Read) -> bool:
+    return expression.whole is not None and expression.whole.key() == key
+
+
+def _product(part: Expression, key: Read) -> _Share | None:
+    """a·b as a times b, and b itself as 1 times b."""
+    if _is(part, key):
+        return _Share(Constant(REAL, 1.0), part)
+    if not isinstance(part, Product):
+        return None
+    for factor, node in ((part.left, part.right), (part.right, part.left)):
+        if key in _keys(factor):
+            continue
+        if _is(node, key):
+            return _Share(factor, node)
+        inner = _product(node, key) if isinstance(node, Product) else None
+        if inner is not None and VECTOR not in (factor.kind, inner.factor.kind):
+            return _Share(inner.factor * factor, inner.node)
+    return None
+
+
+def _rows(part: Expression, key: Read) -> _Share | None:
+    """A dot of known rows with a vector."""
+    if isinstance(part, Product) and isinstance(part.left, Constant):
+        inner = _rows(part.right, key)
+        if inner is None or not isinstance(inner.factor, Constant):
+            return None
+        scaled = part.left.value[..., None] * inner.factor.value
+        return _Share(Constant(VECTOR, scaled, inner.factor.size), inner.node)
+    if not isinstance(part, Dot):
+        return None
+    for rows, vector in ((part.left, part.right), (part.right, part.left)):
+        mapped = _map(vector, key)
+        if isinstance(rows, Constant) and rows.kind == VECTOR and mapped is not None:
+            value = rows.value if rows.value.ndim else np.full(len(mapped.matrix), rows.value)
+            return _Share(Constant(VECTOR, value @ mapped.matrix, mapped.node.size), mapped.node)
+    return None
+
+
+def _map(part: Expression, key: Read) -> _Map | None:
+    """A known map of a vector, itself included."""
+    if part.kind != VECTOR:
+        return None
+    if _is(part, key):
+        return _Map(np.eye(part.size or 0), part)
+    if isinstance(part, Transformed) and (inner := _map(part.vector, key)) is not None:
+        return _Map(part.matrix @ inner.matrix, inner.node)
+    if isinstance(part, Product) and isinstance(part.left, Constant) and part.left.value.ndim == 0:
+        inner = _map(part.right, key)
+        return None if inner is None else _Map(part.left.value * inner.matrix, inner.node)
+    return None
+
+
+def _together(shares: Sequence[_Share]) -> Expression:
+
+    total = shares[0].factor
+    for share in shares[1:]:
+        total = _plus(total, share.factor)
+    node = shares[0].node
+    if isinstance(total, Constant) and total.kind == VECTOR and node.kind == VECTOR:
+        return Dot(total, node, None)
+    if total.kind == VECTOR:  # the scalar is shared, and vectors are added
+        return Product(node, total)
+    return Product(total, node)
+
+
+def _plus(left: Expression, right: Expression) -> Expression:
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(left.kind, np.asarray(left.value + right.value), left.size)
+    same = left.whole is not None and right.whole is not None and left.whole.key() == right.whole.key()
+    return left * 2.0 if same else add(left, right)
+
+
+def as_matrix(value: Expression) -> Expression:
+    """A positive number times a table of positive numbers, where a precision matrix is wanted: the table is the matrix."""
+    if value.kind == POSITIVE and isinstance(value, Product) and isinstance(value.left, Constant):
+        array = value.left.value
+        if array.ndim == 2 and array.shape[0] == array.shape[1]:
+            check_precision(f"{value}: the matrix", array)
+            return Product(value.right, Constant(MATRIX, array, array.shape[-1]))
+    return value
+
+
+class _Multiplied(NamedTuple):
+    """A product: known numbers and readings of different nodes, by their keys."""
+
+    known: tuple[Constant, ...]
+    random: dict[Read, Expression]
+
+
+class Expanded(Expression):
+    """Σ_m Π a of numbers in several products: E[(Σ_m …)²] has E[a²] where a is in both of two, and E[a] where it is in one."""
+
+    kind = REAL
+
+    def __init__(self, products: Sequence[_Multiplied], text: str) -> None:
+        self.products, self.text = tuple(products), text
+        self.parts = tuple({key: part for one in products for key, part in one.random.items()}.values())
+
+    def __str__(self) -> str:
+        return self.text
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        def term(one: _Multiplied, other: _Multiplied | None = None) -> Polynomial:
+            second: dict[Read, Expression] = {} if other is None else other.random
+            polynomial = number(1.0)
+            for constant in (*one.known, *(() if other is None else other.known)):
+                polynomial *= constant.stat("x", scope, (), bind)
+            for key, part in {**one.random, **second}.items():
+                both = key in one.random and key in second
+                polynomial *= part.stat("xx" if both else "x", scope, (), bind)
+            return polynomial
+
+        total = Polynomial()
+        for i, one in enumerate(self.products):
+            if name == "x":
+                total += term(one)
+                continue
+            total += term(one, one)
+            for other in self.products[i + 1 :]:
+                total += 2.0 * term(one, other)
+        return total
+
+
+def _expanded(parts: Sequence[Expression]) -> Expanded | None:
+    """A sum of numbers multiplied out; None if a part is no product of numbers, or there would be too many."""
+    products: list[_Multiplied] = []
+    for part in parts:
+        own = _multiplied_out(part)
+        if own is None or len(products) + len(own) > MOST_PRODUCTS:
+            return None
+        products += own
+    return Expanded(products, f"({' + '.join(map(str, parts))})")
+
+
+def _multiplied_out(part: Expression) -> list[_Multiplied] | None:
+
+    if isinstance(part, Expanded):
+        return list(part.products)
+    if part.kind == REAL and isinstance(part, Constant):
+        return [_Multiplied((part,), {})]
+    if part.kind == REAL and part.whole is not None:
+        return [_Multiplied((), {part.whole.key(): part})]
+    if isinstance(part, Sum):
+        sums = [_multiplied_out(one) for one in part.parts]
+        return None if any(one is None for one in sums) else [product for one in sums if one for product in one]
+    if not isinstance(part, Product):
+        return None
+    left, right = _multiplied_out(part.left), _multiplied_out(part.right)
+    if left is None or right is None or len(left) * len(right) > MOST_PRODUCTS:
+        return None
+    return [_Multiplied(a.known + b.known, {**a.random, **b.random}) for a in left for b in right]

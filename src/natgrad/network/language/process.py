@@ -9,7 +9,6 @@ variance k_nn − a_nᵀ a_n that belongs to the prior: the trace term of the bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
@@ -132,6 +131,7 @@ class _Values(Expression):
     def __init__(self, function: Access, rows: Floats, rest: Floats) -> None:
         self.function, self.rows, self.rest = function, rows, rest
         self.dot = dot(rows, function)
+        self.parts = (self.dot,)
 
     def __getitem__(self, key: Any) -> _Values:
         """The functions that integers or a category choose; all have the same kernel, and thus the same rest."""
@@ -143,16 +143,12 @@ class _Values(Expression):
             )
         return _Values(self.function[key], self.rows, self.rest)
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.dot.accesses()
-
     def __str__(self) -> str:
         name = str(self.function)
         return f"{self.function.node.name}(X){name[len(self.function.node.name) :]}"
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
-        open_ = {p.name for p, s in zip(self.function.node.plates, self.function.selectors, strict=True) if s is None}
-        if scope.plate_names and scope.plate_names[-1] in open_:
+        if scope.plate_names and scope.plate_names[-1] in {plate.name for plate in self.function.open_plates()}:
             raise PlateMismatch(
                 f"{scope.node!r} reads {self}, whose inputs lie along the last plate of {scope.node!r}, and that is "
                 f"{scope.plate_names[-1]!r}, the plate of its functions: put the plate of the inputs last"

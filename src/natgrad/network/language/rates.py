@@ -7,14 +7,14 @@ the parts alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.language.expressions import NOUN, POSITIVE, RATE, Access, Bind, Constant, Expression
+from natgrad.network.language.expressions import NOUN, POSITIVE, RATE, Bind, Call, Constant, Expression
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Label, Polynomial, Take
@@ -38,20 +38,19 @@ class Part(NamedTuple):
         """What is multiplied."""
         return (self.left,) if self.right is None else (self.left, self.right)
 
+    def call(self) -> Any:
+        """How it is written."""
+        if self.right is None:
+            return self.left
+        return Call("dot", self.sides, {} if self.over is None else {"over": self.over})
+
     def plate(self, plates: tuple[Plate, ...], node: str) -> Plate | None:
         """The plate that is summed over, seen from a reader on ``plates``."""
         if self.right is None:
             return None
         if self.over is not None:
             return self.over
-        own = {plate.name for plate in plates}
-        left = {
-            plate.name: plate
-            for side in self.sides
-            for access in side.accesses()
-            for plate, selector in zip(access.node.plates, access.selectors, strict=True)
-            if selector is None and plate.name not in own
-        }
+        left = {name: plate for side in self.sides for name, plate in side.leftover(plates).items()}
         if len(left) != 1:
             raise PlateMismatch(
                 f"{node!r}: {self} must lie along one plate that {node!r} is not on, found {sorted(left) or 'none'}: give over="
@@ -81,32 +80,32 @@ class RateSum(Expression):
 
     kind = RATE
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
-        self.parts = parts
+    def __init__(self, summands: tuple[Part, ...]) -> None:
+        self.summands = summands
+        self.parts = tuple(side for part in summands for side in part.sides)
 
-    def accesses(self) -> Iterator[Access]:
-        for part in self.parts:
-            for side in part.sides:
-                yield from side.accesses()
+    def call(self) -> Any:
+        return reduce(lambda total, part: Call("add", (total, part)), (part.call() for part in self.summands))
 
     def __str__(self) -> str:
-        return " + ".join(map(str, self.parts)) if len(self.parts) == 1 else f"({' + '.join(map(str, self.parts))})"
+        words = " + ".join(map(str, self.summands))
+        return words if len(self.summands) == 1 else f"({words})"
 
     def sizes(self, plates: tuple[Plate, ...], node: str) -> list[int]:
         """The number of elements of each part, for a reader on ``plates``."""
-        along = [part.plate(plates, node) for part in self.parts]
+        along = [part.plate(plates, node) for part in self.summands]
         return [1 if plate is None else plate.size for plate in along]
 
     def exchangeable(self, plates: tuple[Plate, ...], node: str) -> npt.NDArray[np.bool_]:
         """For each element of each part, whether nothing tells it from the others of its part."""
         sizes = self.sizes(plates, node)
-        return np.repeat([part.is_exchangeable for part in self.parts], sizes)
+        return np.repeat([part.is_exchangeable for part in self.summands], sizes)
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         if name != "x":
             raise NotConjugate(f"{scope.node!r}: the logarithm of a sum, {self}, has no closed form")
         total = Polynomial()
-        for part in self.parts:
+        for part in self.summands:
             label, inner = self._along(part, scope, bind)
             total += part.stat("x", scope, label, inner)
         return total
@@ -114,12 +113,12 @@ class RateSum(Expression):
     def shared_logs(self, shares: Expression, scope: Scope) -> Polynomial:
         """Σ E[share] · E[log rate] over all elements of all parts."""
         total, start = Polynomial(), 0
-        for part, size in zip(self.parts, self.sizes(scope.plates, scope.node), strict=True):
+        for part, size in zip(self.summands, self.sizes(scope.plates, scope.node), strict=True):
             label, inner = self._along(part, scope, None)
             place: Any = label
             if label is None:
                 place = Take(scope.register(np.asarray(start, dtype=np.int32)), ())
-            elif len(self.parts) > 1:
+            elif len(self.summands) > 1:
                 place = Take(scope.register(np.arange(start, start + size, dtype=np.int32)), (label,))
             total += shares.stat("x", scope, (place,)) * part.stat("log", scope, label, inner)
             start += size
@@ -157,7 +156,7 @@ def add_rates(left: Expression, right: Any) -> RateSum:
                 f"{left} + {other}: {NOUN[left.kind]} plus {NOUN[other.kind]} has no closed form; a rate is a sum of Gammas, of "
                 "dots of Gammas, and of constants"
             )
-    parts = [side.parts if isinstance(side, RateSum) else (Part(side),) for side in (left, other)]
+    parts = [side.summands if isinstance(side, RateSum) else (Part(side),) for side in (left, other)]
     return RateSum((*parts[0], *parts[1]))
 
 

@@ -284,8 +284,7 @@ class Scope:
         """The elements of each random side along ``plate`` are co-parents of one child."""
         for access in expression.accesses():
             node = access.node
-            along = {p.name for p, s in zip(node.plates, access.selectors, strict=True) if s is None}
-            if plate.name not in along or self.is_data(node):
+            if plate.name not in {p.name for p in access.open_plates()} or self.is_data(node):
                 continue
             if plate.name not in {p.name for p in node.block_plates}:
                 raise NotConjugate(
@@ -298,7 +297,7 @@ class Scope:
 
     def single_leftover(self, expression: Expression, what: str) -> Plate:
         """The one plate of an expression that the reader does not have."""
-        plates = {plate.name: plate for access in expression.accesses() for plate in access.leftover(self)}
+        plates = expression.leftover(self.plates)
         if len(plates) != 1:
             raise PlateMismatch(
                 f"{self.node!r}: {what} must lie along one plate that {self.node!r} is not on, found {sorted(plates) or 'none'}"

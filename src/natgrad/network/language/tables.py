@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.language.columns import Recorded, is_deferred, records
-from natgrad.network.language.expressions import REAL, Access, Constant, Expression, Kind, Untyped
+from natgrad.network.language.expressions import REAL, Access, Call, Constant, Expression, Kind, Untyped
 from natgrad.network.language.nodes import check_range
 from natgrad.network.language.plates import Plate
 from natgrad.validation import as_numbers, require
@@ -72,6 +72,10 @@ class Table:
             keys = keys[:-1]
         return Choice(self.values, keys)
 
+    def call(self) -> Call:
+        """How it is written."""
+        return Call("table", (self.values,))
+
     def __repr__(self) -> str:
         return f"table{list(self.values.shape)}"
 
@@ -105,6 +109,10 @@ class Choice(Untyped):
             raise PlateMismatch(f"{what} takes square matrices, but the table has shape {list(self.values.shape)}")
         check_range(f"{what}: table", kind, self.values)
         return _read(Constant(kind, self.values), len(self.keys), self.keys)
+
+    def call(self) -> Call:
+        """How it is written."""
+        return Call("read", (Call("table", (self.values,)), self.keys))
 
     def __neg__(self) -> Choice:
         return Choice(-self.values, self.keys)
@@ -164,6 +172,10 @@ class Known:
         self.constant, self.kind = constant, constant.kind
         self.size = shape[-1] if len(shape) > lead and constant.kind != REAL else None
         self.plates = tuple(Plate(f"axis {i}", n) for i, n in enumerate(shape[:lead]))
+
+    def call(self) -> Call:
+        """How it is written."""
+        return Call("table", (self.constant.value,))
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         """The table itself, or its logarithms."""

@@ -16,7 +16,6 @@ whatever is summed along a plate does. A regression on the shares of topics in a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
@@ -33,16 +32,12 @@ from natgrad.network.language.expressions import (
     VECTOR,
     Access,
     Bind,
+    Call,
     Constant,
     Expression,
-    as_access,
 )
 from natgrad.network.language.nodes import left_over
-from natgrad.network.language.operators import _Diag as Diag
-from natgrad.network.language.operators import _Dot as Dot
-from natgrad.network.language.operators import _Product as Product
-from natgrad.network.language.operators import _Transformed as Transformed
-from natgrad.network.language.operators import add
+from natgrad.network.language.operators import Diag, Dot, Pair, Product, Transformed, add
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Delta, Label, Polynomial
@@ -230,19 +225,18 @@ def _order(matrix: Expression) -> int:
     return int(matrix.size or 1)
 
 
-class Kronecker(Expression):
+class Kronecker(Pair):
     """A ⊗ B."""
 
     kind = MATRIX
 
     def __init__(self, left: Expression, right: Expression) -> None:
-        self.left, self.right = left, right
+        super().__init__(left, right)
         self.sizes = _order(left), _order(right)
         self.size = self.sizes[0] * self.sizes[1]
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.left.accesses()
-        yield from self.right.accesses()
+    def call(self) -> Call:
+        return Call("kron", self.parts)
 
     def __str__(self) -> str:
         return f"kron({self.left}, {self.right})"
@@ -271,9 +265,8 @@ class BlockDiagonal(Expression):
         self.sizes = tuple(_order(part) for part in parts)
         self.size = sum(self.sizes)
 
-    def accesses(self) -> Iterator[Access]:
-        for part in self.parts:
-            yield from part.accesses()
+    def call(self) -> Call:
+        return Call("block_diag", self.parts)
 
     def __str__(self) -> str:
         return f"block_diag({', '.join(map(str, self.parts))})"
@@ -313,7 +306,7 @@ def frequencies(categories: Expression, over: Plate, weights: npt.ArrayLike | No
     >>> eta = ng.MultivariateNormal("eta", np.zeros(2), np.eye(2))
     >>> y = ng.Normal("y", ng.dot(ng.frequencies(z, item), eta), 1.0, plate=person, observed=[1.0, 2.0])
     """
-    access = as_access(categories) if isinstance(categories, Expression) else None
+    access = categories.whole if isinstance(categories, Expression) else None
     if access is None or access.kind != CATEGORY or access.size is None:
         given = f"{categories}, {NOUN[categories.kind]}" if isinstance(categories, Expression) else repr(categories)
         raise TypeError(f"frequencies takes a Categorical along a plate, not {given}")
@@ -337,10 +330,10 @@ class Frequencies(Expression):
 
     def __init__(self, categories: Access, over: Plate, weights: npt.NDArray[np.float64]) -> None:
         self.categories, self.over, self.weights = categories, over, weights
-        self.size = categories.size
+        self.size, self.parts = categories.size, (categories,)
 
-    def accesses(self) -> Iterator[Access]:
-        yield from self.categories.accesses()
+    def call(self) -> Call:
+        return Call("frequencies", (self.categories, self.over, self.weights))
 
     def __str__(self) -> str:
         return f"frequencies({self.categories}, {self.over.name})"
