@@ -60,9 +60,7 @@ def mixture_chunks(n: int) -> dict[str, Any]:
 
 def mixture_read_again(n: int) -> dict[str, Any]:
     import natgrad as ng
-    from natgrad.network.bind import chunks
 
-    chunks.HELD = 0
     clock = Clock()
 
     def parts() -> Any:
@@ -72,7 +70,7 @@ def mixture_read_again(n: int) -> dict[str, Any]:
 
     network = mixture(ng.Plate("row"), ng.Columns("a", "b"))
     fit = network.fit(parts, ng.VB(), chunk_rows=CHUNK, **mixture_options(clock, 4 if n < 10**8 else 3))
-    return measured(fit, clock, words="generated anew in every pass, which is counted; nothing held")
+    return measured(fit, clock, words="generated anew in every pass, which is counted")
 
 
 def mixture_ready(n: int) -> dict[str, Any]:
@@ -122,9 +120,7 @@ def ratings_parquet(n: int) -> dict[str, Any]:
     import pyarrow.parquet
 
     import natgrad as ng
-    from natgrad.network.bind import chunks
 
-    chunks.HELD = 0
     clock = Clock()
     columns = map(ng.Column, ("user", "item", "value"))
     network = factorisation(ng.Plate("row"), ng.Plate("user"), ng.Plate("item"), *columns)
@@ -132,7 +128,7 @@ def ratings_parquet(n: int) -> dict[str, Any]:
         path = Path(folder) / "ratings.parquet"
         pyarrow.parquet.write_table(pyarrow.table(ratings(n)), path, row_group_size=CHUNK)
         fit = network.fit(path, ng.VB(), chunk_rows=CHUNK, **rating_options(clock))
-    return measured(fit, clock, words="from Parquet, three passes a sweep; nothing held")
+    return measured(fit, clock, words="from Parquet, three passes a sweep")
 
 
 def ratings_ready(n: int) -> dict[str, Any]:
@@ -183,9 +179,8 @@ def topic_network(doc: Any, token: Any, d: Any, w: Any) -> Any:
     return ng.Network(ng.Categorical("w", phi[z], plate=token, observed=w))
 
 
-def topics_fit(n: int, held: bool, words: str) -> dict[str, Any]:
+def topics_fit(n: int, words: str) -> dict[str, Any]:
     import natgrad as ng
-    from natgrad.network.bind import chunks
 
     clock, per_chunk = Clock(), 1_000
     network = topic_network(ng.Plate("doc"), ng.Plate("token"), ng.Column("doc"), ng.Column("word"))
@@ -194,7 +189,6 @@ def topics_fit(n: int, held: bool, words: str) -> dict[str, Any]:
         for begin in range(0, n, per_chunk):
             yield documents(begin, min(n, begin + per_chunk))
 
-    chunks.HELD = 2**30 if held else 0
     start = {"phi": np.random.default_rng(6).dirichlet(np.ones(WORDS), TOPICS)}
     options: dict[str, Any] = {"init": start, "max_steps": 4, "tol": 0.0, "verbose": False, "callbacks": [clock]}
     fit = network.fit(parts, ng.VB(), chunk_rows=per_chunk * TOKENS, backend="jax", **options)  # as many as by default
@@ -202,11 +196,11 @@ def topics_fit(n: int, held: bool, words: str) -> dict[str, Any]:
 
 
 def topics_memory(n: int) -> dict[str, Any]:
-    return topics_fit(n, True, "chunks of a table in memory, as the ready model has it")
+    return topics_fit(n, "chunks of a table in memory, as the ready model has it")
 
 
 def topics_chunks(n: int) -> dict[str, Any]:
-    return topics_fit(n, False, "generated anew in every pass, which is counted")
+    return topics_fit(n, "generated anew in every pass, which is counted")
 
 
 def topics_ready(n: int) -> dict[str, Any]:

@@ -119,9 +119,7 @@ def workers(n: int) -> dict[str, Any]:
     from binding_sizes import CENTRES, factorisation, mixture, ratings, whole_points
 
     import natgrad as ng
-    from natgrad.network.bind import chunks
 
-    chunks.HELD = 2**30
     y, data = whole_points(n), ratings(n)  # half a second a step, or more
     columns = map(ng.Column, ("user", "item", "value"))
     cases = {

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 import natgrad as ng
-from natgrad.data.datasets.generated import paper_ratings
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("NATGRAD_DATA", ROOT.parent / "shared" / "data"))
@@ -33,7 +32,7 @@ JESTER = DATA / "ratings" / "jester1.npz"
 @lru_cache(maxsize=3)
 def load_ratings(name: str, quick: bool) -> ng.Ratings:
     if name == "paper":
-        ratings = paper_ratings(300, 1000, 20_000) if quick else paper_ratings(seed=0)
+        ratings = ng.data.make_ratings(*((300, 1000, 20_000) if quick else (4805, 16015, 1_000_000))).ratings
     else:
         ratings = _jester(quick, stars=name == "stars")
     return ratings

@@ -28,7 +28,6 @@ import factorization_tables as tables
 import numpy as np
 
 import natgrad as ng
-from natgrad.data.datasets.generated import paper_ratings
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parent.parent / "shared" / "data"))
@@ -93,7 +92,7 @@ def ask_peer(options, peer, name, train, test, shape, **more):
 
 def warm_up():
     """Compile everything on some ratings, as many as the numbers for likes need to be searched for."""
-    small = paper_ratings(50, 60, 1500)
+    small = ng.data.make_ratings(50, 60, 1500).ratings
     for likelihood in ("gaussian", "bernoulli"):
         values = (
             small
@@ -185,7 +184,7 @@ def growth(options):
 def _drawn(n_users, n_items, n_ratings):
     """Ratings of the paper's law; the ten million are drawn with replacement of the order of pairs, which is much faster."""
     if n_ratings <= 1_000_000:
-        return paper_ratings(n_users, n_items, n_ratings)
+        return ng.data.make_ratings(n_users, n_items, n_ratings).ratings
     rng = np.random.default_rng(0)
     weight = (0.01 * n_items + 1.0 + np.arange(n_items)) ** -1.0
     activity = (0.01 * n_users + 1.0 + np.arange(n_users)) ** -0.9

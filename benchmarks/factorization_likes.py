@@ -12,8 +12,6 @@ import scipy.linalg
 import scipy.sparse
 
 import natgrad as ng
-from natgrad.data.datasets.generated import paper_ratings
-from natgrad.models.factorization.metrics import ranking_scores
 
 SHOWN = 20
 
@@ -26,7 +24,7 @@ def generated(n_users=2000, n_items=3000, n_likes=200_000, rank=5, strength=1.0,
     ``with_taste`` of the users have one, the others take what is popular.
     """
     rng = np.random.default_rng(seed)
-    like = paper_ratings(n_users, n_items, n_likes)
+    like = ng.data.make_ratings(n_users, n_items, n_likes).ratings
     degree = np.bincount(like.users, minlength=n_users)
     popularity = np.log(np.bincount(like.items, minlength=n_items))
     scale = np.sqrt(strength / np.sqrt(rank))
@@ -77,10 +75,14 @@ def held_out(users, items, rng, share=0.2):
 
 def judged(best, users, items, n_users):
     """NDCG@10 and recall@20 of the best items of each user."""
-    order = np.argsort(users, kind="stable")
-    start = np.searchsorted(users[order], np.arange(n_users + 1))
-    ten, twenty = (ranking_scores(best[:, :k].astype(np.int64), start, items[order]) for k in (10, SHOWN))
-    return {"ndcg@10": ten["ndcg"], "recall@20": twenty["recall"]}
+    liked = _matrix(users, items, (n_users, 1 + max(items.max(), best.max())))
+    hits = np.stack([liked[row, best[row]].toarray().ravel() for row in range(n_users)]) * (best >= 0)
+    degree = np.bincount(users, minlength=n_users)
+    gains = 1.0 / np.log2(np.arange(2, 12))
+    ideal = np.concatenate([[1.0], np.cumsum(gains)])[np.minimum(degree, 10)]
+    some = degree > 0
+    ndcg, recall = (hits[:, :10] @ gains / ideal)[some], (hits[:, :SHOWN].sum(1)[some] / degree[some])
+    return {"ndcg@10": float(ndcg.mean()), "recall@20": float(recall.mean())}
 
 
 def best_unseen(scores_of, seen):

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from natgrad.data.datasets.generated import draw_states
-
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("NATGRAD_DATA") or ROOT.parent / "shared" / "data")
 
@@ -19,7 +17,9 @@ def generated(n_times: int, seed: int, n_states: int = 8, n_columns: int = 2, n_
     rng = np.random.default_rng(seed)
     transition = 0.5 * rng.dirichlet(np.ones(n_states), n_states) + 0.5 * np.eye(n_states)
     means = rng.normal(0.0, 2.0, (n_states, n_columns))
-    states = draw_states(transition, n_times + n_test, rng)
+    moves, states = np.cumsum(transition, axis=1), np.zeros(n_times + n_test, np.int64)
+    for t, u in enumerate(rng.random(len(states) - 1)):
+        states[t + 1] = min(np.searchsorted(moves[states[t]], u), n_states - 1)
     values = means[states] + rng.standard_normal((n_times + n_test, n_columns))
     return transition, means, values[:n_times], values[n_times:]
 

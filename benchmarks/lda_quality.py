@@ -1,8 +1,8 @@
 """Held-out quality of LDA and of four peers by document completion, against CPU seconds.
 
-    python benchmarks/lda.py quality --peers /path/to/peer/environment --seeds 3
-    python benchmarks/lda.py quality --only natgrad --topics 50 --corpora acl --seeds 1      # a quick look
-    python benchmarks/lda.py quality --only table                                            # from the runs there are
+    python benchmarks/lda_quality.py --peers /path/to/peer/environment --seeds 3
+    python benchmarks/lda_quality.py --only natgrad --topics 50 --corpora acl --seeds 1      # a quick look
+    python benchmarks/lda_quality.py --only table                                            # from the runs there are
 
 Every run is a process of its own with one thread; its topics and α are scored by `lda_evaluator` at several points of the
 run. Runs that are in ``--runs`` already are not repeated. natgrad's default was chosen on the test split of parts of 5,000
@@ -207,7 +207,7 @@ TABLE_HEAD = (
     "| system | score | own | seeds | CPU, s | within, s | as tomotopy, s |",
     "|---|---:|---:|---:|---:|---:|---:|",
 )
-FOOT = "Command: `python benchmarks/lda.py quality --peers …`."
+FOOT = "Command: `python benchmarks/lda_quality.py --peers …`."
 
 
 if __name__ == "__main__":

@@ -29,11 +29,10 @@ from typing import Any, NamedTuple
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
 import numpy as np
+from arviz_stats.base import array_stats
 from uncertainty_draws import REFERENCES, regression, schools
 
 import natgrad as ng
-from natgrad.errors import PoorMixing
-from natgrad.posterior.draws import ess
 
 RESULTS = Path(__file__).parent / "results"
 CHAINS, MANY, SHORT, WARM, RUNS = 4, 256, 150, 50, 4
@@ -71,7 +70,9 @@ def worst(found: dict[str, np.ndarray]) -> float:
     """The smallest effective size; of several runs, those of all added up."""
     by_run: dict[str, list[float]] = {}
     for key, values in found.items():
-        by_run.setdefault(key.partition(" run ")[2], []).append(float(np.min(ess(values))))
+        by_run.setdefault(key.partition(" run ")[2], []).append(
+            float(np.min(array_stats.ess(values, chain_axis=0, draw_axis=1)))
+        )
     return sum(map(min, by_run.values()))
 
 
@@ -314,7 +315,7 @@ def main() -> None:
     options = parser.parse_args()
     n = options.draws
     references = json.loads(REFERENCES.read_text())
-    warnings.simplefilter("ignore", PoorMixing)
+    warnings.simplefilter("ignore", ng.errors.PoorMixing)
     path = RESULTS / "samplers.json"
     found: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
     for name in options.models:

@@ -9,10 +9,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from arviz_stats.base import array_stats
 
 import natgrad as ng
-from natgrad.errors import PoorMixing
-from natgrad.posterior.draws import ess
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 REFERENCES = Path(__file__).parent.parent.parent / "shared" / "references" / "posteriordb.json"
@@ -107,12 +106,12 @@ def posteriordb():
         wanted, found = reference["reference"], read(draws)
         error = max(abs(x.mean() - wanted[key]["mean"]) / wanted[key]["sd"] for key, x in found.items())
         ratios = [x.std() / wanted[key]["sd"] for key, x in found.items()]
-        worth = min(float(ess(x)) for x in found.values())
+        worth = min(float(array_stats.ess(x, chain_axis=0, draw_axis=1)) for x in found.values())
         lines.append(f"| {name} | {error:.3f} | {min(ratios):.3f}–{max(ratios):.3f} | {worth:,.0f} | {spent:.1f} |")
         print(lines[-1], flush=True)
     (FIGURES / "draws-posteriordb.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", PoorMixing)
+    warnings.simplefilter("ignore", ng.errors.PoorMixing)
     posteriordb()

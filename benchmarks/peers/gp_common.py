@@ -61,23 +61,14 @@ def main():
 def run(step, predict, stream, start, options):
     """Seconds of each step, in wall time and in time of this process; test scores at the marks, which are CPU seconds."""
     wall, cpu, marks, waiting = [], [], [], sorted(options.marks)
-    exact = getattr(predict, "exact", None)
-    ending = 0.0
-    if exact is not None:
-        exact()
-        ending = exact()  # a fit that ends at a mark has begun its exact pass before it
     while len(wall) < options.steps if not options.marks else waiting:
         batch = next(stream)
         begin, used = time.perf_counter(), time.process_time()
         step(*batch)
         wall.append(time.perf_counter() - begin)
         cpu.append(time.process_time() - used)
-        while waiting and sum(cpu) >= waiting[0] - ending:
-            if exact is not None:
-                ending = exact()
+        while waiting and sum(cpu) >= waiting[0]:
             marks.append([waiting.pop(0), *density(predict, start)])
-    if exact is not None:
-        exact()
     end = density(predict, start)
     return {
         "steps": len(wall), "wall": float(np.median(wall)), "cpu": float(np.median(cpu)), "least_cpu": float(min(cpu)),

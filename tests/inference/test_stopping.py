@@ -1,4 +1,4 @@
-"""What "converged" promises, on the models of ``benchmarks/stopping.py``: ten times as long gains less than the tolerance."""
+"""What "converged" promises, on networks and ready models: ten times as long gains less than the tolerance."""
 
 import pytest
 from promises.stopping import MODELS

@@ -1,6 +1,6 @@
 """Models on which the stopping rule is judged: fitted until it says stop, and ten times as long.
 
-Shared by the tests and by ``benchmarks/stopping.py``. Each entry is a function that fits a model twice and returns a `Loss`.
+Each entry is a function that fits a model twice and returns a `Loss`.
 """
 
 from collections.abc import Callable

@@ -235,6 +235,10 @@ def test_reasons_add_up_to_what_is_expected(case):
     told = model._codes(*pairs[pairs[:, 0] == 3].T, **_of_user(more, pairs, 3))
     parts = reasons_of(exact, told, model.ratings_.values[pairs[:, 0] == 3], codes)
     assert parts.sum() + rest == pytest.approx(expected, abs=1e-4)
+    if kind == "time":  # of a chain the future is expected to be as its last bin, and the past as its first
+        for far, end in ((2030.0, model.time_edges_[-1]), (1970.0, model.time_edges_[0])):
+            beyond, at = (model.because(3, 4, n=99, time=when) for when in (far, end))
+            np.testing.assert_allclose(beyond.scores, at.scores, rtol=1e-12)
     with pytest.raises(ValueError, match="nobody"):
         model.because("nobody", 4, **asked)
     with pytest.raises(ValueError, match=f"the fit had a {kind}="):

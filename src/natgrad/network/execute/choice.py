@@ -17,7 +17,7 @@ from natgrad.network.polynomial import Factor, Label, Monomial, Take
 
 __all__ = ["BackendChoice", "choose_backend", "make_backend", "sweeps_in_a_call"]
 
-# Sweeps of a fit: the mean of 45 of the 46 networks of `benchmarks/stopping.py`; one takes as many as it may.
+# Sweeps of a fit: the mean of 45 of 46 networks that were fitted with their defaults; one takes as many as it may.
 SWEEPS = 60
 # Seconds of a sweep by NumPy, as measured in 2026 on two shared cores: for a product, for a number in it, for one that is read
 # through an index, for one of λ, and for a time of a chain.

@@ -475,10 +475,13 @@ class Sizes(NamedTuple):
     meaning: str
 
 
-def distances(topics: Floats) -> Floats:
-    """√JSD between all pairs of topics [K, K], in nats: 0 for the same, √log 2 for topics without a common word."""
+def distances(topics: Floats, max_numbers: float = MOST_NUMBERS) -> Floats:
+    """√JSD between all pairs of topics [K, K], in nats: 0 for the same, √log 2 for topics without a common word.
+
+    The rarest words count as one where there are more than ``max_numbers`` numbers of words and pairs.
+    """
     K, V = topics.shape
-    kept = int(MOST_NUMBERS / max(K * K / 2, 1))
+    kept = int(max_numbers / max(K * K / 2, 1))
     if kept < V:
         order = np.argsort(-topics.sum(0), kind="stable")
         rest = topics[:, order[kept:]].sum(1, keepdims=True)
