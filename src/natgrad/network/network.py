@@ -28,7 +28,7 @@ from natgrad.network.fit_run import FitRun, Whole
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
-from natgrad.network.language.nodes import Node
+from natgrad.network.language.nodes import Node, parents_first
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from natgrad.posterior.calibration import Calibration
     from natgrad.posterior.draws import Draws
 
-__all__ = ["Network", "check_plates", "check_roots", "collected", "warn_unreached"]
+__all__ = ["Network", "check_plates", "check_roots", "warn_unreached"]
 
 
 def check_roots(roots: Collection[Any]) -> None:
@@ -59,26 +59,6 @@ def check_roots(roots: Collection[Any]) -> None:
             hint = ": give the node, not its name" if isinstance(node, str) else hint
             given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
             raise TypeError(f"Network takes nodes, got {given}{hint}")
-
-
-def collected(roots: Iterable[Node]) -> dict[str, Node]:
-    """Every ancestor, parents before children."""
-    nodes: dict[str, Node] = {}
-    met: dict[str, Node] = {}
-    for root in roots:
-        # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
-        waiting = [(root, iter(root.parents()))]
-        while waiting:
-            node, parents = waiting[-1]
-            if met.setdefault(node.name, node) is not node:
-                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            parent = None if node.name in nodes else next(parents, None)
-            if parent is None:
-                nodes.setdefault(node.name, node)
-                waiting.pop()
-            else:
-                waiting.append((parent, iter(parent.parents())))
-    return nodes
 
 
 def check_plates(nodes: Iterable[Node]) -> None:
@@ -116,9 +96,6 @@ def warn_unreached(nodes: dict[str, Node]) -> None:
             )
 
 
-# `Network`: a declared graph collected from its observed leaves, compiled once, fitted as often as wanted.
-
-
 class Network:
     """A Bayesian network, collected from its observed nodes.
 
@@ -154,7 +131,7 @@ class Network:
 
             self.template = Template(observed, joint)
             return
-        self.nodes = collected(observed)
+        self.nodes = parents_first(observed, Node.parents)
         self._problems: dict[BackendName, NetworkProblem] = {}
         self._choices: dict[BackendName | None, BackendChoice] = {}
         check_plates(self.nodes.values())
@@ -353,13 +330,12 @@ class Network:
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
         refuse_unknown(keep, self.fit.__annotations__)
+        options = {
+            "step": step, "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds, "seed": seed,
+            "max_messages": max_messages, "tol": tol, "init": init, "n_init": n_init, "order": order, "callbacks": callbacks,
+            "bound_every": bound_every, "executor": executor, "backend": backend, "verbose": verbose, "moves": moves, **keep,
+        }  # fmt: skip
         if self.template is not None:
-            options = {
-                "step": step, "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds,
-                "max_messages": max_messages, "tol": tol, "seed": seed, "init": init, "order": order, "callbacks": callbacks,
-                "bound_every": bound_every, "executor": executor, "backend": backend, "n_init": n_init, "verbose": verbose,
-                **({} if moves is None else {"moves": moves}), **keep,
-            }  # fmt: skip
             from natgrad.network.bind.bound import fit_table
 
             return fit_table(self.template, data, method, chunk_rows, options)
@@ -367,29 +343,31 @@ class Network:
             raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
         if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             raise ValueError(f"{self._nothing_observed}; query() answers without data")
-        method = checked_method(self._only_method(data, method))
-        if (every := checked_every(bound_every)) is not None and method in (None, VB()):
+        return self.fit_whole(self._only_method(data, method), options)
+
+    def fit_whole(self, method: Method | None, options: Mapping[str, Any]) -> Fit:
+        """The fit of a network that has its data; ``options`` are all of those of `fit`."""
+        method = checked_method(method)
+        if (every := checked_every(options["bound_every"])) is not None and method in (None, VB()):
             raise TypeError(
-                f"bound_every={bound_every!r} is for methods that sample, Children(C), GlobalBatch(size) and SVI(batch): exact "
+                f"bound_every={every!r} is for methods that sample, Children(C), GlobalBatch(size) and SVI(batch): exact "
                 "sweeps have the bound after each of them. Leave it out, or give method="
             )
+        init, n_init, moves = options["init"], options["n_init"], options["moves"]
         init = joined_init(init, self._plan) if self._plan.members else init
         restarts = None if n_init is None else whole_number(n_init, "n_init")
-        chosen = self._chosen(backend)
+        chosen = self._chosen(options["backend"])
         source = Whole(problem := self.problem_on(chosen.name), chosen.words)
         settings = Settings(
-            method, checked_step(step, method, problem), checked_order(self._plan, order, started_nodes(problem, init)),
-            whole_number(seed, "seed", least=0), __version__,
+            method, checked_step(options["step"], method, problem),
+            checked_order(self._plan, options["order"], started_nodes(problem, init)),
+            whole_number(options["seed"], "seed", least=0), __version__,
         )  # fmt: skip
         warn_of_ties(self._plan)
         warn_of_offsets(self._plan)
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
-        about |= {name: value for name, value in (("n_init", n_init), ("moves", moves)) if value is not None}
+        about |= {name: options[name] for name in ("n_init", "moves") if options[name] is not None}
         moving = source.moves_for(asked_moves(self._plan, moves, method, n_init), settings)
-        options = {
-            "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds, "max_messages": max_messages,
-            "tol": tol, "callbacks": callbacks, "bound_every": every, "executor": executor, "verbose": verbose, **keep,
-        }  # fmt: skip
         return FitRun(source, settings, options, moving, probed=moves is not False).run(
             lambda: find_start(problem, init, settings.seed, restarts, moving),
             (symmetry_watch(problem, init),) if self._plan.choices else (),
@@ -508,17 +486,8 @@ class Network:
         """
         from natgrad.network.results.calibrate import calibrate_network
 
-        return calibrate_network(
-            self,
-            n,
-            level,
-            names,
-            n_ranks,
-            seed,
-            dict(fit_options or {}),
-            dict(draws_options or {}),
-            verbose,
-        )
+        given = dict(fit_options or {}), dict(draws_options or {})
+        return calibrate_network(self, n, level, names, n_ranks, seed, *given, verbose)
 
     def attached_draws(self, draws: Draws) -> Draws:
         """Draws that were loaded from a file with this network, of which they must be."""
@@ -529,6 +498,3 @@ class Network:
     def _check_bound(self, what: str) -> None:
         if self.template is not None:
             raise PlateMismatch(f"{what}: this network gets its data at fit; bind(table) gives one that has them")
-
-
-# Collect the nodes of a network from its leaves, and check them together.

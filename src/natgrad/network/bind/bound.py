@@ -14,7 +14,7 @@ from natgrad.data.ids import spelled_alike
 from natgrad.errors import PlateMismatch
 from natgrad.inference.methods import SVI
 from natgrad.inference.monitor import Since
-from natgrad.network.bind.build import Domain, Template, Use, build_nodes, check_plate, check_rows
+from natgrad.network.bind.build import Builder, Domain, Template, Use, check_plate, check_rows
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import LARGE, Table, TableChunks, as_table
 from natgrad.network.language.columns import RecordedNode
@@ -227,14 +227,14 @@ def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None
     rows = held(template, tables)
     domain = find_domain(template, rows)
     network = bind_network(template, rows, domain)
-    return network.fit(method, **options).bound_to(Binding(template, domain, rows))
+    return network.fit_whole(method, options).bound_to(Binding(template, domain, rows))
 
 
 def bind_network(template: Template, rows: Mapping[str, Any], domain: Domain) -> Network:
     """The network of these rows, made by the language as if it had been declared with their arrays."""
     from natgrad.network.network import Network
 
-    nodes = build_nodes(template, aligned(template, rows, domain), domain)
+    nodes = Builder(template, aligned(template, rows, domain), domain).nodes()
     roots = (nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots)
     return Network(*roots, joint=template.joint)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -27,7 +28,7 @@ from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded,
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Access, Expression
 from natgrad.network.language.missing import censored
-from natgrad.network.language.nodes import Node
+from natgrad.network.language.nodes import Node, parents_first
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
@@ -42,10 +43,9 @@ __all__ = [
     "Domain",
     "Template",
     "Use",
-    "build_nodes",
     "made_parents",
-    "parents_first",
     "processes",
+    "with_ancestors",
 ]
 
 ROLES = {"observed": "observed", "mask": "mask", "size": "size", "lengths": "lengths"}
@@ -86,9 +86,8 @@ class Template:
 
     def __init__(self, roots: Sequence[Any], joint: Any = None) -> None:
         self.roots = tuple(roots)
-        self.nodes: dict[str, RecordedNode] = {}
-        for root in roots:
-            self._collect(root)
+        recorded = (root for root in roots if isinstance(root, RecordedNode))
+        self.nodes: dict[str, RecordedNode] = parents_first(recorded, _parents)
         self.uses = [use for node in self.nodes.values() for use in _uses(node)]
         self.plates = self._collect_plates()
         self.level_plates: dict[str, list[Use]] = {}
@@ -136,22 +135,6 @@ class Template:
         return f"Network({', '.join(map(repr, [*self.nodes.values(), *made]))})"
 
     # -- structure --
-
-    def _collect(self, root: Any) -> None:
-        """Parents before children; a chain of nodes may be long, so what waits is kept in a list."""
-        waiting: list[tuple[Any, Iterator[Any]]] = [(root, iter(_parents(root)))]
-        while waiting:
-            node, parents = waiting[-1]
-            if isinstance(node, RecordedNode) and self.nodes.get(node.name, node) is not node:
-                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            done = not isinstance(node, RecordedNode) or node.name in self.nodes
-            parent = None if done else next(parents, None)
-            if parent is None:
-                if isinstance(node, RecordedNode):
-                    self.nodes.setdefault(node.name, node)
-                waiting.pop()
-            else:
-                waiting.append((parent, iter(_parents(parent))))
 
     def _collect_plates(self) -> dict[str, Plate]:
         plates: dict[str, Plate] = {}
@@ -217,10 +200,8 @@ class Template:
                 )
 
 
-def _parents(node: Any) -> list[Any]:
+def _parents(node: RecordedNode) -> list[RecordedNode]:
     """The recorded nodes that stand in the arguments of one."""
-    if not isinstance(node, RecordedNode):
-        return []
     parts = (part for value in node.options.values() for part in walk(value, inside=False))
     return [part for part in parts if isinstance(part, RecordedNode)]
 
@@ -260,11 +241,15 @@ def _inside(node: str, value: Any, role: str) -> Iterator[Use]:
                 yield from _inside(node, entry, "index")
         yield from _inside(node, target, role)
     elif isinstance(value, Recorded):
-        inner = "vector" if value.function in OF_VECTORS else role
-        for part in value.arguments:
-            yield from _inside(node, part, inner)
-        for key, part in value.options.items():
-            yield from _inside(node, part, "mask" if value.function == "censored" and key in SIDES else inner)
+        for key, part in (*enumerate(value.arguments), *value.options.items()):
+            yield from _inside(node, part, _role_inside(value.function, key, role))
+
+
+def _role_inside(function: str, key: Any, role: str) -> str:
+    """The role of columns in an argument of a function that has a role itself."""
+    if function == "censored" and key in SIDES:
+        return "mask"
+    return "vector" if function in OF_VECTORS else role
 
 
 def _plates_of(target: Any) -> tuple[Plate, ...]:
@@ -300,22 +285,12 @@ def made_parents(template: Template) -> Mapping[str, Node]:
         accesses = part.accesses() if isinstance(part, Expression) else ()
         for node in (node for access in accesses for node in access.nodes()):
             nodes.setdefault(node.name, node)
-    return {node.name: node for node in parents_first(nodes)}
+    return {node.name: node for node in with_ancestors(nodes)}
 
 
-def parents_first(nodes: Mapping[str, Node]) -> list[Node]:
+def with_ancestors(nodes: Mapping[str, Node]) -> list[Node]:
     """Nodes and their ancestors, parents before children; of two with one name the given one."""
-    ordered: dict[str, Node] = {}
-    for root in nodes.values():
-        waiting = [root]
-        while waiting:
-            node = waiting[-1]
-            missing = [parent for parent in node.parents() if parent.name not in ordered]
-            if missing and node.name not in ordered:
-                waiting += [nodes.get(parent.name, parent) for parent in missing]
-            else:
-                ordered.setdefault(node.name, waiting.pop())
-    return list(ordered.values())
+    return list(parents_first(nodes.values(), lambda node: [nodes.get(p.name, p) for p in node.parents()]).values())
 
 
 Array = npt.NDArray[Any]
@@ -356,19 +331,9 @@ class Domain(NamedTuple):
         return {**ids, **{plate: np.array(names) for plate, names in template.column_plates.items()}}
 
 
-def build_nodes(
-    template: Template,
-    tables: Mapping[str, Table],
-    domain: Domain,
-    *,
-    made: Mapping[str, Node] | None = None,
-    left_out: Collection[str] = (),
-    weights: Mapping[str, Array | None] | None = None,
-    only: Collection[str] | None = None,
-    part: Collection[str] = (),
-    masked: Collection[str] = (),
-) -> dict[str, Node]:
-    """Every recorded node, made.
+@dataclass
+class Builder:
+    """Makes the recorded nodes of a template from tables.
 
     Parameters
     ----------
@@ -376,51 +341,36 @@ def build_nodes(
     made : nodes that are there already
     left_out : observed nodes that have no values here: hidden ones take their place
     weights : of the elements of a plate, in place of those of its column
-    only : names of the nodes that are wanted; all by default
     part : plates whose rows are some of many, in which everything may be missing
     masked : observed nodes that miss values in some of these chunks
     """
-    builder = Builder(
-        template,
-        tables,
-        domain,
-        dict(made or {}),
-        frozenset(left_out),
-        weights or {},
-        frozenset(part),
-        frozenset(masked),
-    )
-    return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
 
+    template: Template
+    tables: Mapping[str, Table]
+    domain: Domain
+    made: Mapping[str, Node] = field(default_factory=dict)
+    left_out: Collection[str] = ()
+    weights: Mapping[str, Array | None] = field(default_factory=dict)
+    part: Collection[str] = ()
+    masked: Collection[str] = ()
 
-class Builder:
-    """Makes the recorded nodes of a template from tables; the parameters are those of `build_nodes`."""
-
-    def __init__(
-        self,
-        template: Template,
-        tables: Mapping[str, Table],
-        domain: Domain,
-        made: dict[str, Node],
-        left_out: frozenset[str],
-        weights: Mapping[str, Array | None],
-        part: frozenset[str],
-        masked: frozenset[str],
-    ) -> None:
-        self.part, self.masked = part, masked
-        self.template, self.tables, self.domain = template, tables, domain
-        self.made, self.left_out, self.weights = made, left_out, weights
+    def __post_init__(self) -> None:
+        self.built: dict[str, Node] = dict(self.made)
         self.plates: dict[str, Plate] = {}
+
+    def nodes(self, only: Collection[str] | None = None) -> dict[str, Node]:
+        """Every recorded node by name, or those that are wanted."""
+        return {n: self.node(node) for n, node in self.template.nodes.items() if only is None or n in only}
 
     def node(self, recorded: RecordedNode) -> Node:
         """The node of a record, made once; parents come first, so that nothing is deep."""
-        if recorded.name not in self.made:
+        if recorded.name not in self.built:
             options = self._arguments(recorded)
             try:
-                self.made[recorded.name] = recorded.function(**options)
+                self.built[recorded.name] = recorded.function(**options)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{error} (with {self._words(recorded)})") from None
-        return self.made[recorded.name]
+        return self.built[recorded.name]
 
     def _arguments(self, recorded: RecordedNode) -> dict[str, Any]:
         without = ("observed", "mask") if recorded.name in self.left_out else ()
@@ -455,7 +405,7 @@ class Builder:
                 self.plates[name].weight = np.zeros(self._size(plate))
             self.plates[name].is_part = name in self.part
             if name in self.part:
-                self.plates[name].masked = self.masked
+                self.plates[name].masked = frozenset(self.masked)
         return self.plates[name]
 
     def _size(self, plate: Plate) -> int:
@@ -485,7 +435,7 @@ class Builder:
             return len(self.domain.categories[value.name])
         if key == "lengths" and isinstance(value, Column):
             return self._lengths(recorded, value)
-        return self.value(recorded, value, key if key in ("observed", "mask") else "number")
+        return self.value(recorded, value, ROLES.get(key, "number"))
 
     def value(self, recorded: RecordedNode, value: Any, role: str) -> Any:
         """An argument of a node, with the arrays of its columns."""
@@ -500,24 +450,17 @@ class Builder:
         if isinstance(value, Recorded):
             if value.function == "read":
                 return self._read(recorded, value.arguments[0], value.arguments[1], role)
-            inner = "vector" if value.function in ("dot", "evaluate") else role
-            if value.function == "censored":
-                return self._censored(recorded, value)
-            arguments = [self.value(recorded, part, inner) for part in value.arguments]
-            options = {key: self.value(recorded, part, inner) for key, part in value.options.items()}
-            return FUNCTIONS[value.function](*arguments, **options)
+            made: dict[Any, Any] = {
+                key: self.value(recorded, part, _role_inside(value.function, key, role))
+                for key, part in (*enumerate(value.arguments), *value.options.items())
+            }
+            positions = [made.pop(place) for place in range(len(value.arguments))]
+            return FUNCTIONS[value.function](*positions, **made)
         if isinstance(value, (list, tuple)) and len(value) <= LONGEST:
             return type(value)(self.value(recorded, part, role) for part in value)
         return value
 
-    def _censored(self, recorded: RecordedNode, value: Recorded) -> Any:
-        """Bounds are values; which side was not seen is a flag."""
-        roles = {"right": "mask", "left": "mask"}
-        options = {key: self.value(recorded, part, roles.get(key, "observed")) for key, part in value.options.items()}
-        return censored(*(self.value(recorded, part, "observed") for part in value.arguments), **options)
-
     def _read(self, recorded: RecordedNode, target: Any, key: Any, role: str) -> Any:
-
         keys, plates = key if isinstance(key, tuple) else (key,), _plates_of(target)
         read = [
             self._index(recorded, entry, plates[position] if position < len(plates) else None)

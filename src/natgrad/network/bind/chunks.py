@@ -27,7 +27,7 @@ import numpy.typing as npt
 from natgrad.data.stream import prefetch
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.bind.bound import aligned, find_domain
-from natgrad.network.bind.build import Domain, Template, build_nodes, made_parents, parents_first
+from natgrad.network.bind.build import Builder, Domain, Template, made_parents, with_ancestors
 from natgrad.network.bind.chunking import Cuts, sequences_along
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table, TableChunks
@@ -215,10 +215,8 @@ class Chunks:
             raise PlateMismatch(f"rows of plate {plate!r} are read by their ids: they cannot come in chunks")
         self.inside = frozenset(inside)
         self._scan(others)
-        self.made = build_nodes(
-            template, aligned(template, others, self.domain), self.domain,
-            only=[name for name in template.nodes if name not in self.inside],
-        )  # fmt: skip
+        outside = [name for name in template.nodes if name not in self.inside]
+        self.made = Builder(template, aligned(template, others, self.domain), self.domain).nodes(outside)
         self.made.update(made_parents(template))
         self._ready: Callable[[Known], Any] = _as_is
         self._held: list[Any] | None = None
@@ -405,7 +403,7 @@ class Chunks:
         self.plan = with_joint_factors(plan, self.groups)
         # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
         self.local = self._in_rows(self.plan)
-        check_hidden(plan, {*self._in_rows(plan), *(node.name for node in parents_first(self.made))}, self.plate)
+        check_hidden(plan, {*self._in_rows(plan), *(node.name for node in with_ancestors(self.made))}, self.plate)
         if calls_held is not None:
             self._held = [Later(_as_is, make()) for make in calls_held]
         self._colour()
@@ -482,11 +480,9 @@ class Chunks:
             if (own := self.template.plates[self.plate].later) is not None:
                 weight = weight * padded.numbers(own.name)
             weights = {self.plate: weight}
-        made = build_nodes(
-            self.template, {self.plate: padded}, self.domain, made=self.made, weights=weights, only=self.inside,
-            part=(self.plate,), masked=self.lost,
-        )  # fmt: skip
-        nodes = parents_first({**self.made, **made})
+        tables, part = {self.plate: padded}, (self.plate,)
+        builder = Builder(self.template, tables, self.domain, self.made, weights=weights, part=part, masked=self.lost)
+        nodes = with_ancestors({**self.made, **builder.nodes(self.inside)})
         for node in nodes:
             if node.name in getattr(self, "in_parts", ()):
                 split(node)

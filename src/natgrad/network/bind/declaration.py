@@ -216,7 +216,7 @@ class _Reader:
         if kind == "StickBreaking":
             options.setdefault("grow", False)  # of a file written when sticks were truncated unless they said otherwise
         if entry["plates"]:
-            options["plate"] = tuple(self._plate(plate) for plate in entry["plates"])
+            options["plate"] = tuple(self._named("plate", plate) for plate in entry["plates"])
         self.nodes[name] = KINDS[kind](name, **options)
 
     def add_process(self, entry: Any) -> None:
@@ -228,14 +228,9 @@ class _Reader:
         if not isinstance(kernel, Covariance) or not isinstance(inducing, np.ndarray) or name in self.nodes:
             refuse(f"the process {name[:60]!r}", "has no kernel or no inducing inputs")
         check(entry.get("plates", []), ["text"], where=f"the plates of the process {name[:60]!r}")
-        plates = tuple(self._plate(plate) for plate in entry.get("plates", []))
+        plates = tuple(self._named("plate", plate) for plate in entry.get("plates", []))
         process = GaussianProcess(name, kernel, inducing=inducing, jitter=entry["jitter"], plate=plates)
         self.processes[name], self.nodes[name] = process, process.node
-
-    def _plate(self, name: Any) -> Plate:
-        if name not in self.plates:
-            refuse("the declaration", f"has no plate {str(name)[:60]!r}")
-        return self.plates[name]
 
     def value(self, data: Any, where: str, depth: int) -> Any:
         """The value that data describe."""
@@ -253,22 +248,19 @@ class _Reader:
             return Column(data["column"])
         if "columns" in data:
             return Columns(*data["columns"])
-        if "plate" in data:
-            return self._plate(data["plate"])
-        if "node" in data:
-            return self._node(data["node"])
-        if "process" in data:
-            if data["process"] not in self.processes:
-                refuse("the declaration", f"has no process {str(data['process'])[:60]!r}")
-            return self.processes[data["process"]]
         if "call" in data:
             return self._called(data, where, depth)
-        raise Misfit(f"{where} in the declaration is nothing that is known")
+        kind = next((kind for kind in ("plate", "node", "process") if kind in data), None)
+        if kind is None:
+            raise Misfit(f"{where} in the declaration is nothing that is known")
+        return self._named(kind, data[kind])
 
-    def _node(self, name: Any) -> Any:
-        if name not in self.nodes:
-            refuse("the declaration", f"reads node {str(name)[:60]!r}, which does not come before it")
-        return self.nodes[name]
+    def _named(self, kind: str, name: Any) -> Any:
+        """What the declaration has said before, by its kind and name."""
+        said: Mapping[str, Any] = {"plate": self.plates, "node": self.nodes, "process": self.processes}[kind]
+        if name not in said:
+            refuse("the declaration", f"reads {kind} {str(name)[:60]!r}, which does not come before it")
+        return said[name]
 
     def _called(self, data: Mapping[str, Any], where: str, depth: int) -> Any:
         check(dict(data), {"call": "text", "arguments": list, "options": dict}, where=f"{where} in the declaration")
@@ -335,13 +327,13 @@ def check_makes(template: Template, domain: Domain, data: Any) -> None:
 def _without_columns(template: Template, domain: Domain) -> None:
     """All that reads no column, on plates of one row."""
     rows = dict.fromkeys((*template.tables, *template.row_plates.values()), Table({"row": np.zeros(1)}, "one row"))
-    builder = _builder(template, rows, domain)
+    builder = Builder(template, rows, domain, weights=dict.fromkeys(rows))
     reading = {use.node for use in template.uses}
     for node in template.nodes.values():  # parents come first
         whole = node.name not in reading
         for part in [node] if whole else walk(tuple(node.options.values()), inside=False):
             inside = list(walk(tuple(node.options.values()) if whole else part, inside=False))
-            known = all(entry.name in builder.made for entry in inside if isinstance(entry, RecordedNode))
+            known = all(entry.name in builder.built for entry in inside if isinstance(entry, RecordedNode))
             if not known or any(isinstance(entry, (Column, Columns)) for entry in inside):
                 continue
             if whole:
@@ -353,15 +345,9 @@ def _without_columns(template: Template, domain: Domain) -> None:
 def _with_columns(template: Template, domain: Domain, sizes: Mapping[str, int], number: float) -> None:
     """The terms of all nodes on tables of these sizes that are full of one number."""
     rows = {plate: _stand_in(template, domain, plate, size, number) for plate, size in sizes.items()}
-    builder = _builder(template, rows, domain, frozenset(template.observed()))
-    for node in template.nodes.values():
-        builder.node(node).term({})
-
-
-def _builder(
-    template: Template, rows: Mapping[str, Table], domain: Domain, left_out: frozenset[str] = frozenset()
-) -> Builder:
-    return Builder(template, rows, domain, {}, left_out, dict.fromkeys(rows), frozenset(), frozenset())
+    builder = Builder(template, rows, domain, left_out=template.observed(), weights=dict.fromkeys(rows))
+    for node in builder.nodes().values():
+        node.term({})
 
 
 def _stand_in(template: Template, domain: Domain, plate: str, size: int, number: float) -> Table:

@@ -27,7 +27,7 @@ import numpy as np
 from natgrad import families
 from natgrad.inference.problem import State
 from natgrad.network.bind.bound import Binding, aligned, find_domain
-from natgrad.network.bind.build import Domain, build_nodes, made_parents
+from natgrad.network.bind.build import Builder, Domain, made_parents
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.updating import warm_state
 from natgrad.network.compile.joint_factors import groups_inside, with_joint_factors
@@ -92,7 +92,7 @@ def fit_remembering(
     """The fit to new rows, with what was told before; how much of it still counts is learned if ``forgetting`` is None."""
     template = binding.template
     domain = find_domain(template, rows, binding.domain)
-    nodes = build_nodes(template, aligned(template, rows, domain), domain)
+    nodes = Builder(template, aligned(template, rows, domain), domain).nodes()
     told = _told(binding, factors, groups, rows)
     spread = {}
     for name, (message, _) in told.items():
@@ -217,7 +217,7 @@ def _told(
     template = binding.template
     outside = [name for name, node in template.nodes.items() if name in factors and not _in_rows(binding, name)]
     side = {plate: rows[plate] for plate in rows if plate in template.level_plates}
-    made = build_nodes(template, aligned(template, side, binding.domain), binding.domain, only=outside)
+    made = Builder(template, aligned(template, side, binding.domain), binding.domain).nodes(outside)
     nodes = {**made_parents(template), **{name: made[name] for name in outside}}
     return messages_to(nodes, factors, groups)
 

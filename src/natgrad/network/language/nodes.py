@@ -8,7 +8,7 @@ density of its conditional, written once as a polynomial in the moments of its s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -78,6 +78,7 @@ __all__ = [
     "must_be_observed",
     "numbers",
     "observed_index",
+    "parents_first",
 ]
 
 # Probabilities that were normalised in single precision, or written out with six digits, count as normalised.
@@ -605,6 +606,28 @@ class ScalarNode(Node):
 
     def _event_size(self, observed: Any) -> int | None:
         return None
+
+
+def parents_first(roots: Iterable[Any], parents: Callable[[Any], Iterable[Any]]) -> dict[str, Any]:
+    """Nodes and their ancestors by name, parents before children; two different ones of one name are refused.
+
+    A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
+    """
+    ordered: dict[str, Any] = {}
+    met: dict[str, Any] = {}
+    for root in roots:
+        waiting = [(root, iter(parents(root)))]
+        while waiting:
+            node, others = waiting[-1]
+            if met.setdefault(node.name, node) is not node:
+                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
+            parent = None if node.name in ordered else next(others, None)
+            if parent is None:
+                ordered.setdefault(node.name, node)
+                waiting.pop()
+            else:
+                waiting.append((parent, iter(parents(parent))))
+    return ordered
 
 
 def numbers(expression: Any) -> npt.NDArray[np.float64]:

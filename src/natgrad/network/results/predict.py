@@ -12,7 +12,7 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import State
 from natgrad.network.bind.bound import Binding, aligned, find_domain, held, id_column, open_tables
-from natgrad.network.bind.build import Domain, Template, build_nodes, made_parents, parents_first
+from natgrad.network.bind.build import Builder, Domain, Template, made_parents, with_ancestors
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.joint_factors import Member, groups_inside, groups_of, with_joint_factors
@@ -145,16 +145,9 @@ class _Prediction:
             self.tables
         )  # weights say how often rows count in a fit, not what they are
         kept = [name for name in self.wanted if name in self.local or name in self.targets or name in self.seen]
-        nodes = build_nodes(
-            self.template,
-            self.tables,
-            self.domain,
-            made=self.made,
-            left_out=self.targets,
-            weights=plain,
-            only=kept,
-            part=self.rows,
-        )
+        nodes = Builder(
+            self.template, self.tables, self.domain, self.made, left_out=self.targets, weights=plain, part=self.rows
+        ).nodes(kept)
         informed, gaps = self._informed(), self._gaps(nodes)
         if informed or gaps.inferred:
             self._infer({**self.made, **nodes}, informed, gaps.inferred)
@@ -191,7 +184,7 @@ class _Prediction:
             self.made[name] = self._stand_in(node, factor)
             return
         # A new level has its prior, given what its parents were found to be.
-        made = build_nodes(self.template, self.tables, self.domain, made=self.made, only=[name])[name]
+        made = Builder(self.template, self.tables, self.domain, self.made).nodes([name])[name]
         self.made[name] = made
         self.lam[name] = self._mixed(factor, lam, self._prior((name,)))
 
@@ -299,7 +292,7 @@ class _Prediction:
         inside = [nodes[name] for name in (*informed, *(n for n in self.seen if n in nodes))]
         needed = {parent.name: parent for node in inside for parent in node.parents()}
         needed.update({node.name: node for node in inside})
-        ranked = parents_first(needed)
+        ranked = with_ancestors(needed)
         problem = self._problem(ranked, gaps | hidden_in_part(ranked))
         # What makes an observed leaf conjugate is hidden in its rows, too.
         joint = {problem.plan.members[name].joint for name in informed if name in problem.plan.members}
