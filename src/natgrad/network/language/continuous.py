@@ -51,6 +51,7 @@ from natgrad.network.language.nodes import (
     ScalarNode,
     Slot,
     Slots,
+    Support,
     check_shape,
     event_length,
     given_size,
@@ -232,6 +233,7 @@ class Gamma(ScalarNode):
 
     family = families.Gamma()
     kind = POSITIVE
+    support = Support("values > 0", lambda x: x > 0, 1.0)
     slots_of = (Slot("shape", POSITIVE, fixed=True, least=-1.0), Slot("rate", POSITIVE, least=0.0))
 
     def __init__(
@@ -248,10 +250,6 @@ class Gamma(ScalarNode):
             check_shape(name, "shape", shape)
             self.slots_of = (Slot("shape", POSITIVE), self.slots_of[1])
         super().__init__(name, {"shape": shape, "rate": rate}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, value > 0, present, "values > 0")
-        return np.where(present, value, 1.0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
         log_x, x = self.own("log", scope), self.own("x", scope)
@@ -289,6 +287,7 @@ class Exponential(ScalarNode):
 
     family = families.Gamma()
     kind = POSITIVE
+    support = Support("values ≥ 0", lambda x: x >= 0, 1.0)
     slots_of = (Slot("rate", POSITIVE),)
 
     def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
@@ -307,10 +306,6 @@ class Exponential(ScalarNode):
         if self.bounds is not None:
             raise self.bounds.refuse_reading(self.name)
         return super().observed_stat(name)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, value >= 0, present, "values ≥ 0")
-        return np.where(present, value, 1.0)
 
     def log_density(self, scope: Scope) -> Polynomial:
         rate = self.parameters["rate"]
@@ -351,6 +346,7 @@ class Rayleigh(ScalarNode):
     family = families.Gamma()  # only for the shape of a value: a number
     kind = POSITIVE
     data_stand_in = 1.0
+    support = Support("values > 0", lambda x: x > 0, 1.0)
     slots_of = (Slot("precision", POSITIVE),)
 
     def __init__(
@@ -358,10 +354,6 @@ class Rayleigh(ScalarNode):
     ) -> None:
         must_be_observed(name, observed, "Rayleigh")
         super().__init__(name, {"precision": precision}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, value > 0, present, "values > 0")
-        return np.where(present, value, 1.0)
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None

@@ -6,6 +6,7 @@ multinomial.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import betainc, expit, gammaincc, gammaln, ndtr
 from natgrad import families
 from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma, Shares
 from natgrad.network.language.cdfs import Cdf, binomial_cdf
-from natgrad.network.language.expressions import COUNT, POSITIVE, RATE, UNIT, Access, Constant
+from natgrad.network.language.expressions import COUNT, POSITIVE, RATE, Access, Constant
 from natgrad.network.language.links import LINKS, logistic_density, refuse_in_part
 from natgrad.network.language.nodes import (
     Array,
@@ -24,6 +25,7 @@ from natgrad.network.language.nodes import (
     ScalarNode,
     Slot,
     Slots,
+    Support,
     check_possible,
     chosen_link,
     known,
@@ -39,9 +41,58 @@ from natgrad.validation import require
 
 __all__ = ["Bernoulli", "Binomial", "NegativeBinomial", "Poisson"]
 
+WHOLE = Support("whole numbers ≥ 0", lambda x: (x >= 0) & (x == np.round(x)), 0.0)
+PROBABILITIES: dict[str, Any] = {"logit": expit, "probit": ndtr}
+
+
+class _Trials(ScalarNode):
+    """Counts of successes beside failures: x log p + failures · log(1 − p), of a probability, or of its logit (or probit)."""
+
+    kind = COUNT
+    link: str
+
+    def _trials(self) -> Array:
+        """Successes and failures together."""
+        return np.ones(())
+
+    @abstractmethod
+    def _failures(self, x: Array) -> Array:
+        """How many there are beside so many successes."""
+
+    def _log_ways(self) -> Any:
+        """What the density has beside its successes and failures."""
+        return 0.0
+
+    def _augment(self) -> None:
+        if self.link == "logit":
+            self.parameters["omega"] = PolyaGamma(self, self._trials())
+
+    def conditional(self, slots: Slots) -> Slots:
+        return slots if self.link == "prob" else {**slots, "prob": PROBABILITIES[self.link](slots[self.link])}
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        x, p = self.own("x", scope), self.parameters
+        if self.link == "logit":
+            density = logistic_density(p["logit"], p["omega"], x, self._trials(), scope)
+        else:
+            rest = (
+                known(scope, self._failures(np.asarray(self.value)))
+                if self.data_stand_in is not None
+                else self.own("rest", scope)
+            )
+            density = x * p["prob"].stat("log", scope) + rest * p["prob"].stat("log1m", scope)
+        return density + known(scope, self._log_ways())
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        clean = super()._clean(value, present)
+        if isinstance(prob := self.parameters.get("prob"), Constant):
+            possible = ((prob.value > 0) | (clean == 0)) & ((prob.value < 1) | (self._failures(clean) == 0))
+            check_possible(self, clean, possible, present)
+        return clean
+
 
 @final
-class Bernoulli(ScalarNode):
+class Bernoulli(_Trials):
     """x ~ Bernoulli(prob): 0 or 1. Or with a link: ``logit=`` (prob = σ(logit)), ``probit=`` (prob = Φ(probit), observed).
 
     It may choose between two components, as a category does: ``mu[x]``, ``table(values)[x]``.
@@ -61,9 +112,9 @@ class Bernoulli(ScalarNode):
     """
 
     family = families.Binary()
-    kind = COUNT
     has_table = True
-    slots_of = (Slot("prob", UNIT),)
+    support = Support("0 or 1", lambda x: (x == 0) | (x == 1), 0.0)
+    slots_of = (LINKS["prob"],)
 
     def __init__(
         self,
@@ -77,23 +128,26 @@ class Bernoulli(ScalarNode):
         mask: Any = None,
     ) -> None:
         self.link, value = chosen_link(name, "Bernoulli", {"prob": prob, "logit": logit, "probit": probit})
-        self.slots_of = (LINKS.get(self.link, Slot("prob", UNIT)),)
+        self.slots_of = (LINKS[self.link],)
         if self.link == "probit":
             must_be_observed(name, observed, "Bernoulli with probit=", "values of 0 and 1")
         super().__init__(name, {self.link: value}, plate, observed, mask)
 
     def _augment(self) -> None:
-        if self.link == "logit":
-            self.parameters["omega"] = PolyaGamma(self, np.ones(()))
-        elif self.link == "probit":
-            assert self.value is not None
-            bounds = np.where(self.value == 1, 0.0, -np.inf), np.where(self.value == 1, np.inf, 0.0)
-            self.parameters["latent"] = LatentNormal(
-                self, {"mean": self.parameters["probit"], "precision": 1.0}, bounds, self._present()
-            )
+        super()._augment()
+        if self.link == "probit":
+            seen = np.asarray(self.value) == 1
+            bounds, normal = (np.where(seen, 0.0, -np.inf), np.where(seen, np.inf, 0.0)), self.parameters["probit"]
+            self.parameters["latent"] = LatentNormal(self, {"mean": normal, "precision": 1.0}, bounds, self._present())
 
-    def conditional(self, slots: Slots) -> Slots:
-        return {"prob": {"prob": lambda p: p, "logit": expit, "probit": ndtr}[self.link](slots[self.link])}
+    def _failures(self, x: Array) -> Array:
+        return 1.0 - x
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        if self.link != "probit":
+            return super().log_density(scope)
+        refuse_in_part(self, scope)
+        return Polynomial()  # what was seen is in the bounds of the latent variable
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return (rng.random(shape) < slots["prob"]).astype(np.int64)
@@ -107,12 +161,6 @@ class Bernoulli(ScalarNode):
     def cdf_given(self, slots: Slots) -> Cdf:
         return Cdf(binomial_cdf, (np.ones(()), slots["prob"]), True)
 
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value == 0) | (value == 1), present, "0 or 1")
-        if isinstance(prob := self.parameters.get("prob"), Constant):
-            check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
-        return np.where(present, value, 0).astype(np.float64)
-
     @property
     def categories(self) -> int | None:
         return 2
@@ -124,26 +172,15 @@ class Bernoulli(ScalarNode):
         assert self.value is not None
         return self.value if name == "x" else 1.0 - self.value
 
-    def log_density(self, scope: Scope) -> Polynomial:
-        if self.link == "probit":
-            refuse_in_part(self, scope)
-            return Polynomial()  # what was seen is in the bounds of the latent variable
-        x = self.own("x", scope)
-        if self.link == "logit":
-            return logistic_density(self.parameters["logit"], self.parameters["omega"], x, np.ones(()), scope)
-        prob = self.parameters["prob"]
-        return x * prob.stat("log", scope) + self.own("rest", scope) * prob.stat("log1m", scope)
-
 
 @final
-class Binomial(ScalarNode):
+class Binomial(_Trials):
     """x ~ Binomial(trials, prob), observed. Or with a link, ``logit=``: prob = σ(logit), as in `Bernoulli`."""
 
     family = families.Bernoulli()
-    kind = COUNT
     has_table = True
     data_stand_in = 0.0
-    slots_of = (Slot("trials", POSITIVE, fixed=True), Slot("prob", UNIT))
+    slots_of = (Slot("trials", POSITIVE, fixed=True), LINKS["prob"])
 
     def __init__(
         self,
@@ -158,54 +195,38 @@ class Binomial(ScalarNode):
     ) -> None:
         must_be_observed(name, observed, "Binomial")
         self.link, value = chosen_link(name, "Binomial", {"prob": prob, "logit": logit})
-        self.slots_of = (Slot("trials", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
+        self.slots_of = (self.slots_of[0], LINKS[self.link])
         super().__init__(name, {"trials": trials, self.link: value}, plate, observed, mask)
 
-    def _augment(self) -> None:
-        if self.link == "logit":
-            self.parameters["omega"] = PolyaGamma(self, numbers(self.parameters["trials"]))
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        trials = self._trials()
+        require(trials == np.round(trials), trials, f"{self.name!r}: trials", "a whole number")
+        good = (value >= 0) & (value <= trials) & (value == np.round(value))
+        self._support(value, good, present, "whole numbers 0 … trials")
+        return super()._clean(value, present)
 
-    def conditional(self, slots: Slots) -> Slots:
-        return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
+    def _trials(self) -> Array:
+        return numbers(self.parameters["trials"])
+
+    def _failures(self, x: Array) -> Array:
+        return self._trials() - x
+
+    def _log_ways(self) -> Any:
+        x, trials = np.asarray(self.value), self._trials()
+        return gammaln(trials + 1.0) - gammaln(x + 1.0) - gammaln(trials - x + 1.0)
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        return rng.binomial(numbers(self.parameters["trials"]).astype(np.int64), slots["prob"], shape)
+        return rng.binomial(self._trials().astype(np.int64), slots["prob"], shape)
 
     def log_density_given(self, x: Array, slots: Slots) -> Array:
         return np.asarray(scipy.stats.binom.logpmf(x, slots["trials"], slots["prob"]))
 
     def mean_var_given(self, slots: Slots) -> tuple[Any, Any]:
-        mean = numbers(self.parameters["trials"]) * slots["prob"]
+        mean = self._trials() * slots["prob"]
         return mean, mean * (1.0 - slots["prob"])
 
     def cdf_given(self, slots: Slots) -> Cdf:
-        return Cdf(binomial_cdf, (numbers(self.parameters["trials"]), slots["prob"]), True)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        trials = numbers(self.parameters["trials"])
-        require(trials == np.round(trials), trials, f"{self.name!r}: trials", "a whole number")
-        self._support(
-            value,
-            (value >= 0) & (value <= trials) & (value == np.round(value)),
-            present,
-            "whole numbers 0 … trials",
-        )
-        if isinstance(prob := self.parameters.get("prob"), Constant):
-            possible = ((prob.value > 0) | (value == 0)) & ((prob.value < 1) | (value == trials))
-            check_possible(self, value, possible, present)
-        return np.where(present, value, 0).astype(np.float64)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        assert self.value is not None
-        trials = numbers(self.parameters["trials"])
-        x = self.own("x", scope)
-        ways = gammaln(trials + 1.0) - gammaln(self.value + 1.0) - gammaln(trials - self.value + 1.0)
-        if self.link == "logit":
-            density = logistic_density(self.parameters["logit"], self.parameters["omega"], x, trials, scope)
-            return density + known(scope, ways)
-        prob = self.parameters["prob"]
-        rest = known(scope, trials - self.value)
-        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope) + known(scope, ways)
+        return Cdf(binomial_cdf, (self._trials(), slots["prob"]), True)
 
 
 @final
@@ -217,6 +238,7 @@ class Poisson(ScalarNode):
 
     family = families.Poisson()
     kind = COUNT
+    support = WHOLE
     slots_of = (Slot("rate", POSITIVE),)
 
     def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
@@ -224,10 +246,6 @@ class Poisson(ScalarNode):
             must_be_observed(name, observed, f"Poisson with the rate {rate}")
         self.slots_of = (Slot("rate", RATE if isinstance(rate, RateSum) else POSITIVE),)
         super().__init__(name, {"rate": rate}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
-        return np.where(present, value, 0).astype(np.float64)
 
     def _augment(self) -> None:
         rate = self.parameters["rate"]
@@ -259,7 +277,7 @@ class Poisson(ScalarNode):
 
 
 @final
-class NegativeBinomial(ScalarNode):
+class NegativeBinomial(_Trials):
     """x ~ NB(shape, prob), observed: Γ(x + r) / (Γ(r) x!) · prob^x (1 − prob)^r, an overdispersed count.
 
     The mean is shape · prob / (1 − prob); with ``logit=ψ`` it is shape · exp(ψ), a log link, and the variance mean + mean²/shape.
@@ -279,9 +297,9 @@ class NegativeBinomial(ScalarNode):
     """
 
     family = families.Poisson()
-    kind = COUNT
+    support = WHOLE
     data_stand_in = 0.0
-    slots_of = (Slot("shape", POSITIVE, fixed=True), Slot("prob", UNIT))
+    slots_of = (Slot("shape", POSITIVE, fixed=True), LINKS["prob"])
 
     def __init__(
         self,
@@ -296,20 +314,18 @@ class NegativeBinomial(ScalarNode):
     ) -> None:
         must_be_observed(name, observed, "NegativeBinomial")
         self.link, value = chosen_link(name, "NegativeBinomial", {"prob": prob, "logit": logit})
-        self.slots_of = (Slot("shape", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
+        self.slots_of = (self.slots_of[0], LINKS[self.link])
         super().__init__(name, {"shape": shape, self.link: value}, plate, observed, mask)
 
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
-        return np.where(present, value, 0).astype(np.float64)
+    def _trials(self) -> Array:
+        return np.asarray(self.value) + numbers(self.parameters["shape"])
 
-    def _augment(self) -> None:
-        if self.link == "logit":
-            assert self.value is not None
-            self.parameters["omega"] = PolyaGamma(self, self.value + numbers(self.parameters["shape"]))
+    def _failures(self, x: Array) -> Array:
+        return numbers(self.parameters["shape"])
 
-    def conditional(self, slots: Slots) -> Slots:
-        return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
+    def _log_ways(self) -> Any:
+        x, shape = np.asarray(self.value), numbers(self.parameters["shape"])
+        return gammaln(x + shape) - gammaln(shape) - gammaln(x + 1.0)
 
     def _odds(self, slots: Slots) -> Array:
         """Prob / (1 − prob); a probability of one to rounding has odds in its logit."""
@@ -333,13 +349,3 @@ class NegativeBinomial(ScalarNode):
             return np.where(x < 0, 0.0, betainc(shape, np.maximum(x, 0.0) + 1.0, prob))
 
         return Cdf(cdf, (slots["shape"], 1.0 - slots["prob"]), True)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        assert self.value is not None
-        shape, x = numbers(self.parameters["shape"]), self.own("x", scope)
-        ways = known(scope, gammaln(self.value + shape) - gammaln(shape) - gammaln(self.value + 1.0))
-        if self.link == "logit":
-            trials, p = self.value + shape, self.parameters
-            return logistic_density(p["logit"], p["omega"], x, trials, scope) + ways
-        prob = self.parameters["prob"]
-        return x * prob.stat("log", scope) + known(scope, shape) * prob.stat("log1m", scope) + ways

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.special import log_expit
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.language.expressions import REAL, VECTOR, Bind, Expression
+from natgrad.network.language.expressions import REAL, UNIT, VECTOR, Bind, Expression
 from natgrad.network.language.nodes import Node, Slot, known
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
@@ -47,7 +47,7 @@ __all__ = [
 
 LOG_2 = float(np.log(2.0))
 Array = npt.NDArray[Any]
-LINKS = {"logit": Slot("logit", REAL), "probit": Slot("probit", REAL)}
+LINKS = {"prob": Slot("prob", UNIT), "logit": Slot("logit", REAL), "probit": Slot("probit", REAL)}
 
 
 def refuse_in_part(node: Node, scope: Scope) -> None:

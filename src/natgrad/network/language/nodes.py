@@ -60,6 +60,7 @@ __all__ = [
     "ScalarNode",
     "Slot",
     "Slots",
+    "Support",
     "Term",
     "category_take",
     "check_observed_shape",
@@ -193,6 +194,14 @@ Array = npt.NDArray[Any]
 Slots = dict[str, Array]  # values of the parameters, [draw, plates, event]
 
 
+class Support(NamedTuple):
+    """The values that a node takes: in words, as a test of each, and one of them, which stands where data are missing."""
+
+    words: str
+    holds: Callable[[Array], Array]
+    inside: float
+
+
 class Term(NamedTuple):
     """The expected log density of one node, ready to be compiled."""
 
@@ -219,6 +228,7 @@ class Node(Expression):
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     starts_drawn: ClassVar[bool] = False  # at random, where a fit starts: what reads it is updated first
     is_gaussian: ClassVar[bool] = False  # given its mean and precision, and with a density without the latter
+    support: ClassVar[Support | None] = None  # of its values; None if any number is one
     data_stand_in: ClassVar[float | None] = None  # of nodes that are nothing without data: a value that they may have
     moves_with_mean: ClassVar[bool] = False  # x − c has the same distribution as x about a mean less c
     has_table: ClassVar[bool] = False  # known probabilities of categories may stand in its term
@@ -359,7 +369,9 @@ class Node(Expression):
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """The observed values checked against the node's support; missing entries are replaced by anything finite."""
-        return np.where(spread(present, value.ndim), value, 0.0)
+        if self.support is not None:
+            self._support(value, self.support.holds(value), present, self.support.words)
+        return np.where(spread(present, value.ndim), value, self.support.inside if self.support is not None else 0.0)
 
     # -- reading a node --
 

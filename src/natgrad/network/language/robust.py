@@ -28,7 +28,17 @@ from natgrad.network.language.cdfs import Cdf, normal_cdf, truncated_cdf
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Constant
 from natgrad.network.language.missing import as_censored
-from natgrad.network.language.nodes import Array, Plates, ScalarNode, Slot, Slots, known, must_be_observed, numbers
+from natgrad.network.language.nodes import (
+    Array,
+    Plates,
+    ScalarNode,
+    Slot,
+    Slots,
+    Support,
+    known,
+    must_be_observed,
+    numbers,
+)
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Polynomial
 from natgrad.validation import as_numbers, checked_categories, first, where
@@ -168,6 +178,7 @@ class LogNormal(ScalarNode):
     family = families.Normal()
     kind = POSITIVE
     data_stand_in = 1.0
+    support = Support("values > 0", lambda x: x > 0, 1.0)
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
 
     def __init__(
@@ -176,10 +187,6 @@ class LogNormal(ScalarNode):
         must_be_observed(name, observed, "LogNormal", "values; a hidden one is a Normal, its logarithm")
         self.bounds, data = as_censored(observed, least=0.0)
         super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, value > 0, present, "values > 0")
-        return np.where(present, value, 1.0).astype(np.float64)
 
     def _augment(self) -> None:
         if self.bounds is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.special import betaln, gammaln
 
@@ -19,7 +18,18 @@ from natgrad.network.language.auxiliary import StickBound, as_auxiliary
 from natgrad.network.language.cdfs import Cdf, beta_cdf
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Constant
-from natgrad.network.language.nodes import Array, Node, Plates, ScalarNode, Slot, Slots, given_size, known, numbers
+from natgrad.network.language.nodes import (
+    Array,
+    Node,
+    Plates,
+    ScalarNode,
+    Slot,
+    Slots,
+    Support,
+    given_size,
+    known,
+    numbers,
+)
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Polynomial
 
@@ -32,16 +42,13 @@ class Beta(ScalarNode):
 
     family = families.Beta()
     kind = UNIT
+    support = Support("values strictly between 0 and 1", lambda x: (x > 0) & (x < 1), 0.5)
     slots_of = (Slot("a", POSITIVE, fixed=True), Slot("b", POSITIVE, fixed=True))
 
     def __init__(
         self, name: str, a: Any, b: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
     ) -> None:
         super().__init__(name, {"a": a, "b": b}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value > 0) & (value < 1), present, "values strictly between 0 and 1")
-        return np.where(present, value, 0.5)
 
     def log_density(self, scope: Scope) -> Polynomial:
         a, b = numbers(self.parameters["a"]), numbers(self.parameters["b"])
