@@ -99,7 +99,7 @@ def _made(node: Node) -> dict[str, Any]:
     slots = {slot.name: node.parameters[slot.name] for slot in node.slots_of}
     # Auxiliaries are declared anew with their owner; bounds of censored data are not among its slots.
     own = node.saved_options()
-    if own is None or getattr(node, "bounds", None) is not None:
+    if own is None:
         raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
     options = {name: _value(value) for name, value in slots.items()} | own
     if node.value is not None:

@@ -28,37 +28,15 @@ class Deferred(Untyped):
     """What is known when there is a table: sums, products and readings of it are recorded."""
 
     is_deferred = True
-    # NumPy must leave sums and products to us; and an index that never ends is not a sequence.
-    __array_ufunc__ = None
+    # An index that never ends is not a sequence.
     __iter__ = None
 
     def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
         """Never: it has no numbers yet."""
         raise TypeError(f"{what}: {self} has no numbers before there is a table")
 
-    def __add__(self, other: Any) -> Recorded:
-        return Recorded("add", (self, other))
-
-    def __radd__(self, other: Any) -> Recorded:
-        return Recorded("add", (other, self))
-
-    def __sub__(self, other: Any) -> Recorded:
-        return Recorded("subtract", (self, other))
-
-    def __rsub__(self, other: Any) -> Recorded:
-        return Recorded("subtract", (other, self))
-
-    def __mul__(self, other: Any) -> Recorded:
-        return Recorded("multiply", (self, other))
-
-    def __rmul__(self, other: Any) -> Recorded:
-        return Recorded("multiply", (other, self))
-
-    def __truediv__(self, other: Any) -> Recorded:
-        return Recorded("divide", (self, other))
-
-    def __rtruediv__(self, other: Any) -> Recorded:
-        return Recorded("divide", (other, self))
+    def _combined(self, function: str, left: Any, right: Any) -> Recorded:
+        return Recorded(function, (left, right))
 
     def __rmatmul__(self, other: Any) -> Recorded:
         return Recorded("transform", (other, self))

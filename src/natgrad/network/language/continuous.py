@@ -42,10 +42,11 @@ from natgrad.network.language.expressions import (
     Expression,
 )
 from natgrad.network.language.links import Stacked, softmax
-from natgrad.network.language.missing import as_censored
+from natgrad.network.language.missing import Censored
 from natgrad.network.language.nodes import (
     SUM_TOLERANCE,
     Array,
+    Censorable,
     Node,
     Plates,
     ScalarNode,
@@ -81,7 +82,7 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 @final
-class Normal(ScalarNode):
+class Normal(Censorable):
     """x ~ N(mean, 1/precision).
 
     With precision 0 a hidden node has a flat prior; the bound is then up to a constant. Of censored data
@@ -101,29 +102,12 @@ class Normal(ScalarNode):
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE, least=0.0))
 
     def __init__(
-        self,
-        name: str,
-        mean: Any,
-        precision: Any,
-        *,
-        plate: Plates = None,
-        observed: Any = None,
-        mask: Any = None,
+        self, name: str, mean: Any, precision: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
     ) -> None:
-        self.bounds, data = as_censored(observed)
-        super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
+        super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
 
-    def _augment(self) -> None:
-        if self.bounds is None:
-            return
-        active = ~self.bounds.is_exact & self._present()
-        bounds = self.bounds.lower, self.bounds.upper
-        self.parameters["latent"] = LatentNormal(self, self.parameters, bounds, active)
-
-    def observed_stat(self, name: str) -> npt.NDArray[Any]:
-        if self.bounds is not None:
-            raise self.bounds.refuse_reading(self.name)
-        return super().observed_stat(name)
+    def _latent(self, bounds: Censored, active: npt.NDArray[np.bool_]) -> Node:
+        return LatentNormal(self, self.parameters, (bounds.lower, bounds.upper), active)
 
     def log_density(self, scope: Scope) -> Polynomial:
         mean, precision = self.parameters["mean"], self.parameters["precision"]
@@ -237,14 +221,7 @@ class Gamma(ScalarNode):
     slots_of = (Slot("shape", POSITIVE, fixed=True, least=-1.0), Slot("rate", POSITIVE, least=0.0))
 
     def __init__(
-        self,
-        name: str,
-        shape: Any,
-        rate: Any,
-        *,
-        plate: Plates = None,
-        observed: Any = None,
-        mask: Any = None,
+        self, name: str, shape: Any, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
     ) -> None:
         if isinstance(shape, Expression):
             check_shape(name, "shape", shape)
@@ -282,30 +259,22 @@ class Gamma(ScalarNode):
 
 
 @final
-class Exponential(ScalarNode):
+class Exponential(Censorable):
     """x ~ Exp(rate), mean 1/rate: a Gamma with shape 1. Data may be censored: ``observed=censored(…)``."""
 
     family = families.Gamma()
     kind = POSITIVE
     support = Support("values ≥ 0", lambda x: x >= 0, 1.0)
+    least = 0.0
     slots_of = (Slot("rate", POSITIVE),)
 
     def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        self.bounds, data = as_censored(observed, least=0.0)
-        super().__init__(name, {"rate": rate}, plate, data, mask)
+        super().__init__(name, {"rate": rate}, plate, observed, mask)
 
-    def _augment(self) -> None:
-        if self.bounds is None:
-            return
+    def _latent(self, bounds: Censored, active: npt.NDArray[np.bool_]) -> Node:
         # What is only known to be larger has the probability exp(−rate · lower): no variable is needed for it.
-        active = ~self.bounds.is_exact & np.isfinite(self.bounds.upper) & self._present()
-        bounds = self.bounds.lower, self.bounds.upper
-        self.parameters["latent"] = LatentExponential(self, self.parameters, bounds, active)
-
-    def observed_stat(self, name: str) -> npt.NDArray[Any]:
-        if self.bounds is not None:
-            raise self.bounds.refuse_reading(self.name)
-        return super().observed_stat(name)
+        active = active & np.isfinite(bounds.upper)
+        return LatentExponential(self, self.parameters, (bounds.lower, bounds.upper), active)
 
     def log_density(self, scope: Scope) -> Polynomial:
         rate = self.parameters["rate"]

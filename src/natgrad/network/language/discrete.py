@@ -51,8 +51,8 @@ from natgrad.network.language.nodes import (
     Slot,
     Slots,
     category_take,
+    chain_plates,
     check_possible,
-    checked_lengths,
     checked_mask,
     chosen_link,
     event_length,
@@ -263,14 +263,7 @@ class Multinomial(Node):
     slots_of = (Slot("probs", SIMPLEX),)
 
     def __init__(
-        self,
-        name: str,
-        trials: Any,
-        probs: Any,
-        *,
-        plate: Plates = None,
-        observed: Any = None,
-        mask: Any = None,
+        self, name: str, trials: Any, probs: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
     ) -> None:
         must_be_observed(name, observed, "Multinomial")
         self._trials = None if trials is None else as_numbers(trials, f"{name!r}: trials", "known numbers or None")
@@ -385,12 +378,8 @@ class MarkovChain(Node):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        plates = as_plates(name, plate)
-        if not plates:
-            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
-            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
+        plates, lengths = chain_plates(name, plate, lengths)
+        self.family = families.MarkovChain(lengths)
         self._evidence: npt.NDArray[np.float64] | None = None
         self._states = observed, mask
         super().__init__(name, {"initial": initial, "transition": transition}, plates)

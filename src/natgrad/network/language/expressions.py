@@ -186,13 +186,43 @@ class Untyped(metaclass=Nominal):
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
     is_deferred: bool = False
+    # NumPy must leave sums and products to us.
+    __array_ufunc__ = None
 
     @abstractmethod
     def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
         """An expression of the kind, with ``events`` axes for each element; ``what`` names the place in errors."""
 
     @abstractmethod
-    def __neg__(self) -> Untyped: ...
+    def __neg__(self) -> Any: ...
+
+    @abstractmethod
+    def _combined(self, function: str, left: Any, right: Any) -> Any:
+        """A sum, difference, product or ratio, of which it is one side."""
+
+    def __add__(self, other: Any) -> Any:
+        return self._combined("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._combined("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combined("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._combined("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._combined("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._combined("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._combined("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._combined("divide", other, self)
 
 
 class Constant(Expression):

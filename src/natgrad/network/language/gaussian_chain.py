@@ -28,7 +28,7 @@ from natgrad.network.language.expressions import (
     Expression,
     Untyped,
 )
-from natgrad.network.language.nodes import Node, Plates, Slot, checked_lengths, given_size
+from natgrad.network.language.nodes import Node, Plates, Slot, chain_plates, given_size
 from natgrad.network.language.operators import Diag, Product
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
@@ -218,12 +218,8 @@ class GaussianChain(Node):
             f". Its states are vectors: one entry of each is {name}[{', '.join(':' * len(as_plates(name, plate)))}, 0], and "
             f"natgrad.dot(C, {name}) adds them up"
         )
-        plates = as_plates(name, plate)
-        if not plates:
-            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
-            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = self._chain = families.GaussianChain(checked_lengths(name, lengths, plates[-1]))
+        plates, lengths = chain_plates(name, plate, lengths)
+        self.family = self._chain = families.GaussianChain(lengths)
         self.inputs = None if inputs is None else _checked_inputs(name, inputs, plates)
         self._size = given_size(name, size)
         extra = 0 if self.inputs is None else self.inputs.shape[-1]

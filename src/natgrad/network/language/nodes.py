@@ -35,7 +35,7 @@ from natgrad.network.language.expressions import (
     Kind,
     Untyped,
 )
-from natgrad.network.language.missing import Censored, spread, with_unread
+from natgrad.network.language.missing import Censored, as_censored, spread, with_unread
 from natgrad.network.language.operators import as_matrix
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
@@ -55,6 +55,7 @@ from natgrad.validation import (
 __all__ = [
     "ACCEPTED",
     "Array",
+    "Censorable",
     "Node",
     "Plates",
     "ScalarNode",
@@ -63,12 +64,12 @@ __all__ = [
     "Support",
     "Term",
     "category_take",
+    "chain_plates",
     "check_observed_shape",
     "check_possible",
     "check_range",
     "check_shape",
     "check_slot_shape",
-    "checked_lengths",
     "checked_mask",
     "chosen_link",
     "event_length",
@@ -620,6 +621,35 @@ class ScalarNode(Node):
         return None
 
 
+class Censorable(ScalarNode):
+    """A node of which data may be known up to bounds: a latent variable stands for what was not seen as it is.
+
+    ``least`` is where its support begins.
+    """
+
+    least: ClassVar[float] = -np.inf
+
+    def __init__(self, name: str, parameters: dict[str, Any], plate: Plates, observed: Any, mask: Any) -> None:
+        self.bounds, data = as_censored(observed, self.least)
+        super().__init__(name, parameters, plate, data, mask)
+
+    @abstractmethod
+    def _latent(self, bounds: Censored, active: npt.NDArray[np.bool_]) -> Node:
+        """The latent variable; ``active`` says for which elements."""
+
+    def _augment(self) -> None:
+        if self.bounds is not None:
+            self.parameters["latent"] = self._latent(self.bounds, ~self.bounds.is_exact & self._present())
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        if self.bounds is not None:
+            raise self.bounds.refuse_reading(self.name)
+        return super().observed_stat(name)
+
+    def saved_options(self) -> dict[str, Any] | None:
+        return {} if self.bounds is None else None
+
+
 def parents_first(roots: Iterable[Any], parents: Callable[[Any], Iterable[Any]]) -> dict[str, Any]:
     """Nodes and their ancestors by name, parents before children; two different ones of one name are refused.
 
@@ -674,10 +704,16 @@ def must_be_observed(name: str, observed: Any, what: str, give: str = "counts") 
         raise TypeError(f"{name!r}: {article} {what} must be observed: give observed={give}")
 
 
-def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
-    """The ``lengths=`` of sequences that lie end to end on the time plate, if there are several."""
+def chain_plates(name: str, plate: Plates, lengths: Any) -> tuple[tuple[Plate, ...], tuple[int, ...] | None]:
+    """The plates of a chain, time last, and the lengths of sequences that lie end to end on it, if there are several."""
+    plates = as_plates(name, plate)
+    if not plates:
+        raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
+    time = plates[-1]
+    if time.weight is not None:
+        raise PlateMismatch(f"{name!r}: the time plate {time.name!r} of a chain cannot carry weights")
     if lengths is None:
-        return None
+        return plates, None
     if np.ndim(lengths) != 1 or isinstance(lengths, str):
         raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
     checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
@@ -685,7 +721,7 @@ def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | N
         raise PlateMismatch(
             f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
         )
-    return checked
+    return plates, checked
 
 
 def check_possible(

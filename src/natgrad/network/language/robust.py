@@ -27,9 +27,11 @@ from natgrad.network.language.auxiliary import (
 from natgrad.network.language.cdfs import Cdf, normal_cdf, truncated_cdf
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Constant
-from natgrad.network.language.missing import as_censored
+from natgrad.network.language.missing import Censored
 from natgrad.network.language.nodes import (
     Array,
+    Censorable,
+    Node,
     Plates,
     ScalarNode,
     Slot,
@@ -172,34 +174,26 @@ class Laplace(ScalarNode):
 
 
 @final
-class LogNormal(ScalarNode):
+class LogNormal(Censorable):
     """Log x ~ N(mean, 1/precision), observed: a positive number with multiplicative errors. Data may be censored."""
 
     family = families.Normal()
     kind = POSITIVE
     data_stand_in = 1.0
     support = Support("values > 0", lambda x: x > 0, 1.0)
+    least = 0.0
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
 
     def __init__(
         self, name: str, mean: Any, precision: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
     ) -> None:
         must_be_observed(name, observed, "LogNormal", "values; a hidden one is a Normal, its logarithm")
-        self.bounds, data = as_censored(observed, least=0.0)
-        super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
+        super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
 
-    def _augment(self) -> None:
-        if self.bounds is None:
-            return
-        active = ~self.bounds.is_exact & self._present()
+    def _latent(self, bounds: Censored, active: npt.NDArray[np.bool_]) -> Node:
         with np.errstate(divide="ignore"):
-            lower, upper = (np.log(np.where(active, b, 1.0)) for b in (self.bounds.lower, self.bounds.upper))
-        self.parameters["latent"] = LatentNormal(self, self.parameters, (lower, upper), active)
-
-    def observed_stat(self, name: str) -> npt.NDArray[Any]:
-        if self.bounds is not None:
-            raise self.bounds.refuse_reading(self.name)
-        return super().observed_stat(name)
+            lower, upper = (np.log(np.where(active, bound, 1.0)) for bound in (bounds.lower, bounds.upper))
+        return LatentNormal(self, self.parameters, (lower, upper), active)
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None

@@ -9,7 +9,6 @@ A table is no random variable: it has no term of its own in the bound. E[log p(y
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -24,6 +23,7 @@ from natgrad.validation import as_numbers, require
 
 __all__ = ["Choice", "Table", "table"]
 
+OPERATIONS = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
 # What remains of a table for one element, by the number of axes.
 REMAINS = ("a number", "a vector", "a matrix")
 
@@ -84,9 +84,6 @@ class Table:
 class Choice(Untyped):
     """What categories choose from a table; the place where it stands says what kind of numbers these are."""
 
-    # NumPy must leave sums and products to the expression on the other side.
-    __array_ufunc__ = None
-
     def __init__(self, values: npt.NDArray[np.float64], keys: tuple[Any, ...]) -> None:
         self.values, self.keys = values, keys
         if not keys:
@@ -117,39 +114,21 @@ class Choice(Untyped):
     def __neg__(self) -> Choice:
         return Choice(-self.values, self.keys)
 
-    def __add__(self, other: Any) -> Any:
-        return self._with(other, operator.add)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(other, operator.sub)
-
-    def __rsub__(self, other: Any) -> Any:
-        return (-self).__add__(other)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(other, operator.mul)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(other, operator.truediv)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        require(self.values != 0, self.values, f"x / {self}: table", "different from 0")
-        return Choice(1.0 / self.values, self.keys) * other
-
-    def _with(self, other: Any, operate: Callable[[Any, Any], Any]) -> Any:
+    def _combined(self, function: str, left: Any, right: Any) -> Any:
         """One number goes into the table; with what differs by element, or is chosen too, it is an expression of real numbers."""
+        other, operate = right if left is self else left, OPERATIONS[function]
         if isinstance(other, Expression) or is_deferred(other):
             return NotImplemented
+        if function == "divide" and right is self:
+            require(self.values != 0, self.values, f"x / {self}: table", "different from 0")
+            return Choice(1.0 / self.values, self.keys) * other
         if isinstance(other, Choice) or np.ndim(other):
-            return operate(self.of_kind(REAL, 0, f"{self} in a sum or a product"), other)
+            own = self.of_kind(REAL, 0, f"{self} in a sum or a product")
+            return operate(own, other) if left is self else operate(other, own)
         number = as_numbers(other, f"{self} and a number")
-        if operate is operator.truediv:
+        if function == "divide":
             require(number != 0, number, f"{self} / x: x", "different from 0")
-        return Choice(operate(self.values, number), self.keys)
+        return Choice(operate(self.values, number) if left is self else operate(number, self.values), self.keys)
 
     def __str__(self) -> str:
         return str(self._chosen)
