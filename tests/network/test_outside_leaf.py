@@ -1,4 +1,4 @@
-"""A distribution that a user writes, outside the package, works like those of the language: one class says all that is known of it.
+"""A distribution that a user writes outside the package works like those of the language: one class says all about it.
 
 Pareto  p(x) = α mᵅ / x^(α + 1) for x > m: a Gamma is conjugate to α, since log(x / m) ~ Exp(α).
 """
