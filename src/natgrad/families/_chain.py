@@ -40,27 +40,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, final
+from functools import partial
+from typing import Any, ClassVar, final
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
 from natgrad.families._discrete import Labels, category_logits
-from natgrad.families._family import Param, Times, draws, numpy_stats
+from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
-__all__ = [
-    "MarkovChain",
-    "close_moments",
-    "close_pairs",
-    "is_close",
-    "pair_counts",
-    "run_messages",
-    "shift_of",
-    "under",
-]
+__all__ = ["MarkovChain", "Path"]
 
 # Steps of a chain above which compiling a derivative pays.
 LONGEST_CHAIN = 5_000
@@ -68,10 +59,10 @@ LONGEST_CHAIN = 5_000
 _CHUNK = 512  # time steps whose [K, K] pair posteriors exist at once
 
 
-def run_messages(
+def _lanes(
     potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
-) -> tuple[Array, Array]:
-    """Messages into every time step from its past and from its future, without its own potential.
+) -> tuple[Array, np.ndarray[Any, Any], Array]:
+    """Lay both directions side by side.
 
     Parameters
     ----------
@@ -82,85 +73,83 @@ def run_messages(
 
     Returns
     -------
-    past, future : arrays [T, ..., K]
+    lanes : array [T, 2, ..., K], the log potentials of each lane, with those of first states
+    resets : bool array [T, 2, 1 …], where a message begins
+    edge : array [2, ..., K, K], log weights of a step from the last axis to the one before it
     """
     xp = ops.namespace(potentials, initial, transition)
     batch = np.broadcast_shapes(potentials.shape[1:-1], initial.shape[:-1], transition.shape[:-2])
-    n_times, n_states = potentials.shape[0], potentials.shape[-1]
-    # A lane axis in front; the plates of the edge stay as they are, so a shared transition is not copied.
-    edge = xp.stack([ops.transpose(transition), transition])  # [2, ..., to, from]: summed over the last axis
+    # The plates of the edge stay as they are, so a shared transition is not copied.
+    edge = xp.stack([ops.transpose(transition), transition])
     edge = edge.reshape((2, *(1,) * (len(batch) + 3 - edge.ndim), *edge.shape[1:]))
-    boundary = xp.stack([xp.broadcast_to(initial, (*batch, n_states)), xp.zeros((*batch, n_states))])
-    wide = xp.broadcast_to(under(potentials, len(batch) + 2), (n_times, *batch, n_states))
-    lanes = xp.stack([wide, xp.flip(wide, 0)], 1)  # [T, 2, ..., K]
-    ends = np.append(starts[1:], True)
-    resets = np.stack([starts, ends[::-1]], 1).reshape((n_times, 2, *(1,) * (len(batch) + 1)))
-
-    def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
-        potential, reset = now
-        incoming = xp.where(reset, boundary, ops.logsumexp(message[..., None, :] + edge))
-        raw = potential + incoming
-        return raw - shift_of(raw)[..., None], incoming
-
-    message = xp.zeros((2, *batch, n_states))
-    if xp is np:
-        incoming = np.empty(lanes.shape)
-        for t in range(n_times):
-            message, incoming[t] = step(message, (lanes[t], resets[t]))
-    else:
-        from jax import lax
-
-        _, incoming = lax.scan(step, message, (lanes, xp.asarray(resets)))
-    return incoming[:, 0], xp.flip(incoming[:, 1], 0)
+    wide = _under(potentials, len(batch) + 2)
+    wide = xp.broadcast_to(wide, (potentials.shape[0], *batch, potentials.shape[-1]))
+    lanes = xp.stack([xp.where(_along(starts, wide), wide + initial, wide), xp.flip(wide, 0)], 1)
+    return lanes, _along(np.stack([starts, np.append(starts[1:], True)[::-1]], 1), lanes), edge
 
 
-def shift_of(x: Array) -> Array:
+def _shift_of(x: Array) -> Array:
     """Maximum over the last axis, 0 where it is not finite: subtracting it never makes a NaN."""
     xp = ops.namespace(x)
     top = xp.max(x, axis=-1)
-    top = xp.where(xp.isfinite(top), top, 0.0)
-    if xp is not np:
-        from jax.lax import stop_gradient
-
-        top = stop_gradient(top)
-    return top
+    return ops.constant(xp.where(xp.isfinite(top), top, 0.0))
 
 
-def under(potentials: Array, ndim: int) -> Array:
+def _under(potentials: Array, ndim: int) -> Array:
     """Potentials [T, ..., K] with plate axes of length 1 inserted after time, up to `ndim` axes."""
     missing = ndim - potentials.ndim
     return potentials.reshape((potentials.shape[0], *(1,) * missing, *potentials.shape[1:]))
 
 
-def pair_counts(before: Array, transition: Array, after: Array, inside: Array) -> Array:
-    """Σ_t P(z_{t−1} = i, z_t = j): expected transitions [..., K, K].
+def _along(flags: np.ndarray[Any, Any], like: Array) -> np.ndarray[Any, Any]:
+    """Flags for the first axes of an array, so that they broadcast over the others."""
+    return flags.reshape(flags.shape + (1,) * (like.ndim - flags.ndim))
 
-    Parameters
-    ----------
-    before : array [T', ..., K], message into the pair from its left state
-    after : array [T', ..., K], message into the pair from its right state
-    inside : bool array [T', 1 …], false where a sequence begins between the two
-    """
-    xp = ops.namespace(before, transition, after)
-    before, after = before - shift_of(before)[..., None], after - shift_of(after)[..., None]
 
-    def of_chunk(before: Array, after: Array, inside: Array) -> Array:
-        joint = before[..., :, None] + transition + after[..., None, :]
-        flat = joint.reshape((*joint.shape[:-2], joint.shape[-1] ** 2))
-        return xp.where(inside[..., None], ops.softmax(flat).reshape(joint.shape), 0.0).sum(0)
+def in_logs(
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any], each: bool = False
+) -> tuple[Array, Array, Array]:
+    """Marginals [T, ..., K], expected pairs [..., K, K], or those of ``each`` step, and A [...]; arguments as in `_lanes`."""
+    xp = ops.namespace(potentials, initial, transition)
+    lanes, resets, edge = _lanes(potentials, initial, transition, starts)
 
-    n_chunks = before.shape[0] // _CHUNK  # the rest is a chunk of its own: no padding, no copy
+    def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array]]:
+        here, reset = now
+        coming = xp.where(reset, 0.0, ops.logsumexp(message[..., None, :] + edge))
+        raw = here + coming
+        return raw - _shift_of(raw)[..., None], (coming,)
+
+    (sums,) = ops.scan(step, xp.zeros(lanes.shape[1:]), (lanes, resets))
+    messages = lanes + sums
+    forward, backward = messages[:, 0], xp.flip(messages[:, 1], 0)
+    shift, last = _shift_of(forward), np.flatnonzero(np.append(starts[1:], True))
+    a = shift.sum(0) + ops.logsumexp(forward[last] - shift[last][..., None]).sum(0)
+    sides = [part - _shift_of(part)[..., None] for part in (forward[:-1], backward[1:])]
+    parts = (*sides, xp.asarray(_along(~starts[1:], forward)[..., None]))
+    pairs = (_pairs if each else _pair_counts)(transition, *parts)
+    return ops.softmax(forward + xp.flip(sums[:, 1], 0)), pairs, a
+
+
+def _pairs(transition: Array, before: Array, after: Array, inside: Array) -> Array:
+    """P(z_t, z_{t+1}) of steps from messages into the pair [T', ..., K]; 0 where a sequence begins between the two."""
+    joint = before[..., :, None] + transition + after[..., None, :]
+    flat = joint.reshape((*joint.shape[:-2], joint.shape[-1] ** 2))
+    return ops.namespace(joint).where(inside, ops.softmax(flat).reshape(joint.shape), 0.0)
+
+
+def _pair_counts(transition: Array, *parts: Array) -> Array:
+    """Their sum, of some time steps after the other."""
+    n_chunks = parts[0].shape[0] // _CHUNK  # the rest is a chunk of its own: no padding, no copy
     split = n_chunks * _CHUNK
-    parts = (before, after, xp.asarray(inside))
-    total = of_chunk(*(a[split:] for a in parts))
+    total = _pairs(transition, *(part[split:] for part in parts)).sum(0)
     if n_chunks == 0:
         return total
-    chunks = tuple(a[:split].reshape((n_chunks, _CHUNK, *a.shape[1:])) for a in parts)
-    if xp is np:
-        return total + sum(of_chunk(*chunk) for chunk in zip(*chunks, strict=True))
+    chunks = tuple(part[:split].reshape((n_chunks, _CHUNK, *part.shape[1:])) for part in parts)
+    if not ops.is_jax(*parts):
+        return total + sum(_pairs(transition, *chunk).sum(0) for chunk in zip(*chunks, strict=True))
     from jax import lax
 
-    return lax.scan(lambda c, chunk: (c + of_chunk(*chunk), None), total, chunks)[0]
+    return lax.scan(lambda c, chunk: (c + _pairs(transition, *chunk).sum(0), None), total, chunks)[0]
 
 
 CLOSE = 300.0
@@ -174,57 +163,25 @@ def is_close(transition: Array) -> Array:
     return transition.max() - transition.min() < CLOSE  # false for NaN and for −inf
 
 
-def close_moments(
-    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
+def in_probabilities(
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any], each: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Marginals [T, ..., K], expected pairs [..., K, K] and the log partition function [...].
-
-    Parameters
-    ----------
-    potentials : array [T, ..., K], log potentials, time first
-    initial : array [..., K], log weights of the first state of each sequence
-    transition : array [..., K, K], log weights of a step
-    starts : bool array [T], where a sequence begins
-    """
-    found = _run(potentials, initial, transition, starts)
-    xp = ops.namespace(found.forward)
-    pairs = found.weights * xp.einsum("t...i,t...j->...ij", found.forward, found.share)
-    return found.marginals, pairs, found.a
-
-
-def close_pairs(
-    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
-) -> tuple[Array, Array]:
-    """Marginals [T, ..., K], and P(z_t, z_{t+1}) of every step [T − 1, ..., K, K], 0 where a sequence begins between the two."""
-    found = _run(potentials, initial, transition, starts)
-    return found.marginals, found.weights * found.forward[..., :, None] * found.share[..., None, :]
-
-
-class _Close(NamedTuple):
-    """Marginals; f_t and g_{t+1} / Z_t of every step; the weights of a step; the log partition function."""
-
-    marginals: Array
-    forward: Array
-    share: Array
-    weights: Array
-    a: Array
-
-
-def _run(potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]) -> _Close:
+    """The same where transitions are close (`is_close`)."""
     xp = ops.namespace(potentials, initial, transition)
-    batch = np.broadcast_shapes(potentials.shape[1:-1], initial.shape[:-1], transition.shape[:-2])
-    n_times, n_states = potentials.shape[0], potentials.shape[-1]
-    # A lane axis in front; the plates of the edge stay as they are, so a shared transition is not copied.
-    edge = xp.stack([ops.transpose(transition), transition])  # [2, ..., to, from]: summed over the last axis
-    edge = edge.reshape((2, *(1,) * (len(batch) + 3 - edge.ndim), *edge.shape[1:]))
+    lanes, resets, edge = _lanes(potentials, initial, transition, starts)
     top = edge.max()
-    weights = xp.exp(edge - top)
-    wide = xp.broadcast_to(under(potentials, len(batch) + 2), (n_times, *batch, n_states))
-    lanes = xp.stack([xp.where(_along(starts, wide), wide + initial, wide), xp.flip(wide, 0)], 1)  # [T, 2, ..., K]
-    shift = shift_of(lanes)
+    weights, shift = xp.exp(edge - top), _shift_of(lanes)
     inside = xp.exp(lanes - shift[..., None])
-    resets = _along(np.stack([starts, np.append(starts[1:], True)[::-1]], 1), lanes)
-    sums = _sums_by_numpy(inside, resets, weights) if xp is np else _scanned(inside, resets, weights)
+
+    def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array]]:
+        here, reset = now
+        coming = ops.matvec(weights, message)
+        return _scaled(xp, xp.where(reset, here, coming * here))[0], (coming,)
+
+    if xp is np:
+        sums = _sums_by_numpy(inside, resets, weights)
+    else:
+        (sums,) = ops.scan(step, xp.ones(inside.shape[1:]), (inside, resets))
     messages, size = _scaled(xp, xp.where(resets, inside, sums * inside))
     forward, from_future = messages[:, 0], xp.flip(messages[:, 1], 0)
     marginals = forward * xp.flip(xp.where(resets[:, 1], 1.0, sums[:, 1]), 0)
@@ -232,12 +189,8 @@ def _run(potentials: Array, initial: Array, transition: Array, starts: np.ndarra
     share = xp.where(_along(~starts[1:], marginals), from_future[1:] / total[:-1], 0.0)
     last = np.flatnonzero(np.append(starts[1:], True))
     a = (shift[:, 0] + _log(xp, size[:, 0])).sum(0) + _log(xp, ops.summed(forward[last])).sum(0)
-    return _Close(marginals / total, forward[:-1], share, weights[1], a + top * (n_times - int(starts.sum())))
-
-
-def _along(flags: np.ndarray[Any, Any], like: Array) -> np.ndarray[Any, Any]:
-    """Flags for the first axes of an array, so that they broadcast over the others."""
-    return flags.reshape(flags.shape + (1,) * (like.ndim - flags.ndim))
+    found = ops.outer(forward[:-1], share) if each else xp.einsum("t...i,t...j->...ij", forward[:-1], share)
+    return marginals / total, weights[1] * found, a + top * (len(starts) - int(starts.sum()))
 
 
 def _scaled(xp: Any, raw: Array) -> tuple[Array, Array]:
@@ -251,22 +204,8 @@ def _log(xp: Any, x: Array) -> Array:
     return xp.where(x == 0, -np.inf, xp.log(xp.where(x == 0, 1.0, x)))
 
 
-def _scanned(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> Array:
-    """Σ_y weights(x, y) m_{t−1}(y) of every step; anything where a sequence begins."""
-    import jax.numpy as jnp
-    from jax import lax
-
-    def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
-        here, reset = now
-        coming = ops.matvec(weights, message)
-        return _scaled(jnp, jnp.where(reset, here, coming * here))[0], coming
-
-    _, sums = lax.scan(step, jnp.ones(inside.shape[1:]), (inside, jnp.asarray(resets)))
-    return sums
-
-
 def _sums_by_numpy(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> Array:
-    """The same, in as few calls as it takes."""
+    """Σ_y weights(x, y) m_{t−1}(y) of every step, in as few calls as it takes; anything where a sequence begins."""
     n_states = inside.shape[-1]
     small = n_states <= FEW_STATES and inside.size * n_states <= MOST_AT_ONCE
     if small and weights.min() > math.exp(-CLOSER) and inside.max(-1).all():
@@ -318,12 +257,34 @@ def _by_blocks(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> A
     return np.concatenate([np.ones((1, *inside.shape[1:])), np.matmul(weights, messages)[..., 0]])
 
 
-Floats = npt.NDArray[np.float64]
+@dataclass(frozen=True)
+class Path(Family):
+    """A path along time, or several sequences that lie end to end; abstract."""
+
+    lengths: tuple[int, ...] | None = None
+
+    is_path: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.lengths is None:
+            return
+        object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
+        if not self.lengths or min(self.lengths) < 1:
+            raise ValueError(f"lengths must be positive, got {self.lengths}. For one sequence use None.")
+
+    def starts(self, n_times: int) -> NDArray[np.bool_]:
+        """Times at which a sequence begins."""
+        lengths = self.lengths if self.lengths is not None else (n_times,)
+        if sum(lengths) != n_times:
+            raise ValueError(f"lengths sum to {sum(lengths)}, but the chain has T = {n_times} time steps.")
+        starts = np.zeros(n_times, dtype=bool)
+        starts[np.cumsum((0, *lengths[:-1]))] = True
+        return starts
 
 
 @final
 @dataclass(frozen=True)
-class MarkovChain(Labels):
+class MarkovChain(Path, Labels):
     """A path of T states out of K, or several sequences one after the other.
 
     λ may hold −inf (forbidden states and transitions) as long as some path is left; if none is, A is −inf.
@@ -342,11 +303,8 @@ class MarkovChain(Labels):
     8.0
     """
 
-    lengths: tuple[int, ...] | None = None
-
     name: ClassVar[str] = "MarkovChain"
     is_category: ClassVar[bool] = True
-    is_path: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "first", "pairs")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 1, 2)
     event_ndim: ClassVar[int] = 1
@@ -357,13 +315,6 @@ class MarkovChain(Labels):
     )
     allows_minus_inf: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        if self.lengths is None:
-            return
-        object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
-        if not self.lengths or min(self.lengths) < 1:
-            raise ValueError(f"lengths must be positive, got {self.lengths}. For one sequence use None.")
-
     def _natural(self, usual: dict[str, Array]) -> Stats:
         return usual["potentials"], usual["log_initial"], usual["log_transition"]
 
@@ -372,38 +323,17 @@ class MarkovChain(Labels):
         return dict(zip(("marginals", "first", "pairs"), self.expected_stats(lam), strict=True))
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp, starts = ops.namespace(*lam), self.starts(lam[0].shape[-2])
+        arrays = (xp.moveaxis(xp.asarray(lam[0]), -2, 0), *map(xp.asarray, lam[1:]))
+        ways = [partial(way, starts=starts) for way in (in_probabilities, in_logs)]
         close = is_close(lam[2])
-        if not ops.is_jax(*lam):
-            return self._close(lam) if close else self._forward_backward(lam)
-        from jax import lax
+        if xp is np:
+            marginals, pairs, a = ways[0 if close else 1](*arrays)
+        else:
+            from jax import lax
 
-        arrays = tuple(ops.namespace(*lam).asarray(g) for g in lam)
-        stats, a = lax.cond(close, self._close, self._forward_backward, arrays)
-        return stats, a
-
-    def _close(self, lam: Stats) -> tuple[Stats, Array]:
-        xp = ops.namespace(*lam)
-        starts = self._starts(lam[0].shape[-2])
-        marginals, pairs, a = close_moments(xp.moveaxis(lam[0], -2, 0), lam[1], lam[2], starts)
+            marginals, pairs, a = lax.cond(close, *ways, *arrays)
         return (xp.moveaxis(marginals, 0, -2), marginals[np.flatnonzero(starts)].sum(0), pairs), a
-
-    def _forward_backward(self, lam: Stats) -> tuple[Stats, Array]:
-        xp = ops.namespace(*lam)
-        potentials, initial, transition = xp.moveaxis(lam[0], -2, 0), lam[1], lam[2]
-        starts = self._starts(potentials.shape[0])
-        past, future = run_messages(potentials, initial, transition, starts)
-        potentials = under(potentials, past.ndim)
-
-        forward = potentials + past
-        shift = shift_of(forward)
-        last = np.flatnonzero(np.append(starts[1:], True))
-        a = shift.sum(0) + ops.logsumexp(forward[last] - shift[last][..., None]).sum(0)
-
-        marginals = ops.softmax(forward + future)
-        first = marginals[np.flatnonzero(starts)].sum(0)
-        inside = ~starts[1:].reshape((-1, *(1,) * (past.ndim - 1)))
-        pairs = pair_counts(forward[:-1], transition, (potentials + future)[1:], inside)
-        return (xp.moveaxis(marginals, 0, -2), first, pairs), a
 
     def _inside(self, lam: Stats) -> Array:
         # Every time step needs a possible state. That a whole path is possible is A > −inf, a forward pass.
@@ -416,7 +346,7 @@ class MarkovChain(Labels):
             raise ValueError("MarkovChain.stats_of needs size, the number of states K.")
         xp = ops.namespace(value)
         states = ops.one_hot(value, size)
-        starts = self._starts(states.shape[-2])
+        starts = self.starts(states.shape[-2])
         left = states[..., :-1, :] * (~starts[1:])[:, None]
         pairs = xp.swapaxes(left, -1, -2) @ states[..., 1:, :]
         return states, states[..., np.flatnonzero(starts), :].sum(-2), pairs
@@ -442,26 +372,18 @@ class MarkovChain(Labels):
             for part, events in parts
         ]
         out = np.empty((math.prod(shape), n_times), dtype=np.int64)
-        draw_paths(*rows, self._starts(n_times), rng.random((len(out), n_times)), out)
+        draw_paths(*rows, self.starts(n_times), rng.random((len(out), n_times)), out)
         return out.reshape(*shape, n_times)
 
     def covariance_times(self, lam: Stats) -> Times | None:
         """V dλ by two recursions; of very long paths compiling a derivative pays."""
         if lam[0].shape[-2] > LONGEST_CHAIN:
             return None
-        return chain_covariance(lam, self._starts(lam[0].shape[-2]))
+        return chain_covariance(lam, self.starts(lam[0].shape[-2]))
 
     def takes_changes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Of one path that is not too long."""
         return len(shapes[0]) == 2 and shapes[0][0] <= LONGEST_CHAIN
-
-    def _starts(self, n_times: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        lengths = self.lengths if self.lengths is not None else (n_times,)
-        if sum(lengths) != n_times:
-            raise ValueError(f"lengths sum to {sum(lengths)}, but the chain has T = {n_times} time steps.")
-        starts = np.zeros(n_times, dtype=bool)
-        starts[np.cumsum((0, *lengths[:-1]))] = True
-        return starts
 
 
 # States up to which the products of matrices along a chain are kept: log₂ T for each step.
@@ -472,7 +394,8 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     """V dλ of paths; ``starts`` [T] says where sequences begin. Changes may have an axis in front of those of λ."""
     potentials, initial, transition = np.moveaxis(lam[0], -2, 0), lam[1], lam[2]
     with np.errstate(all="ignore"):
-        marginals, pairs = (close_pairs if is_close(transition) else _pairs)(potentials, initial, transition, starts)
+        way = in_probabilities if is_close(transition) else in_logs
+        marginals, pairs, _ = way(potentials, initial, transition, starts, each=True)
     after = _divided(pairs, marginals[:-1, ..., :, None])  # P(z_{t+1} | z_t)
     before = _divided(pairs, marginals[1:, ..., None, :])  # P(z_t | z_{t+1})
     first = np.flatnonzero(starts)
@@ -481,7 +404,7 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     def times(change: Stats) -> Stats:
         wide = (slice(None), *(None,) * max(change[0].ndim - lam[0].ndim, 0))
         each, w = marginals[wide], change[2]
-        v = under(np.moveaxis(change[0], -2, 0), each.ndim)
+        v = _under(np.moveaxis(change[0], -2, 0), each.ndim)
         v = np.broadcast_to(v, np.broadcast_shapes(v.shape, each.shape))
         ahead, behind = np.array(v), np.zeros(v.shape)
         ahead[first] += change[1]
@@ -496,18 +419,6 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
         return np.moveaxis(of_states, 0, -2), of_states[first].sum(0), (pairs[wide] * of_pairs).sum(0)
 
     return times
-
-
-def _pairs(potentials: Array, initial: Array, transition: Array, starts: Any) -> tuple[Array, Array]:
-    """As `close_pairs`, in logarithms."""
-    past, future = run_messages(potentials, initial, transition, starts)
-    potentials = under(potentials, past.ndim)
-    forward = potentials + past
-    joint = forward[:-1, ..., :, None] + transition + (potentials + future)[1:, ..., None, :]
-    top = joint.max((-1, -2), keepdims=True)
-    pairs = np.exp(joint - np.where(np.isfinite(top), top, 0.0))
-    inside = ~starts[1:].reshape((-1, *(1,) * (pairs.ndim - 1)))
-    return ops.softmax(forward + future), np.where(inside, pairs / pairs.sum((-1, -2), keepdims=True), 0.0)
 
 
 def _recursion(steps: Array) -> Callable[..., Array]:

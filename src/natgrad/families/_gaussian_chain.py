@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, draws, numpy_stats
+from natgrad.families._chain import Path
+from natgrad.families._family import Param, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 from natgrad.threads import is_little
 
@@ -54,7 +55,7 @@ class _Filtered(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class GaussianChain(Family):
+class GaussianChain(Path):
     """A path of T vectors of length D in which each depends on the one before; several sequences may lie end to end.
 
     Plates are independent chains. What λ says of pairs across the start of a sequence is ignored, and the moment there is 0.
@@ -71,22 +72,12 @@ class GaussianChain(Family):
     [[1.0], [1.0]]
     """
 
-    lengths: tuple[int, ...] | None = None
-
     name: ClassVar[str] = "GaussianChain"
-    is_path: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx", "lagged")
     stat_ndims: ClassVar[tuple[int, ...]] = (2, 3, 3)
     symmetric: ClassVar[tuple[bool, ...]] = (False, True, False)
     event_ndim: ClassVar[int] = 2
     params: ClassVar[tuple[Param, ...]] = (Param("h", 2, "real"), Param("J", 3, "real"), Param("C", 3, "real"))
-
-    def __post_init__(self) -> None:
-        if self.lengths is None:
-            return
-        object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
-        if not self.lengths or min(self.lengths) < 1:
-            raise ValueError(f"lengths must be positive, got {self.lengths}. For one sequence use None.")
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
         return usual["h"], usual["J"], usual["C"]
@@ -98,20 +89,11 @@ class GaussianChain(Family):
 
     # -- forwards and backwards --
 
-    def inside_times(self, n_times: int) -> NDArray[np.bool_]:
-        """Times that are not the start of a sequence."""
-        lengths = self.lengths if self.lengths is not None else (n_times,)
-        if sum(lengths) != n_times:
-            raise ValueError(f"lengths sum to {sum(lengths)}, but the chain has T = {n_times} time steps.")
-        inside = np.ones(n_times, dtype=bool)
-        inside[np.cumsum((0, *lengths[:-1]))] = False
-        return inside
-
     def _time_first(self, lam: Stats) -> tuple[Array, Array, Array]:
         """h, P_tt and P_{t,t−1} with time as the first axis and common plates; nothing is left across starts."""
         xp = ops.namespace(*lam)
         h, J, C = ops.align(tuple(xp.asarray(g) for g in lam), self.stat_ndims)
-        inside = self.inside_times(h.shape[-2])
+        inside = ~self.starts(h.shape[-2])
         diagonal, beside = xp.moveaxis(-2.0 * J, -3, 0), xp.moveaxis(-C, -3, 0)
         if xp is np:
             beside[~inside] = 0.0  # a copy already: long paths are not copied once more
@@ -130,7 +112,7 @@ class GaussianChain(Family):
             return (inverse, mean), _Filtered(inverse, logdet, mean, v)
 
         zero = ops.zeros(diagonal[0]), ops.zeros(h[0])
-        filtered: _Filtered = _scan(step, zero, (h, diagonal, beside))
+        filtered: _Filtered = ops.scan(step, zero, (h, diagonal, beside))
         return filtered
 
     def _smoothed(self, lam: Stats) -> _Smoothed:
@@ -157,7 +139,7 @@ class GaussianChain(Family):
             return (mean, smooth), (mean, smooth, lagged)
 
         zero = ops.zeros(forward.mean[0]), ops.zeros(diagonal[0])
-        mean, covariance, lagged = _scan(step, zero, (forward.covariance, forward.mean, after), reverse=True)
+        mean, covariance, lagged = ops.scan(step, zero, (forward.covariance, forward.mean, after), reverse=True)
         lagged = xp.concatenate([ops.zeros(lagged[:1]), lagged[:-1]])
         quadratic = (forward.vector * forward.mean).sum((0, -1))
         return _Smoothed(
@@ -172,7 +154,7 @@ class GaussianChain(Family):
         xp = ops.namespace(mean)
         if xp is np and mean.shape[-2] > PIECE:
             return self._in_pieces(mean, covariance, lagged)
-        inside = self.inside_times(mean.shape[-2])[:, None, None]
+        inside = ~self.starts(mean.shape[-2])[:, None, None]
         before = xp.concatenate([ops.zeros(mean[..., :1, :]), mean[..., :-1, :]], axis=-2)
         return mean, covariance + ops.outer(mean, mean), xp.where(inside, lagged + ops.outer(mean, before), 0.0)
 
@@ -186,7 +168,7 @@ class GaussianChain(Family):
             later = slice(max(start, 1), start + PIECE)
             before = slice(later.start - 1, min(start + PIECE, n_times) - 1)
             lagged[..., later, :, :] += ops.outer(mean[..., later, :], mean[..., before, :])
-        lagged[..., ~self.inside_times(n_times), :, :] = 0.0
+        lagged[..., self.starts(n_times), :, :] = 0.0
         return mean, covariance, lagged
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
@@ -217,7 +199,7 @@ class GaussianChain(Family):
         xp = ops.namespace(value, *lam)
         _, J, C = ops.align(tuple(xp.asarray(g) for g in lam), self.stat_ndims)
         x = xp.asarray(value) * 1.0 + 0.0 * J[..., 0]
-        C = xp.where(self.inside_times(x.shape[-2])[:, None, None], C, 0.0)
+        C = xp.where(~self.starts(x.shape[-2])[:, None, None], C, 0.0)
         h = ops.matvec(-2.0 * J, x)
         before = h[..., 1:, :] - ops.matvec(C[..., 1:, :, :], x[..., :-1, :])
         h = xp.concatenate([h[..., :1, :], before], axis=-2)
@@ -266,20 +248,3 @@ def _compiled(h: Array, diagonal: Array, beside: Array) -> _Smoothed:
         mean.reshape(wide), covariance.reshape(*wide, size), lagged.reshape(*wide, size), logdet.reshape(plates),
         quadratic.reshape(plates),
     )  # fmt: skip
-
-
-def _scan(step: Any, carry: Any, xs: tuple[Array, ...], reverse: bool = False) -> Any:
-    """`lax.scan` over the first axis for JAX arrays, a loop for NumPy; carries and results are tuples."""
-    if ops.is_jax(*xs):
-        from jax import lax
-
-        return lax.scan(step, carry, xs, reverse=reverse)[1]
-    n_times = len(xs[0])
-    outputs: Any = None
-    for t in range(n_times - 1, -1, -1) if reverse else range(n_times):
-        carry, out = step(carry, tuple(x[t] for x in xs))
-        if outputs is None:
-            outputs = [np.empty((n_times, *np.shape(part))) for part in out]
-        for array, part in zip(outputs, out, strict=True):
-            array[t] = part
-    return type(out)(*outputs) if hasattr(out, "_fields") else tuple(outputs)

@@ -21,8 +21,9 @@ import scipy.special as sp
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
-from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats, tails
+from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
+from natgrad.families._quadrature import panels
 
 __all__ = ["GaussianGamma"]
 
@@ -33,16 +34,7 @@ RIDGE = 1e-10  # of a diagonal: more than sums of rows lose by rounding, and les
 N_GRID = 4_096  # points of the distribution function of τ that draws and intervals invert
 
 
-def _panels() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes in (0, 1) and weights that sum to 1: panels that double in width away from 0."""
-    points, weights = np.polynomial.legendre.leggauss(10)
-    ends = np.concatenate([[0.0], 2.0 ** np.arange(-5, 1)])
-    widths = np.diff(ends)
-    nodes = ends[:-1, None] + 0.5 * widths[:, None] * (1.0 + points)
-    return nodes.ravel(), (0.5 * widths[:, None] * weights).ravel()
-
-
-NODES, WEIGHTS = _panels()
+NODES, WEIGHTS = panels(10, 5)
 
 
 class _Given(NamedTuple):
@@ -300,23 +292,20 @@ class GaussianGamma(Family):
         away[..., :-1] = np.linalg.solve(factor, noise(mean[..., :-1].shape)[..., None])[..., 0]
         return away
 
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Marginal intervals: of x by the distribution function of a mixture of Gaussians, one for each τ."""
+    def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
+        """Of marginals: of x by the distribution function of a mixture of Gaussians, one for each τ."""
         lam = ops.align(numpy_stats(lam), self.stat_ndims)
         given, chance, _ = self._grid(lam)
         sd = np.sqrt(np.diagonal(given.covariance, axis1=-2, axis2=-1))
         used = (chance > 0)[..., None]
-        ends = []
-        for tail in tails(mass):
-            low, high = (np.where(used, given.mean + s * 40.0 * sd, -s * np.inf) for s in (-1.0, 1.0))
-            left, right = low.min(-2), high.max(-2)
-            for _ in range(80):
-                middle = 0.5 * (left + right)
-                below = (chance[..., None] * sp.ndtr((middle[..., None, :] - given.mean) / sd)).sum(-2) < tail
-                left, right = np.where(below, middle, left), np.where(below, right, middle)
-            tau = self._quantile(lam, np.full(lam[4].shape, tail))
-            ends.append(np.concatenate([0.5 * (left + right), tau[..., None]], axis=-1))
-        return ends[0], ends[1]
+        low, high = (np.where(used, given.mean + s * 40.0 * sd, -s * np.inf) for s in (-1.0, 1.0))
+        left, right = low.min(-2), high.max(-2)
+        for _ in range(80):
+            middle = 0.5 * (left + right)
+            below = (chance[..., None] * sp.ndtr((middle[..., None, :] - given.mean) / sd)).sum(-2) < probability
+            left, right = np.where(below, middle, left), np.where(below, right, middle)
+        tau = self._quantile(lam, np.full(lam[4].shape, probability))
+        return np.concatenate([0.5 * (left + right), tau[..., None]], axis=-1)
 
     def _quantile(self, lam: Stats, chances: NDArray[Any]) -> NDArray[Any]:
         """The quantiles of τ of chances [..., plates], by the trapezoid rule on points that are dense at the modes."""

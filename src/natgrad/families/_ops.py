@@ -36,6 +36,7 @@ __all__ = [
     "namespace",
     "one_hot",
     "outer",
+    "scan",
     "sigmoid",
     "softmax",
     "softplus",
@@ -253,6 +254,23 @@ def constant(g: Array) -> Array:
 def zeros(g: Array) -> Array:
     """Zeros like g; added to a start, they broadcast it to the plates of λ (0 · λ would not do: 0 · −inf)."""
     return namespace(g).zeros_like(g)
+
+
+def scan(step: Any, carry: Any, xs: tuple[Array, ...], reverse: bool = False) -> Any:
+    """`lax.scan` over the first axis for JAX arrays, a loop for NumPy; results are tuples."""
+    if is_jax(*xs):
+        from jax import lax
+
+        return lax.scan(step, carry, xs, reverse=reverse)[1]
+    n_times = len(xs[0])
+    outputs: Any = None
+    for t in range(n_times - 1, -1, -1) if reverse else range(n_times):
+        carry, out = step(carry, tuple(x[t] for x in xs))
+        if outputs is None:
+            outputs = [np.empty((n_times, *np.shape(part))) for part in out]
+        for array, part in zip(outputs, out, strict=True):
+            array[t] = part
+    return type(out)(*outputs) if hasattr(out, "_fields") else tuple(outputs)
 
 
 def align(stats: Stats, ndims: tuple[int, ...]) -> Stats:

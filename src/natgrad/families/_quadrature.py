@@ -23,7 +23,7 @@ from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["GammaShape", "HalfNormalPrecision", "PositiveByQuadrature"]
+__all__ = ["GammaShape", "HalfNormalPrecision", "PositiveByQuadrature", "panels"]
 
 DROP = 42.0  # nats below the mode: exp(−42) is below the last digit
 WIDEST = 300.0  # |t| of the brackets: exp(300) and its log Γ are finite
@@ -31,16 +31,16 @@ BISECTIONS = 64
 N_GRID = 1_025  # points of the distribution function that draws and intervals invert
 
 
-def _panels() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes in (0, 1) and weights that sum to 1: panels that double in width away from 0."""
-    points, weights = np.polynomial.legendre.leggauss(16)
-    ends = np.concatenate([[0.0], 2.0 ** np.arange(-6, 1)])
+def panels(n_points: int, n_halvings: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes in (0, 1) and weights that sum to 1: panels of Gauss and Legendre that double in width away from 0."""
+    points, weights = np.polynomial.legendre.leggauss(n_points)
+    ends = np.concatenate([[0.0], 2.0 ** np.arange(-n_halvings, 1)])
     widths = np.diff(ends)
     nodes = ends[:-1, None] + 0.5 * widths[:, None] * (1.0 + points)
     return nodes.ravel(), (0.5 * widths[:, None] * weights).ravel()
 
 
-NODES, WEIGHTS = _panels()
+NODES, WEIGHTS = panels(16, 6)
 
 
 class PositiveByQuadrature(Family):
