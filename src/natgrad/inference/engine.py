@@ -331,8 +331,7 @@ class _Loop:
             self.shards.enter_context(place_shards(phase.problem, self.executor, size))
         self.words = "; ".join(part for part in (phase.why, words) if part)
         LOG.info("fit of %s: %s", ", ".join(phase.problem.blocks), self.words)
-        last = phase.until is None
-        self.monitor.enter(phase.problem, phase.method, phase.step, self.stepper, phase.bound_every, t, last)
+        self.monitor.enter(phase, self.stepper, t)
         if self.checkpointer is None:
             return None
         in_parts = isinstance(self.pull, PhaseSource)

@@ -22,20 +22,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from natgrad.inference.auto import Auto, Control
+from natgrad.inference.auto import Auto
 from natgrad.inference.checkpoint import RunState
-from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
-from natgrad.inference.problem import Problem, State
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
+from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.inference.engine import Phase
 
 __all__ = [
     "ROUNDING",
@@ -254,25 +257,10 @@ class RunMonitor:
         self.settled: Stop | None = None
         self.final = ""
 
-    def enter(
-        self,
-        problem: Problem,
-        method: Method | None,
-        step: Control,
-        stepper: Stepper,
-        bound_every: BoundEvery,
-        t: int,
-        last: bool,
-    ) -> None:
-        """Another phase begins after step ``t``; only the ``last`` one may settle. Bounds of different phases differ."""
-        self.problem, self.method, self.step, self.stepper, self.bound_every = (
-            problem,
-            method,
-            step,
-            stepper,
-            bound_every,
-        )
-        self.phase_begun, self.may_settle = t, last
+    def enter(self, phase: Phase, stepper: Stepper, t: int) -> None:
+        """Another phase begins after step ``t``; only one without an end may settle. Bounds of different phases differ."""
+        self.problem, self.method, self.step, self.stepper = phase.problem, phase.method, phase.step, stepper
+        self.bound_every, self.phase_begun, self.may_settle = phase.bound_every, t, phase.until is None
         self.bounds: list[float] = []
         self.changes: list[float] = []
         self.unread, self.first, self.best = 0, math.nan, -math.inf
@@ -319,17 +307,9 @@ class RunMonitor:
             self.bounds.append(bound)
             self.changes.append(change)
         self.final = info.final
-        self.trace.append(
-            StepRecord(
-                state.t,
-                math.nan if bound is None else bound,
-                info.estimate if bound is None or not math.isnan(info.estimate) else bound,
-                info.rho,
-                change,
-                self.messages_read,
-                time.perf_counter() - self.started,
-            )
-        )
+        estimate = info.estimate if bound is None or not math.isnan(info.estimate) else bound
+        seconds, elbo = time.perf_counter() - self.started, math.nan if bound is None else bound
+        self.trace.append(StepRecord(state.t, elbo, estimate, info.rho, change, self.messages_read, seconds))
 
     def bound_at(self, state: State) -> float | None:
         """The exact bound at a state, if the last step has told it."""
@@ -345,22 +325,14 @@ class RunMonitor:
             now = time.perf_counter() - self.started
             self.trace.append(last._replace(messages_read=self.messages_read, seconds=now))
 
-    def left(self) -> Limits:
-        """The limits of a run within this one: as many steps, and what is left of the time and of the messages."""
-        seconds = None if self.until is None else max(1e-9, self.until - time.perf_counter())
-        read = self.messages_read - self.messages_before
-        messages = None if self.limits.max_messages is None else max(1, self.limits.max_messages - read)
-        return replace(self.limits, max_seconds=seconds, max_messages=messages)
-
     def bound_diverged(self, state: State) -> Stop | None:
         """A bound that is not finite, has left for minus infinity, or fell although it cannot."""
         if not self.bounds:
             return None
         first = self.first if math.isfinite(self.first) else self.bounds[0]
         last = self.bounds[-1]
-        fell = (
-            self.stepper.monotone and is_a_fall(self.best, last) and is_a_fall(self.best, last, self._rounding(state))
-        )
+        fell = self.stepper.monotone and is_a_fall(self.best, last)
+        fell = fell and is_a_fall(self.best, last, self._rounding(state))
         if math.isfinite(last) and last > first - DIVERGENCE_FACTOR * (abs(first) + 1.0) and not fell:
             self.best = max(self.best, last)
             return None
@@ -408,10 +380,8 @@ class RunMonitor:
 
     def out_of_time(self) -> Stop | None:
         """Whether as many messages were read, or as many seconds went by, as allowed."""
-        read, after = (
-            self.messages_read - self.messages_before,
-            f"after step {self.trace.last.t if len(self.trace) else 0}",
-        )
+        read = self.messages_read - self.messages_before
+        after = f"after step {self.trace.last.t if len(self.trace) else 0}"
         if self.limits.max_messages is not None and read >= self.limits.max_messages:
             words = f"stopped at max_messages = {self.limits.max_messages:,} {after} ({read:,} were read)"
             return Stop(Reason.MESSAGES, words, self._may_converge)
@@ -498,10 +468,8 @@ class RunMonitor:
         return sweep <= CHEAP_BOUND or self.unread >= BOUND_SHARE * sweep
 
     def _diverged(self, what: str, t: int, rho: float) -> Stop:
-        sampled, advice = (
-            "",
-            "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()",
-        )
+        sampled = ""
+        advice = "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()"
         if self.stepper.monotone:
             advice = "Exact sweeps fail where numbers of very different sizes meet: centre the columns of data, and scale them"
         if isinstance(self.method, Children):

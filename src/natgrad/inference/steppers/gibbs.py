@@ -18,7 +18,7 @@ import numpy.typing as npt
 from natgrad.families import Dirichlet, Family
 from natgrad.inference.problem import Block, BlockInfo, GroupProblem, State
 from natgrad.inference.sampler import GroupDraw, GroupSampler, best_order, pairs_apart
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.random import Stream, generator
 
 __all__ = ["GroupGibbs", "Schedule", "drawn_point", "keep_draw", "moves_of", "no_moves", "point_stats", "room_for"]
@@ -104,7 +104,7 @@ def keep_draw(
             memory["kept"][name][:, number // stride] = memory["values"][name]
 
 
-class GroupGibbs:
+class GroupGibbs(Stepper):
     """A stepper: one sweep of all chains of a problem whose groups are independent given its globals.
 
     The state of the chains is in the memory, arrays with the chains first: ``values`` of globals and local variables, ``sums``
@@ -121,7 +121,7 @@ class GroupGibbs:
     averaged : local blocks whose probabilities are averaged
     """
 
-    monotone, steps_per_pass, batches = False, 1, 1
+    monotone = False
 
     def __init__(
         self,
@@ -244,10 +244,6 @@ class GroupGibbs:
         if chances is None:
             chances = np.eye(self.sampler.n_labels)[drawn.values[name]]
         return np.asarray(chances if order is None else chances[..., order])
-
-    def finish(self, state: State) -> State:
-        """The last sweep is a state like any other."""
-        return state
 
     def _order(self, values: Mapping[str, Array]) -> Array | None:
         """Which label comes first, second, … so that local variables agree best with q; None if they are where they belong."""

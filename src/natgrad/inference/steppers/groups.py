@@ -165,7 +165,7 @@ MOST_HALVINGS = 8
 ROUNDING = 1e-12
 
 
-class GroupStepper:
+class GroupStepper(Stepper):
     """Batches of groups, remembered or forgotten.
 
     Parameters
@@ -393,10 +393,8 @@ class GroupStepper:
         return int(generator(seed, Stream.BATCH_ORDER, epoch).permutation(self.n_batches)[place])
 
 
-class WholePasses:
+class WholePasses(Stepper):
     """Remembered batches where the user fixed none: a step is a pass over all of them, as it is for a sweep."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, inner: GroupStepper) -> None:
         self.inner = inner
@@ -427,10 +425,8 @@ def schedule_of(stepper: Stepper) -> tuple[str, int]:
     return ("" if stepper.monotone else "sampled"), 1
 
 
-class ExactPass:
+class ExactPass(Stepper):
     """A closing phase: the q from all groups, hyper-parameters held; where not conjugate, a step that cannot lower the bound."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: GroupProblem) -> None:
         self.problem = problem
@@ -447,10 +443,6 @@ class ExactPass:
             if before is None or problem.bound(after) >= before:
                 return after, StepInfo(info, rho, solved.reads, unbounded=True)
         return state, StepInfo({}, 0.0, solved.reads, unbounded=True)
-
-    def finish(self, state: State) -> State:
-        """The state itself."""
-        return state
 
 
 def _checked_step(

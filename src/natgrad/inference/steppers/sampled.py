@@ -15,7 +15,7 @@ import numpy.typing as npt
 from natgrad.inference.methods import Children, GlobalBatch
 from natgrad.inference.problem import Block, BlockInfo, EdgeProblem, Sampled, State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.random import draw_rows, generator
 
 __all__ = ["BlockUpdates", "ChildrenStepper", "GlobalBatchStepper", "turns"]
@@ -61,10 +61,10 @@ class BlockUpdates:
         self.info[block.name] = info
 
 
-class ChildrenStepper(NothingToFinish):
+class ChildrenStepper(Stepper):
     """Algorithm 1: every hidden variable reads its own sample of children."""
 
-    monotone, steps_per_pass, batches = False, 1, None
+    monotone, batches = False, None
 
     def __init__(self, problem: EdgeProblem, method: Children, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
@@ -107,10 +107,10 @@ class ChildrenStepper(NothingToFinish):
         return np.where(read > 0, total / np.maximum(read, 1), 1.0)
 
 
-class GlobalBatchStepper(NothingToFinish):
+class GlobalBatchStepper(Stepper):
     """Algorithm 2: one batch of observations for all."""
 
-    monotone, steps_per_pass, batches = False, 1, None
+    monotone, batches = False, None
 
     def __init__(self, problem: EdgeProblem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order

@@ -7,6 +7,7 @@ I is the information of the data, so that the step is a natural gradient. One th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import BlockInfo, State
 
-__all__ = ["NothingToFinish", "Score", "Scored", "ScoringStepper", "StepInfo", "Stepper", "all_valid"]
+__all__ = ["Score", "Scored", "ScoringStepper", "StepInfo", "Stepper", "all_valid"]
 
 
 class StepInfo(NamedTuple):
@@ -33,35 +34,23 @@ class StepInfo(NamedTuple):
     final: str = ""
 
 
-class Stepper(Protocol):
-    """A method bound to a problem.
+class Stepper(ABC):
+    """A method bound to a problem; one whose states are complete after every step says nothing of `finish`.
 
     ``monotone`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
     ``batches`` are the steps that read as much as there is; None where that is counted in messages.
     """
 
-    monotone: bool
-    steps_per_pass: int
+    monotone: bool = True
+    steps_per_pass: int = 1
+    batches: int | None = 1
 
-    @property
-    def batches(self) -> int | None:
-        """Steps of a pass."""
-        ...
-
+    @abstractmethod
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """Take step number ``state.t + 1``."""
-        ...
 
     def finish(self, state: State) -> State:
         """The state as a user sees it, after the last step of a run."""
-        ...
-
-
-class NothingToFinish:
-    """A stepper whose states are complete after every step."""
-
-    def finish(self, state: State) -> State:
-        """The state itself."""
         return state
 
 
@@ -98,10 +87,8 @@ class Scored(Protocol):
         ...
 
 
-class ScoringStepper(NothingToFinish):
+class ScoringStepper(Stepper):
     """One natural step of all hyper-parameters that move."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: Scored, moves: npt.NDArray[np.bool_]) -> None:
         self.problem, self.moves = problem, moves

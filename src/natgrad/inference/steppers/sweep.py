@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,17 +22,16 @@ from natgrad.inference.problem import Block, EdgeProblem, State, SweepResult, Sw
 from natgrad.inference.rotation import Rotation, apply_rotation, rotate_pair, rotated
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.sampled import BlockUpdates, ChildrenStepper, GlobalBatchStepper
-from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 
 __all__ = [
     "AcceleratedStepper",
     "ExactStepper",
     "History",
-    "Pending",
+    "LazyStats",
     "PrunedStepper",
     "SafeguardedStepper",
     "Snapshot",
-    "SweepsAhead",
     "concrete",
     "higher",
     "live",
@@ -41,7 +40,7 @@ __all__ = [
 
 # A compiled sweep of a small network takes less time than calling it. Where nobody looks at the states on the way, a problem
 # makes a block of sweeps in one call and returns, of each, its bound and what it did; the state after the last is there, those
-# before are `Pending`: made anew from the first state of the block by whoever reads them, with the same bits, since it is the
+# before are `LazyStats`: made anew from the first state of the block by whoever reads them, with the same bits, since it is the
 # same program that counts to a smaller number. So whether a run went ahead shows in nothing but its time.
 
 Stats = tuple[Any, ...]
@@ -49,39 +48,32 @@ Stats = tuple[Any, ...]
 SHARE = 4
 
 
-class _Block(NamedTuple):
-    """Sweeps that were made in one call."""
+@dataclass(frozen=True)
+class _Place:
+    """One of the sweeps that were made in a call."""
 
     problem: EdgeProblem
     order: tuple[str, ...]
     start: State
     made: Sweeps
-
-    def after(self, number: int) -> SweepResult:
-        """What one of them did, and the state after it."""
-        bound, info = self.made.results[number - 1]
-        if number == len(self.made.results):
-            return SweepResult(self.made.end, bound, info)
-        place = _Place(self, number)
-        state = State(Pending(place, "lam"), Pending(place, "mu"), self.start.t + number)  # type: ignore[arg-type]
-        return SweepResult(state, bound, info)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """After which of the sweeps."""
-
-    block: _Block
-    number: int
+    number: int = 1
 
     @cached_property
     def state(self) -> State:
-        """The state there, made when it is first asked for."""
-        block = self.block
-        return block.problem.sweeps_ahead(block.start, block.order, self.number).end
+        """The state after it, made when it is first asked for."""
+        return self.problem.sweeps_ahead(self.start, self.order, self.number).end
+
+    @property
+    def result(self) -> SweepResult:
+        """What it did, and the state after it."""
+        bound, info = self.made.results[self.number - 1]
+        if self.number == len(self.made.results):
+            return SweepResult(self.made.end, bound, info)
+        lam, mu = LazyStats(self, "lam"), LazyStats(self, "mu")
+        return SweepResult(State(lam, mu, self.start.t + self.number), bound, info)  # type: ignore[arg-type]
 
 
-class Pending(Mapping[str, Stats]):
+class LazyStats(Mapping[str, Stats]):
     """λ or μ of a state that was passed in a call of several sweeps."""
 
     def __init__(self, place: _Place, part: str) -> None:
@@ -102,74 +94,42 @@ class Pending(Mapping[str, Stats]):
 
 
 def concrete(state: State) -> State:
-    """The state with its arrays, if these are pending."""
-    if not isinstance(state.lam, Pending):
+    """The state with its arrays, if these were not made yet."""
+    if not isinstance(state.lam, LazyStats):
         return state
     made = state.lam.place.state
     return state._replace(lam=made.lam, mu=made.mu)
 
 
-@dataclass
-class SweepsAhead:
-    """Sweeps of a problem in an order up to the step ``until``; a run that ``settles`` may end before.
-
-    The first sweep is made alone, and so is one from a state that the last did not lead to (a probe).
-    """
-
-    problem: EdgeProblem
-    order: tuple[str, ...]
-    until: int | None
-    settles: bool
-    _begun: int = field(default=0, init=False)
-    _end: State | None = field(default=None, init=False)
-
-    def sweep(self, state: State) -> SweepResult:
-        """The next sweep, from those that were made or by making some."""
-        if isinstance(state.lam, Pending):
-            place = state.lam.place
-            return place.block.after(place.number + 1)
-        if self._end is None or state.lam is not self._end.lam:
-            self._begun = state.t
-        made = self.problem.sweeps_ahead(state, self.order, self._size(state.t))
-        self._end = made.end
-        return _Block(self.problem, self.order, state, made).after(1)
-
-    def _size(self, t: int) -> int:
-        taken, most = t - self._begun, self.problem.ahead
-        allowed = taken // SHARE if self.settles else most * (taken > 0)
-        left = most if self.until is None else self.until - t
-        return max(1, min(most, allowed, left))
-
-
 # Exact steps: every block from all its children.
 
 
-class ExactStepper(NothingToFinish):
-    """Full VB; option (a) is one compiled sweep."""
-
-    steps_per_pass = batches = 1
+class ExactStepper(Stepper):
+    """Full VB; option (a) is one compiled sweep, or several in a call where nobody looks at the states between them."""
 
     def __init__(self, problem: EdgeProblem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         self.monotone = method.option == "a"
         self.messages_read = problem.n_messages
         self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
-        self._ahead: SweepsAhead | None = None
+        self._goes_ahead, self._until, self._settles = False, None, False
+        self._begun, self._end = 0, None
+
+    _until: int | None
+    _end: State | None
 
     def go_ahead(self, unseen: bool, until: int | None, settles: bool) -> None:
-        """Whether nobody looks at the states between sweeps up to a step: then several may be made in one call."""
-        may = unseen and self.problem.ahead > 1 and self.method.option == "a"
-        self._ahead = SweepsAhead(self.problem, self.order, until, settles) if may else None
+        """Whether nobody looks at the states up to the step ``until``; a run that ``settles`` may end before."""
+        self._goes_ahead = unseen and self.problem.ahead > 1 and self.monotone
+        self._until, self._settles, self._end = until, settles, None
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        rate = self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")
+        rate = self.schedule.rate(state.t + 1, coupled=self.coupled, together=not self.monotone)
         # Of one number a mean would take as long as a tenth of a small sweep.
         rho = rate if isinstance(rate, float) else float(np.mean(rate))
-        if self.method.option == "a":
-            if self._ahead is not None and rho == 1.0:
-                result = self._ahead.sweep(state)
-            else:
-                result = self.problem.sweep(state, self.order, rho)
+        if self.monotone:
+            ahead = self._goes_ahead and rho == 1.0
+            result = self._next(state) if ahead else self.problem.sweep(state, self.order, rho)
             # What another method remembered is out of date now.
             return result.state._replace(memory={}), StepInfo(result.info, rho, self.messages_read, result.bound)
         moves = BlockUpdates(self.problem, state, together=True)
@@ -177,6 +137,23 @@ class ExactStepper(NothingToFinish):
             block = self.problem.blocks[name]
             moves.move(block, self.problem.target(block, state), rho)
         return moves.finish(), StepInfo(moves.info, rho, self.messages_read)
+
+    def _next(self, state: State) -> SweepResult:
+        """The next sweep, from those that were made or by making some.
+
+        The first one is made alone, and so is one from a state that the last did not lead to (a probe).
+        """
+        if isinstance(state.lam, LazyStats):
+            place = state.lam.place
+            return replace(place, number=place.number + 1).result
+        if self._end is None or state.lam is not self._end.lam:
+            self._begun = state.t
+        taken, most = state.t - self._begun, self.problem.ahead
+        allowed = taken // SHARE if self._settles else most * (taken > 0)
+        left = most if self._until is None else self._until - state.t
+        made = self.problem.sweeps_ahead(state, self.order, max(1, min(most, allowed, left)))
+        self._end = made.end
+        return _Place(self.problem, self.order, state, made).result
 
 
 SAFEGUARD, LIVE = "safeguard", "live"
@@ -198,10 +175,10 @@ class Snapshot(NamedTuple):
     use_rotation: bool
 
 
-class SafeguardedStepper:
+class SafeguardedStepper(Stepper):
     """Wraps the stepper of a sampled method, whose steps it makes shorter when they led downhill."""
 
-    monotone, steps_per_pass, batches = False, 1, None
+    monotone, batches = False, None
 
     def __init__(
         self,
@@ -334,10 +311,8 @@ class History(NamedTuple):
     failures: int
 
 
-class AcceleratedStepper(NothingToFinish):
+class AcceleratedStepper(Stepper):
     """One step is one sweep, or two when an extrapolation failed."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: EdgeProblem, order: tuple[str, ...], use_rotation: bool = True) -> None:
         self.problem, self.order = problem, order
@@ -528,10 +503,8 @@ class _Part(NamedTuple):
     state: State
 
 
-class PrunedStepper(NothingToFinish):
+class PrunedStepper(Stepper):
     """One step is one sweep, two when an extrapolation failed, and one more of less when switching off has lowered the bound."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: EdgeProblem, order: tuple[str, ...], use_rotation: bool = True) -> None:
         assert problem.pruning is not None

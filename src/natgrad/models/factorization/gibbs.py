@@ -21,7 +21,7 @@ from natgrad.families import Gamma
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.sampler import sliced
 from natgrad.inference.steppers.gibbs import TINY
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.kernels.factorization.draws import draw_rows
 from natgrad.models.factorization.files import switched_off
 from natgrad.models.factorization.problem import FullRatingsProblem
@@ -76,7 +76,7 @@ def gibbs_problem(kind: Any, ratings: Ratings) -> FullRatingsProblem:
     return problem
 
 
-class RatingGibbs:
+class RatingGibbs(Stepper):
     """A stepper: one sweep of Gibbs sampling of a Gaussian factorisation.
 
     Parameters
@@ -86,7 +86,7 @@ class RatingGibbs:
     most_kept : int, numbers of draws of users and items together
     """
 
-    monotone, steps_per_pass, batches = False, 1, 1
+    monotone = False
 
     def __init__(self, problem: FullRatingsProblem, sweeps: int, most_kept: int = MOST_KEPT) -> None:
         self.problem, self.sweeps, self.burn = problem, sweeps, burn_in(sweeps)
@@ -126,10 +126,6 @@ class RatingGibbs:
         if keeps:
             self.draws.append(kept)
         return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
-
-    def finish(self, state: State) -> State:
-        """The state of the variational part; `kept` has the draws."""
-        return state
 
     def kept(self) -> KeptDraws:
         """All draws that were kept."""

@@ -28,7 +28,7 @@ from natgrad.inference.options import FitOptions, checked_method, checked_step, 
 from natgrad.inference.problem import State, SweepResult
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
-from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.gp.likelihoods import Gaussian, Likelihood
 from natgrad.models.gp.outputs import Coregionalised
@@ -300,10 +300,8 @@ def uses_lbfgs(solver: Solver, likelihood: Likelihood, tol: float) -> bool:
     return possible and solver.optimizer != "adam"
 
 
-class Polishing(NothingToFinish):
+class Polishing(Stepper):
     """Rounds of L-BFGS that close a run, until less than the tolerance is left to gain."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: GPProblem, tol: float, max_steps: int, seconds: float | None, begun: int) -> None:
         self.problem, self.tol, self.max_steps, self.begun = problem, tol, max_steps, begun
@@ -459,10 +457,10 @@ def cooling_phases(problem: GPProblem, method: Method | None) -> list[Phase]:
     return phases
 
 
-class _Uncounted(NothingToFinish):
+class _Uncounted(Stepper):
     """Steps that leave the number of steps as it is, on batches of steps to come."""
 
-    monotone, steps_per_pass, batches = False, 1, 1
+    monotone = False
 
     def __init__(self, cooler: GPProblem, problem: GPProblem, size: int, first: int) -> None:
         self.inner = GroupStepper(cooler, size, *problem.local_limits, FOLLOWING, remember=False)

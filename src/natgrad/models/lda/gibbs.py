@@ -22,7 +22,7 @@ import scipy.special as sp
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.kernels.lda.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.kernels.lda.shares import draw_shares
 from natgrad.models.lda.dirichlet_prior import RANGE
@@ -61,7 +61,7 @@ MOST_KEPT, FEWEST_KEPT = 4_000_000, 40
 BURN, SWEEPS = 30, 100
 
 
-class GibbsSweeps:
+class GibbsSweeps(Stepper):
     """A closing phase of a run: sweeps from its topics, the second half of them averaged.
 
     Parameters
@@ -72,7 +72,7 @@ class GibbsSweeps:
         Whether the moments of the averaged samples, and draws, are kept: a seventh of the time of small fits.
     """
 
-    monotone, steps_per_pass, batches = False, 1, 1
+    monotone = False
 
     def __init__(self, problem: LDAProblem, sweeps: int, draws: bool = True) -> None:
         self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2
@@ -95,10 +95,6 @@ class GibbsSweeps:
         return state._replace() if sampling else state, StepInfo(
             {}, float("nan"), self.problem.n_messages, unbounded=True
         )
-
-    def finish(self, state: State) -> State:
-        """The state of the variational part; `point` has that of the samples."""
-        return state
 
     def point(self, state: State) -> tuple[LDAProblem, State]:
         """Topics at the mean of the samples, a point, with the priors that were learned."""

@@ -39,7 +39,7 @@ from natgrad.families import Family
 from natgrad.inference.problem import Block, BlockInfo, State
 from natgrad.inference.sampler import sliced
 from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, no_moves, point_stats, room_for
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels
@@ -217,7 +217,7 @@ class _Pencil(NamedTuple):
         return np.asarray((self.basis @ at[..., None])[..., 0])
 
 
-class Gibbs:
+class Gibbs(Stepper):
     """A stepper: one sweep of all chains.
 
     The state of a chain is in ``State.mu`` (statistics of the values) and in the memory: ``values`` as they are, ``sums`` of what
@@ -233,7 +233,7 @@ class Gibbs:
     exchanges : moves that have labels change places, before every sweep
     """
 
-    monotone, steps_per_pass, batches = False, 1, 1
+    monotone = False
 
     def __init__(
         self,
@@ -341,10 +341,6 @@ class Gibbs:
             values[n], stats[n] = value, point_stats(self.problem.blocks[n].family, value, self.sizes[n])
             first[n], second[n] = value, value**2
         return info | {n: BlockInfo(good, 0.0) for n in group.names}
-
-    def finish(self, state: State) -> State:
-        """The last sweep is a state like any other."""
-        return state
 
     def conditional(self, block: Block, stats: Mapping[str, Stats], column: int | None = None) -> Stats:
         """The natural parameter of a block given the values of the others; of one column, if they go in turn."""

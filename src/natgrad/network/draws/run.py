@@ -20,7 +20,7 @@ from natgrad.errors import NotConjugate
 from natgrad.inference.options import CheckpointOptions
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.gibbs import Schedule, moves_of
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.kernels.network.gibbs import run_sweeps
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.draws.chains import with_chains
@@ -79,7 +79,7 @@ def compiled_gibbs(gibbs: Gibbs, plan: Plan, start: State, fewest: int = FEWEST_
     return CompiledGibbs(gibbs, numbers)
 
 
-class CompiledGibbs:
+class CompiledGibbs(Stepper):
     """A stepper: some sweeps of all chains; states are those of `Gibbs`.
 
     Parameters
@@ -92,7 +92,7 @@ class CompiledGibbs:
     ahead : int, sweeps in a step; 1 where somebody looks at every one
     """
 
-    monotone, steps_per_pass, batches = False, 1, 1
+    monotone = False
 
     def __init__(self, gibbs: Gibbs, numbers: Numbers) -> None:
         self.gibbs, self.numbers, self.schedule, self.strides = gibbs, numbers, gibbs.schedule, gibbs.strides
@@ -135,10 +135,6 @@ class CompiledGibbs:
         for name, stride in self.strides.items():
             self._keep(state.memory["kept"][name], kept, name, begun, stride)
         return State({}, mu, end, memory), read
-
-    def finish(self, state: State) -> State:
-        """The last sweep is a state like any other."""
-        return state
 
     def _packed(self, mu: Mapping[str, Any], memory: Mapping[str, Any]) -> tuple[Array, Array, Array]:
         """Statistics, values and sums in one array each."""

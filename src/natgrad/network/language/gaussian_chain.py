@@ -282,7 +282,7 @@ class GaussianChain(Node):
     @property
     def inside_times(self) -> npt.NDArray[np.bool_]:
         """Which times are not the start of a sequence."""
-        return self._chain.inside_times(self.plates[-1].size)
+        return ~self._chain.starts(self.plates[-1].size)
 
     def saved_options(self) -> None:
         return None

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from natgrad.errors import SymmetricStart
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.proposals import Starts
-from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo, Stepper
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.execute.groups import Groups
 from natgrad.network.language.expressions import CATEGORY
@@ -208,10 +208,8 @@ class _Candidate(NamedTuple):
     order: tuple[str, ...]
 
 
-class _Sweeps(NothingToFinish):
+class _Sweeps(Stepper):
     """Exact sweeps for a comparison: what leaves its space, or rules out the data, is not an error but the last of all."""
-
-    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: NetworkProblem, order: tuple[str, ...]) -> None:
         self.problem, self.order = problem, order
