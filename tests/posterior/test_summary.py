@@ -63,3 +63,17 @@ def test_a_table_of_draws_says_that_they_are_draws():
     assert "interval: linear response" in str(response.summary())
     assert "interval: draws" in str(fit.summary())
     assert "sd (q)" in str(fit.summary())
+
+
+def test_categories_stand_in_a_table_of_draws():
+    """A table of draws that was asked for categories ended in an error, since these have no R̂."""
+    plate = ng.Plate("n", 3)
+    z = ng.Categorical("z", [0.5, 0.5], plate=plate)
+    mean = ng.Normal("m", np.array([-2.0, 2.0]), 1.0, plate=ng.Plate("k", 2))
+    fit = ng.Network(ng.Normal("y", mean[z], 1.0, plate=plate, observed=[-2.0, 2.0, 2.2])).fit()
+    draws = fit.draws(n=50, verbose=False)
+    for table in (fit.summary(["z", "m"]), draws.summary(["z", "m"])):
+        assert len(table) == 8
+        assert np.isnan(table["R̂"][:6]).all()
+        assert np.isfinite(table["R̂"][6:]).all()
+        np.testing.assert_array_equal(table["mean"][:6].reshape(3, 2), draws["z"].mean())

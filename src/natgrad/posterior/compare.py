@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.posterior.export import Table
 from natgrad.showing import reporter
 
 __all__ = ["Comparison", "compare", "compare_by", "difference_of_data", "score_of"]
@@ -141,8 +141,8 @@ Floats = npt.NDArray[np.float64]
 COUNTED = ("n_components_", "n_topics_", "n_states_")
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Table):
     """Fits side by side, the best first: prints as text, and in notebooks as a table.
 
     Attributes
@@ -158,57 +158,29 @@ class Comparison:
     names: tuple[str, ...]
     columns: Mapping[str, Floats]
 
-    def __getitem__(self, column: str) -> Floats:
-        if column not in self.columns:
-            raise KeyError(f"{column!r} is not a column; these are {', '.join(self.columns)}")
-        return self.columns[column]
-
-    def __len__(self) -> int:
-        return len(self.names)
+    @property
+    def _row_names(self) -> tuple[str, ...]:
+        return self.names
 
     @property
     def best(self) -> str:
         """The name of the first: by held-out score, otherwise LOO, otherwise the corrected bound."""
         return self.names[0]
 
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_pandas() needs pandas: pip install 'natgrad[table]'") from None
-        return pandas.DataFrame(dict(self.columns), index=list(self.names))
-
     def draw(self) -> Any:
         """The bounds, with and without the correction, against K, as an SVG; ``.save(path)`` writes it."""
         return reporter("charts.comparison").draw_comparison(self)
 
-    def _cells(self) -> dict[str, list[str]]:
-        """Texts of the columns that some fit has."""
-        return {
+    def _cells(self) -> tuple[list[str], dict[str, list[str]]]:
+        """The columns that some fit has."""
+        return list(self.names), {
             name: ["–" if math.isnan(value) else f"{value:.0f}" if name == "K" else f"{value:.7g}" for value in values]
             for name, values in self.columns.items()
             if not np.isnan(values).all()
         }
 
-    def __str__(self) -> str:
-        width = max(map(len, self.names))
-        lines = [" " * width, *(name.ljust(width) for name in self.names)]
-        for heading, cells in self._cells().items():
-            wide = max([len(heading), *map(len, cells)])
-            lines = [f"{line}  {cell.rjust(wide)}" for line, cell in zip(lines, [heading, *cells], strict=True)]
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
     def _repr_html_(self) -> str:
-        cells = self._cells()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in cells)
-        body = "".join(
-            f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{column[i]}</td>' for column in cells.values())}</tr>"
-            for i, name in enumerate(self.names)
-        )
-        return f"<table><tr><th></th>{head}</tr>{body}</table>{self.draw()}"
+        return f"{super()._repr_html_()}{self.draw()}"
 
 
 def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Comparison:

@@ -20,6 +20,7 @@ from natgrad.inference.schema import check, record, refuse
 from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule, moves_of
 from natgrad.inference.trace import Trace
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
+from natgrad.posterior.export import listed
 from natgrad.posterior.files.checkpoints import checkpointer_of
 from natgrad.validation import whole_number
 
@@ -230,12 +231,11 @@ def draw_groups(
 
 
 def _asked(names: Sequence[str] | None, there: Sequence[str]) -> set[str]:
-    if isinstance(names, str):
-        raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
-    for name in names or ():
+    asked = listed(names)
+    for name in asked:
         if name not in there:
             raise ValueError(f"names: there is no variable {name!r}; there are {', '.join(there)}")
-    return set(names or ())
+    return set(asked)
 
 
 def _table(state: State) -> Any:

@@ -29,6 +29,7 @@ from scipy import special
 
 from natgrad.errors import PoorMixing
 from natgrad.families import Family, Normal
+from natgrad.families._family import tails
 from natgrad.posterior.export import ExportMixin, _imported, checked_groups
 from natgrad.posterior.files.container import register, write_model
 from natgrad.random import sample_generator
@@ -308,17 +309,15 @@ class DrawnFactor:
 
         Where averages alone were kept, those of a distribution of the node's kind with their mean and variance.
         """
-        if not 0 < mass < 1:
-            raise ValueError(f"mass must lie in (0, 1), got {mass}. For 90 % use mass=0.9.")
+        ends = tails(mass)
         if self.family.is_discrete:
             raise TypeError(f"{self.family.name} has no interval: use mean(), the probabilities.")
         if self.kept is None:
             sd = np.sqrt(np.maximum(self.var(), 1e-300))
-            tails = (1 - mass) / 2, (1 + mass) / 2
-            low, high = (self.family.matched_quantile(self.mean(), sd, t) for t in tails)
+            low, high = (self.family.matched_quantile(self.mean(), sd, end) for end in ends)
             return low, high
         values = self.values
-        low, high = np.quantile(values.reshape(-1, *values.shape[2:]), [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+        low, high = np.quantile(values.reshape(-1, *values.shape[2:]), ends, axis=0)
         return low, high
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
@@ -335,6 +334,11 @@ class DrawnFactor:
         """Independent draws that those kept are worth: for the mean ("bulk") or for ends of intervals ("tail")."""
         return ess(self._ordered(), kind)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether draws were kept, of numbers: then they have R̂ and effective sample sizes."""
+        return self.kept is not None and not self.family.is_category
+
     def _ordered(self) -> Array:
         if self.family.is_category:
             raise TypeError(f"{self.name!r}: categories have no order, and no R̂: look at what they choose")
@@ -342,9 +346,7 @@ class DrawnFactor:
 
     def worst(self) -> Diagnosis | None:
         """The worst element, of some if there are many; None for categories, and where too little was kept."""
-        if self.kept is None or self.family.is_category:
-            return None
-        return worst(self.kept)
+        return worst(self.kept) if self.is_ordered and self.kept is not None else None
 
     @property
     def _start(self) -> Any:
@@ -394,6 +396,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     """
 
     _level = "draws"
+    _columns = ("mean", "sd", "lower", "upper", "r_hat", "ess_bulk", "ess_tail")
 
     def __init__(
         self,
@@ -485,18 +488,12 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
             return super()._more_groups(drawn, asked, seed)
         return self._groups(drawn, asked, seed)  # type: ignore[no-any-return]
 
-    def to_pandas(self, names: Sequence[str] | None = None, *, mass: float = 0.9) -> Any:
-        """A row for each element: mean, sd and interval, R̂ and effective sample sizes (NaN for categories)."""
-        table = super().to_pandas(names, mass=mass)
-        columns: dict[str, list[Array]] = {"r_hat": [], "ess_bulk": [], "ess_tail": []}
-        for name in self._chosen(names):
-            factor = self[name]
-            size = factor.mean().size
-            ordered = factor.kept is not None and not factor.family.is_category
-            measures = (factor.r_hat(), factor.ess(), factor.ess("tail")) if ordered else (np.full(size, np.nan),) * 3
-            for column, values in zip(columns.values(), measures, strict=True):
-                column.append(values.ravel())
-        return table.assign(**{name: np.concatenate(parts) if parts else [] for name, parts in columns.items()})
+    def _numbers(self, name: str, mass: float) -> dict[str, Array]:
+        factor = self[name]
+        found = super()._numbers(name, mass)
+        if factor.is_ordered:
+            found |= {"r_hat": factor.r_hat(), "ess_bulk": factor.ess(), "ess_tail": factor.ess("tail")}
+        return found
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the draws to one file; `natgrad.load` gives them back.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,10 +20,11 @@ __all__ = [
     "ExportMixin",
     "Posterior",
     "Summary",
+    "Table",
     "checked_groups",
     "element_frame",
     "factors_of",
-    "summarise",
+    "listed",
     "summary_arrays",
 ]
 
@@ -34,8 +35,56 @@ HEAD, TAIL = 40, 10
 MOST_DIAGNOSED = 20_000
 
 
-@dataclass(frozen=True, eq=False)
-class Summary:
+class Table(ABC):
+    """Numbers by row and column; prints as text, and in notebooks as a table."""
+
+    columns: Mapping[str, Floats]
+    _foot: str = ""
+
+    @property
+    @abstractmethod
+    def _row_names(self) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def _cells(self) -> tuple[list[str], dict[str, list[str]]]:
+        """Names of the rows that are shown, and their texts by column."""
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        return _imported("pandas", "to_pandas", "table").DataFrame(dict(self.columns), index=list(self._row_names))
+
+    def __getitem__(self, column: str) -> Floats:
+        if column not in self.columns:
+            raise KeyError(f"{column!r} is not a column; these are {', '.join(self.columns)}")
+        return self.columns[column]
+
+    def __len__(self) -> int:
+        return len(self._row_names)
+
+    def __str__(self) -> str:
+        names, columns = self._cells()
+        width = max(map(len, names), default=0)
+        lines = [" " * width, *(name.ljust(width) for name in names)]
+        for heading, cells in columns.items():
+            wide = max(len(heading), *map(len, cells)) if cells else len(heading)
+            lines = [f"{line}  {cell.rjust(wide)}" for line, cell in zip(lines, [heading, *cells], strict=True)]
+        return "\n".join([*(line.rstrip() for line in lines), *([self._foot] if self._foot else [])])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        names, columns = self._cells()
+        head = "".join(f"<th>{html.escape(heading)}</th>" for heading in columns)
+        body = "".join(
+            f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{cells[i]}</td>' for cells in columns.values())}</tr>"
+            for i, name in enumerate(names)
+        )
+        foot = f"<p>{html.escape(self._foot)}</p>" if self._foot else ""
+        return f"<table><tr><th></th>{head}</tr>{body}</table>{foot}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary(Table):
     """A table of a posterior, a row for each element; prints as text, and in notebooks as a table.
 
     Attributes
@@ -53,87 +102,23 @@ class Summary:
     mass: float
     note: str = ""
 
-    def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_pandas() needs pandas: pip install 'natgrad[table]'") from None
-        return pandas.DataFrame(dict(self.columns), index=list(self.rows))
-
-    def __getitem__(self, column: str) -> Floats:
-        if column not in self.columns:
-            raise KeyError(f"{column!r} is not a column; these are {', '.join(self.columns)}")
-        return self.columns[column]
-
-    def __len__(self) -> int:
-        return len(self.rows)
+    @property
+    def _row_names(self) -> tuple[str, ...]:
+        return self.rows
 
     @property
-    def _foot(self) -> str:
+    def _foot(self) -> str:  # type: ignore[override]
         return "\n".join(line for line in (f"mean and {self.mass:.0%} interval: {self.level}", self.note) if line)
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Names and texts of the rows that are shown; an ellipsis where some are left out."""
+    def _cells(self) -> tuple[list[str], dict[str, list[str]]]:
+        """All rows of a short table; of a longer one the first and the last, with an ellipsis between them."""
         n, shown = len(self.rows), list(range(len(self.rows)))
         if n > HEAD + TAIL:
             shown = [*range(HEAD), -1, *range(n - TAIL, n)]
-        names = ["…" if i < 0 else self.rows[i] for i in shown]
-        texts = [["" if i < 0 else _text(name, values[i]) for i in shown] for name, values in self.columns.items()]
-        return names, texts
-
-    def __str__(self) -> str:
-        names, texts = self._cells()
-        width = max([len(name) for name in names], default=0)
-        lines = [" " * width, *(name.ljust(width) for name in names)]
-        for heading, cells in zip(self.columns, texts, strict=True):
-            wide = max([len(heading), *(len(cell) for cell in cells)])
-            lines = [f"{line}  {cell.rjust(wide)}" for line, cell in zip(lines, [heading, *cells], strict=True)]
-        return "\n".join([*(line.rstrip() for line in lines), self._foot])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        names, texts = self._cells()
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
-        body = "".join(
-            f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{cells[i]}</td>' for cells in texts)}</tr>"
-            for i, name in enumerate(names)
-        )
-        return f"<table><tr><th></th>{head}</tr>{body}</table><p>{html.escape(self._foot)}</p>"
-
-
-def summarise(
-    names: list[str],
-    levels: Mapping[str, Any],
-    mass: float,
-    labels: Callable[[str, tuple[int, ...]], list[str]],
-) -> Summary:
-    """A table of some nodes; ``levels`` maps "q", "linear response" and "draws" to what has their factors, worst first."""
-    best = list(levels)[-1]
-    rows: list[str] = []
-    parts: dict[str, list[Floats]] = {}
-
-    def add(column: str, values: Any, size: int) -> None:
-        filled = parts.setdefault(column, [])
-        filled.append(np.broadcast_to(np.asarray(values, np.float64).ravel(), (size,)))
-
-    for name in names:
-        mean = np.asarray(levels[best][name].mean(), np.float64)
-        rows += labels(name, mean.shape)
-        add("mean", mean, mean.size)
-        for level, entries in levels.items():
-            add(f"sd ({level})", entries[name].std(), mean.size)
-        low = high = np.full(mean.shape, np.nan)
-        with suppress(TypeError):  # categories have no order, hence no interval
-            low, high = levels[best][name].interval(mass)
-        add("lower", low, mean.size)
-        add("upper", high, mean.size)
-        if best == "draws":
-            looked = levels[best][name].kept is not None and mean.size <= MOST_DIAGNOSED
-            add("R̂", levels[best][name].r_hat() if looked else np.nan, mean.size)
-            add("ESS", levels[best][name].ess() if looked else np.nan, mean.size)
-    return Summary(tuple(rows), {name: np.concatenate(entries) for name, entries in parts.items()}, best, mass)
+        texts = {
+            name: ["" if i < 0 else _text(name, values[i]) for i in shown] for name, values in self.columns.items()
+        }
+        return ["…" if i < 0 else self.rows[i] for i in shown], texts
 
 
 def _text(column: str, value: float) -> str:
@@ -157,9 +142,8 @@ def factors_of(blocks: Mapping[str, Block], state: State) -> dict[str, Factor]:
 class ExportMixin:
     """``to_xarray``, ``to_pandas`` and ``to_arviz`` for whatever maps names to factors."""
 
-    # What the factors are, as a summary calls it.
-    _level: str = "q"  # what the factors are of
-
+    _level: str = "q"  # what the factors are of, as a summary calls it
+    _columns: tuple[str, ...] = ("mean", "sd", "lower", "upper")  # of `to_pandas`
     _axes: Mapping[str, tuple[str, ...]] = {}
     _labels: Mapping[str, Any] = {}
 
@@ -207,17 +191,26 @@ class ExportMixin:
             Probability of the intervals.
         """
         pandas = _imported("pandas", "to_pandas", "table")
+        rows, columns = self._by_element(self._chosen(names), self._columns, lambda name: self._numbers(name, mass))
+        return pandas.DataFrame(columns, index=rows)
+
+    def _numbers(self, name: str, mass: float) -> dict[str, Array]:
+        return summary_arrays(self[name], mass)
+
+    def _by_element(
+        self, names: Sequence[str], heads: Sequence[str], columns_of: Callable[[str], Mapping[str, Any]]
+    ) -> tuple[list[str], dict[str, Floats]]:
+        """Names of all elements of some nodes, and their numbers by column; NaN where a node has none."""
         rows: list[str] = []
-        parts = []
-        for name in self._chosen(names):
-            summary = summary_arrays(self[name], mass)
-            shape = summary["mean"].shape
+        parts: dict[str, list[Floats]] = {head: [np.zeros(0)] for head in heads}
+        for name in names:
+            found = columns_of(name)
+            shape = np.shape(found["mean"])
             marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]
             rows += [_row(name, place, marks) for place in np.ndindex(shape)]
-            columns = [summary.get(column, np.full(shape, np.nan)) for column in ("mean", "sd", "lower", "upper")]
-            parts.append(np.stack([column.ravel() for column in columns], axis=1))
-        table = np.concatenate(parts) if parts else np.empty((0, 4))
-        return pandas.DataFrame(table, index=rows, columns=["mean", "sd", "lower", "upper"])
+            for head, own in parts.items():
+                own.append(np.broadcast_to(found.get(head, np.nan), shape).ravel())
+        return rows, {head: np.concatenate(own) for head, own in parts.items()}
 
     def to_arviz(
         self,
@@ -319,26 +312,30 @@ class ExportMixin:
         chosen = self._chosen(names)
         if names is None:
             chosen = [name for name in chosen if not self[name].family.is_discrete]
-        levels = {"q": None, "linear response": linear_response, "draws": draws, self._level: self}
+        known = {"q": None, "linear response": linear_response, "draws": draws, self._level: self}
+        levels = {level: entries for level, entries in known.items() if entries is not None}
+        best, factors = list(levels.items())[-1]
 
-        def labels(name: str, shape: tuple[int, ...]) -> list[str]:
-            marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]
-            return [_row(name, place, marks) for place in np.ndindex(shape)]
+        def columns(name: str) -> dict[str, Any]:
+            found: dict[str, Any] = summary_arrays(factors[name], mass)
+            found |= {f"sd ({level})": entries[name].std() for level, entries in levels.items()}
+            if best == "draws" and factors[name].is_ordered and found["mean"].size <= MOST_DIAGNOSED:
+                found |= {"R̂": factors[name].r_hat(), "ESS": factors[name].ess()}
+            return found
 
-        return summarise(chosen, {key: level for key, level in levels.items() if level is not None}, mass, labels)
+        heads = ["mean", *(f"sd ({level})" for level in levels), "lower", "upper"]
+        rows, parts = self._by_element(chosen, [*heads, *(["R̂", "ESS"] if best == "draws" else [])], columns)
+        return Summary(tuple(rows), parts, best, mass)
 
     def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, Array]:
         """``n`` draws of each variable."""
         return {name: self[name].sample(rng, n) for name in names}
 
     def _chosen(self, names: Sequence[str] | None) -> list[str]:
-        if names is None:
-            return list(self)
-        if isinstance(names, str):
-            raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
-        for name in names:
+        chosen = list(self) if names is None else listed(names)
+        for name in chosen:
             self[name]  # whose error says which there are
-        return list(names)
+        return chosen
 
     def _dims(self, name: str, ndim: int) -> tuple[str, ...]:
         """Names of the axes; an axis that has the name of a variable is called ``name_axis``, as xarray demands."""
@@ -356,6 +353,13 @@ class ExportMixin:
         marks = np.arange(size) if labels is None or len(labels) != size else np.asarray(labels)
         # Words come as objects; as texts they can be written to a file.
         return marks.astype(str) if marks.dtype.kind == "O" and all(isinstance(m, str) for m in marks) else marks
+
+
+def listed(names: Sequence[str] | None) -> list[str]:
+    """Names as a list; one text is refused, whose letters would be taken as names."""
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
+    return list(names or ())
 
 
 def checked_groups(groups: Sequence[str] | None) -> list[str] | None:
