@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import Block, EdgeProblem, GroupProblem, GroupResult, State
 from natgrad.posterior.response.operator import Linearised, Operator
-from natgrad.posterior.response.solvers import FLAT, conjugate_gradients, unresolved_gain
+from natgrad.posterior.response.solvers import FLAT, Solution, conjugate_gradients, unresolved_gain
 
 __all__ = [
-    "Optimum",
     "along",
-    "ascended",
     "by_differences",
     "linearised_edges",
     "linearised_groups",
@@ -38,36 +36,45 @@ def along(
 ) -> Callable[[Moments], Moments]:
     """J dμ as a function of dμ; ``size`` is the step, as a part of the largest entry of each statistic."""
     live = {name: tuple(_has_weight(block, part) for part in mu[name]) for name, block in blocks.items()}
-    scales = {
-        name: tuple(
-            max(float(np.abs(part, where=own, out=np.zeros(np.shape(part))).max(initial=0.0)), 1e-300)
-            for part, own in zip(mu[name], live[name], strict=True)
-        )
-        for name in blocks
-    }
 
     def derivative(direction: Moments) -> Moments:
         direction = {n: tuple(d * own for d, own in zip(direction[n], live[n], strict=True)) for n in blocks}
-        longest = max(
-            float(np.abs(d).max(initial=0.0)) / scale
-            for name in blocks
-            for d, scale in zip(direction[name], scales[name], strict=True)
-        )
-        if longest == 0.0:
+        ends = _beside(mu, live, direction, size)
+        if ends is None:
             return direction
-        step = size / longest
-        up, down = (
-            function({n: tuple(m + s * d for m, d in zip(mu[n], direction[n], strict=True)) for n in blocks})
-            for s in (step, -step)
-        )
+        up, down = function(ends.up), function(ends.down)
         return {
             name: block.family.project(
-                tuple((np.asarray(a, np.float64) - b) / (2.0 * step) for a, b in zip(up[name], down[name], strict=True))
+                tuple((np.asarray(a, np.float64) - b) / ends.apart for a, b in zip(up[name], down[name], strict=True))
             )
             for name, block in blocks.items()
         }
 
     return derivative
+
+
+class _Ends(NamedTuple):
+    """Moments on either side of others along a direction, and how many times the direction they are apart."""
+
+    up: Moments
+    down: Moments
+    apart: float
+
+
+def _beside(mu: Mapping[str, Stats], live: Mapping[str, Stats], direction: Moments, size: float) -> _Ends | None:
+    """Where a central difference is taken: ``size`` of the largest entry of each statistic away; None along no direction."""
+    longest = 0.0
+    for name, parts in mu.items():
+        for part, own, d in zip(parts, live[name], direction[name], strict=True):
+            scale = np.abs(part, where=own, out=np.zeros(np.shape(part))).max(initial=0.0)
+            longest = max(longest, float(np.abs(d).max(initial=0.0)) / max(float(scale), 1e-300))
+    if longest == 0.0:
+        return None
+    step = size / longest
+    up, down = (
+        {n: tuple(m + s * d for m, d in zip(mu[n], direction[n], strict=True)) for n in mu} for s in (step, -step)
+    )
+    return _Ends(up, down, 2.0 * step)
 
 
 def _has_weight(block: Block, part: Any) -> Any:
@@ -124,19 +131,12 @@ def linearised_edges(
 
 def _changes(rows: Callable[[Any], dict[str, Any]], mu: dict[str, Stats]) -> Any:
     """The derivative of a function of the moments along a direction, by central differences."""
+    everywhere = {name: tuple(np.ones(np.shape(part), dtype=bool) for part in parts) for name, parts in mu.items()}
 
     def along(direction: dict[str, Stats]) -> dict[str, Any]:
-        longest = max(
-            float(np.abs(d).max(initial=0.0)) / max(float(np.abs(m).max(initial=0.0)), 1e-300)
-            for name in mu
-            for d, m in zip(direction[name], mu[name], strict=True)
-        )
-        step = STEP / (longest or 1.0)
-        up, down = (
-            rows({n: tuple(m + s * d for m, d in zip(mu[n], direction[n], strict=True)) for n in mu})
-            for s in (step, -step)
-        )
-        return {name: (np.asarray(up[name]) - down[name]) / (2.0 * step) for name in up}
+        ends = _beside(mu, everywhere, direction, STEP) or _Ends(mu, mu, 1.0)
+        up, down = rows(ends.up), rows(ends.down)
+        return {name: (np.asarray(up[name]) - down[name]) / ends.apart for name in up}
 
     return along
 
@@ -161,20 +161,6 @@ GROUPS_STEP = 3e-4
 NEAR_TOL, LOCAL_TOL, LOCAL_ROUNDS = 1e-10, 1e-13, 5_000
 
 
-def optimum_of_groups(problem: GroupProblem, state: State) -> tuple[Linearised, float, float]:
-    """The problem at the maximum beside a state, the nats that it is above it, and those that are left.
-
-    A ready model may have solved its documents in single precision, or not to the end: its optimum is a little beside.
-    """
-    best = ascended(
-        problem,
-        state,
-        lambda at, rows: _solved(problem, at, rows),
-        lambda at, solved: linearised_groups(problem, at, solved, strict=False),
-    )
-    return linearised_groups(problem, best.state, best.solved), best.gained, best.left
-
-
 def _solved(problem: GroupProblem, state: State, rows: Any) -> GroupResult:
     tol = LOCAL_TOL if problem.tangent is None else NEAR_TOL
     return problem.solve(state, None, rows, tol, LOCAL_ROUNDS)
@@ -192,10 +178,7 @@ def linearised_groups(problem: GroupProblem, state: State, here: GroupResult, st
         return sums
 
     def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
-        return told(messages({name: problem.moments(block, lam[name]) for name, block in blocks.items()}))
-
-    def told(sums: dict[str, Stats]) -> dict[str, Stats]:
-        return {name: tuple(p + m for p, m in zip(problem.prior_of(name), sums[name], strict=True)) for name in blocks}
+        return _targets(problem, messages({n: problem.moments(block, lam[n]) for n, block in blocks.items()}))
 
     exact = None if problem.tangent is None else problem.tangent(state._replace(lam=lam, mu=mu), here, strict)
     curvature = along(blocks, mu, messages, GROUPS_STEP) if exact is None else exact
@@ -204,7 +187,15 @@ def linearised_groups(problem: GroupProblem, state: State, here: GroupResult, st
         told_along = problem.told_along or partial(_one_by_one, problem)
         return {problem.group_plate: told_along(state._replace(lam=lam, mu=mu), rows, direction)}
 
-    return Linearised(blocks, lam, told(here.messages), curvature, sweep=sweep, rows=influence)
+    return Linearised(blocks, lam, _targets(problem, here.messages), curvature, sweep=sweep, rows=influence)
+
+
+def _targets(problem: GroupProblem, messages: Mapping[str, Stats]) -> dict[str, Stats]:
+    """Prior plus messages of all groups, of each block."""
+    return {
+        name: tuple(p + np.asarray(m) for p, m in zip(problem.prior_of(name), messages[name], strict=True))
+        for name in problem.blocks
+    }
 
 
 def _one_by_one(problem: GroupProblem, state: State, rows: Any, direction: dict[str, Stats]) -> Any:
@@ -232,32 +223,21 @@ FAR = (4.0, 1.0, 0.25)
 SHORTER = (1.0, 0.5, 0.25, 0.125)
 
 
-class Optimum(NamedTuple):
-    """A state, its groups, the nats that it is above where it began, and the nats that Newton's step from there would gain."""
-
-    state: State
-    solved: GroupResult
-    gained: float
-    left: float
-
-
 class _Here(NamedTuple):
     state: State
     solved: GroupResult
     bound: float
 
 
-def ascended(
-    problem: GroupProblem,
-    state: State,
-    solve: Callable[[State, Any], GroupResult],
-    linearised: Callable[[State, GroupResult], Linearised],
-) -> Optimum:
-    """The maximum beside a state; ``solve`` is that of all groups from their rows, ``linearised`` the problem at a state."""
-    here = first = _at(problem, state, solve, None)
+def optimum_of_groups(problem: GroupProblem, state: State) -> tuple[Linearised, float, float]:
+    """The problem at the maximum beside a state, the nats that it is above it, and those that Newton's step there would gain.
+
+    A ready model may have solved its documents in single precision, or not to the end: its optimum is a little beside.
+    """
+    here = first = _at(problem, state, None)
     gain = unresolved = float("inf")
     for _ in range(STEPS):
-        operator = Operator(linearised(here.state, here.solved))
+        operator = Operator(linearised_groups(problem, here.state, here.solved, strict=False))
         residual = operator.residual()
         length = operator.inner(residual, operator.fisher(residual)) ** 0.5
         step = conjugate_gradients(
@@ -267,44 +247,38 @@ def ascended(
         unresolved = unresolved_gain(length, min(step.residual, 1.0) * length)
         if gain < ASCENT_NEAR and step.rising is None:
             break
-        tried = (
-            _at(problem, new, solve, here.solved.rows) for new in _candidates(problem, here, operator, step, solve)
-        )
+        tried = (_at(problem, new, here.solved.rows) for new in _candidates(problem, here, operator, step))
         better = next((there for there in tried if there.bound > here.bound), None)
         if better is None:
             break  # to rounding: a sweep, the last candidate, never lowers the bound
         here = better
-    return Optimum(here.state, here.solved, here.bound - first.bound, gain + unresolved)
+    return linearised_groups(problem, here.state, here.solved), here.bound - first.bound, gain + unresolved
 
 
-def _at(problem: GroupProblem, state: State, solve: Any, rows: Any) -> _Here:
-    solved = solve(state, rows)
+def _at(problem: GroupProblem, state: State, rows: Any) -> _Here:
+    solved = _solved(problem, state, rows)
     return _Here(state, solved, float(solved.rest + problem.global_bound(state.lam, state.mu, solved.messages)))
 
 
-def _candidates(problem: GroupProblem, here: _Here, operator: Operator, step: Any, solve: Any) -> Iterator[State]:
+def _candidates(problem: GroupProblem, here: _Here, operator: Operator, step: Solution) -> Iterator[State]:
     """States to try, one after the other: along a rising direction, Newton's step and shorter ones, a sweep."""
     if step.rising is not None:
         length = operator.inner(step.rising, operator.fisher(step.rising)) ** 0.5
         for far in FAR:
-            yield from _moved(problem, here, operator, step.x + (far / length) * step.rising, solve)
+            yield from _moved(problem, here, operator, step.x + (far / length) * step.rising)
     for part in SHORTER:
-        yield from _moved(problem, here, operator, part * step.x, solve)
+        yield from _moved(problem, here, operator, part * step.x)
     yield problem.global_step(here.state, here.solved.messages).state
 
 
-def _moved(problem: GroupProblem, here: _Here, operator: Operator, change: Floats, solve: Any) -> Iterator[State]:
+def _moved(problem: GroupProblem, here: _Here, operator: Operator, change: Floats) -> Iterator[State]:
     """Along dλ; where that leaves the space of λ, along dμ, and a sweep from there."""
     state, along = here.state, operator.unpack(change)
     lam = _sum(state.lam, along)
     if not _valid(problem, lam):
         moments = _sum(state.mu, operator.unpack(operator.fisher(change)))
         with np.errstate(all="ignore"):
-            told = solve(state._replace(mu=moments), here.solved.rows).messages
-        lam = {
-            name: tuple(p + np.asarray(m) for p, m in zip(problem.prior_of(name), told[name], strict=True))
-            for name in problem.blocks
-        }
+            lam = _targets(problem, _solved(problem, state._replace(mu=moments), here.solved.rows).messages)
         if not _valid(problem, lam):
             return
     yield state._replace(

@@ -114,12 +114,12 @@ class Operator:
             out[self.places[name]] = np.concatenate(flat)
         return out
 
-    def part(self, vector: Floats, name: str) -> Stats:
-        """The statistics of one block."""
-        out, start = [], self.places[name].start
+    def part(self, vector: Floats, name: str, begin: int | None = None) -> Stats:
+        """The statistics of one block, of vectors along any leading axes; it begins at ``begin`` in them, or at its own place."""
+        out, start = [], self.places[name].start if begin is None else begin
         for shape in self.shapes[name]:
             size = math.prod(shape)
-            out.append(vector[start : start + size].reshape(shape))
+            out.append(vector[..., start : start + size].reshape((*vector.shape[:-1], *shape)))
             start += size
         return tuple(out)
 
@@ -166,35 +166,32 @@ class Operator:
         """Rows of H as changes of λ [n, size]: what symmetric statistics have in common told to both, and centred."""
         columns = []
         for name, block in self.at.blocks.items():
-            parts = self._units(name, rows)
+            parts = self.part(rows, name)
             parts = block.family.project(parts) if any(block.family.symmetric) else parts
             columns.append(self._rows(self.covariances[name].centred(parts)))
         return np.concatenate(columns, axis=1)
 
     def fisher_matrix(self, name: str) -> Floats:
         """V of one block."""
-        size = self.places[name].stop - self.places[name].start
-        times, eye = self.covariances[name].times, np.eye(size)
-        if self.side_by_side(name):
-            return self._rows(times(self._units(name, eye, 0)))
-        units = (tuple(part[i] for part in self._units(name, eye, 0)) for i in range(size))
-        shapes = self.shapes[name]
-        return np.stack(
-            [np.concatenate([_full(part, s).ravel() for part, s in zip(times(u), shapes, strict=True)]) for u in units]
-        )
+        units = np.eye(self.places[name].stop - self.places[name].start)
+        return self._images(name, lambda unit: self.covariances[name].times(self.part(unit, name, 0)), units)
 
     def sources(self, name: str, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
         """Cov_q(x, φ) [n, size of the block] and Cov_q(x, x) [n, n] of the n values of a block; ``shape`` is theirs."""
-        n, stats, covariance = math.prod(shape), self.shapes[name], self.covariances[name]
+        n, covariance = math.prod(shape), self.covariances[name]
         units = np.eye(n).reshape(n, *shape)
+        stats = self._images(name, covariance.stats_by, units)
         if self.side_by_side(name):
-            wide = tuple(_full(p, (n, *s)) for p, s in zip(covariance.stats_by(units), stats, strict=True))
-            return self._rows(wide), _full(covariance.own(units), (n, *shape)).reshape(n, n)
-        each = [
-            np.concatenate([_full(p, s).ravel() for p, s in zip(covariance.stats_by(u), stats, strict=True)])
-            for u in units
-        ]
-        return np.stack(each), np.stack([np.ravel(covariance.own(unit)) for unit in units])
+            return stats, _full(covariance.own(units), (n, *shape)).reshape(n, n)
+        return stats, np.stack([np.ravel(covariance.own(unit)) for unit in units])
+
+    def _images(self, name: str, function: Callable[[Floats], Stats], units: Floats) -> Floats:
+        """What a linear function makes of vectors along a first axis, in the statistics of a block: all at once, or in turn."""
+        n, shapes = len(units), self.shapes[name]
+        if self.side_by_side(name):
+            return self._rows(tuple(_full(p, (n, *s)) for p, s in zip(function(units), shapes, strict=True)))
+        each = [[_full(p, s).ravel() for p, s in zip(function(unit), shapes, strict=True)] for unit in units]
+        return np.stack([np.concatenate(parts) for parts in each])
 
     def side_by_side(self, name: str) -> bool:
         """Whether V of a block takes several changes of λ, along a first axis."""
@@ -216,15 +213,6 @@ class Operator:
         free = np.zeros((size, len(keep)))
         free[keep, np.arange(len(keep))] = free[swapped[keep], np.arange(len(keep))] = 1.0
         return np.asarray(free / np.sqrt(free.sum(0)))
-
-    def _units(self, name: str, rows: Floats, start: int | None = None) -> Stats:
-        """Vectors [n, size] as statistics of one block, along a first axis; ``start`` is where the block begins in them."""
-        out, start = [], self.places[name].start if start is None else start
-        for shape in self.shapes[name]:
-            size = math.prod(shape)
-            out.append(rows[:, start : start + size].reshape(len(rows), *shape))
-            start += size
-        return tuple(out)
 
     def _rows(self, stats: Stats) -> Floats:
         """The way back: statistics along a first axis as vectors."""

@@ -296,7 +296,7 @@ class Eliminated:
         rows = np.stack([whole @ unit for unit in units.T]) if not isinstance(whole, np.ndarray) else whole[self._in]
         changes, reached = operator.changes(rows), np.zeros_like(rows)
         for name in without:
-            place, change = operator.places[name], operator._units(name, changes)
+            place, change = operator.places[name], operator.part(changes, name)
             if operator.side_by_side(name):
                 moved = operator.covariances[name].times(change)
             else:

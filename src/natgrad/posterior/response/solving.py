@@ -131,22 +131,11 @@ def _slope(
     return np.moveaxis(columns, 0, -1).reshape(value.shape + mean.shape)
 
 
-# With S the sources Cov_q(x, φ) of all values x, Cov_LR = Cov_q(x, x) + S dλ, dλ the solutions for J Sᵀ: three products of
-# matrices, where one question after the other would take as many calls for each.
+class Values(NamedTuple):
+    """Covariances of linear response of the values of some blocks, and where those of each block are."""
 
-
-class Values:
-    """Covariances of linear response, of the values of some blocks with these shapes."""
-
-    def __init__(self, system: Dense | Eliminated, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        operator, n = system.operator, sum(math.prod(shape) for shape in shapes.values())
-        self.places: dict[str, slice] = {}
-        sources, own, end = np.zeros((n, operator.size)), np.zeros((n, n)), 0
-        for name, shape in shapes.items():
-            here = self.places[name] = slice(end, end + math.prod(shape))
-            sources[here, operator.places[name]], own[here, here] = operator.sources(name, shape)
-            end = here.stop
-        self.covariance = own + sources @ system.responses(sources).T
+    covariance: Floats
+    places: Mapping[str, slice]
 
     def cov_with(self, quantity: Quantity, others: Sequence[Quantity]) -> list[float] | None:
         """Covariances of a quantity with others; None where one of them reads what is not here."""
@@ -155,23 +144,27 @@ class Values:
         moved = self.covariance @ self._weights(quantity)
         return [float(np.vdot(self._weights(other), moved)) for other in others]
 
-    def var(self, quantity: Quantity) -> float | None:
-        """The variance of a quantity; None where it reads what is not here."""
-        if any(name not in self.places for name in quantity):
-            return None
-        weights = self._weights(quantity)
-        return float(weights @ self.covariance @ weights)
-
-    def variances(self, name: str) -> Floats | None:
-        """The variance of each value of a block; None where it is not here."""
-        place = self.places.get(name)
-        return None if place is None else np.diagonal(self.covariance)[place].copy()
-
     def _weights(self, quantity: Quantity) -> Floats:
         weights = np.zeros(len(self.covariance))
         for name, part in quantity.items():
             weights[self.places[name]] = np.ravel(part)
         return weights
+
+
+def values_of(system: Dense | Eliminated, shapes: Mapping[str, tuple[int, ...]]) -> Values:
+    """Covariances of all values of some blocks with these shapes.
+
+    With S the sources Cov_q(x, φ) of all values x, Cov_LR = Cov_q(x, x) + S dλ, dλ the solutions for J Sᵀ: three products of
+    matrices, where one question after the other would take as many calls for each.
+    """
+    operator, n = system.operator, sum(math.prod(shape) for shape in shapes.values())
+    places: dict[str, slice] = {}
+    sources, own, end = np.zeros((n, operator.size)), np.zeros((n, n)), 0
+    for name, shape in shapes.items():
+        here = places[name] = slice(end, end + math.prod(shape))
+        sources[here, operator.places[name]], own[here, here] = operator.sources(name, shape)
+        end = here.stop
+    return Values(own + sources @ system.responses(sources).T, places)
 
 
 #     diag(C) = E[z ∘ C z]                                         for random signs z (Bekas, Kokiopoulou and Saad, 2007)
@@ -366,9 +359,7 @@ class Solver:
 
     def var(self, quantity: Quantity) -> float:
         """Var_LR of a quantity."""
-        self.expect(1)
-        found = None if self._values is None else self._values.var(self._by_block(quantity))
-        return self.cov_with(quantity, [quantity])[0] if found is None else found
+        return self.cov_with(quantity, [quantity])[0]
 
     def cov_with(self, quantity: Quantity, others: Sequence[Quantity]) -> list[float]:
         """Cov_LR of a quantity with several, by one solve."""
@@ -393,7 +384,7 @@ class Solver:
             if total > MOST_VALUES or total * self.operator.size > MOST_SOLVED:
                 break
             small[name] = shapes[name]
-        return Values(self._dense, small) if small else None
+        return values_of(self._dense, small) if small else None
 
     # -- whole nodes --
 
@@ -401,9 +392,8 @@ class Solver:
         """The variance of each element of a node, by one solve for each."""
         mean = np.asarray(self.factors[name].mean())
         self.expect(mean.size)
-        known = None if self._values is None or self.factors[name].seen is not None else self._values.variances(name)
-        if known is not None:
-            return known.reshape(mean.shape)
+        if self._values is not None and self.factors[name].seen is None and name in self._values.places:
+            return np.diagonal(self._values.covariance)[self._values.places[name]].reshape(mean.shape).copy()
         out = np.empty(mean.shape)
         for place in np.ndindex(mean.shape):
             unit = np.zeros(mean.shape)
