@@ -347,21 +347,19 @@ def _ratings_fields(ratings: Ratings) -> dict[str, Any]:
     return {name: getattr(ratings, name) for name in names}
 
 
-_PLAIN: dict[str, tuple[type, ...]] = {
-    "family": (
-        families.Bernoulli, families.Beta, families.Binary, families.Categorical, families.Dirichlet, families.Gamma,
-        families.GaussianChain, families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma,
-        families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
-        families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
-        families.Sticks, families.ConcentrationBound, families.LogGamma, families.LogisticBound, families.GammaShape,
-        families.HalfNormalPrecision, families.GaussianGamma, families.StickBound, families.MatrixNormalWishart,
-    ),
-    "method": (methods.VB, methods.Children, methods.GlobalBatch, LocalOptions),
-    "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),
-}  # fmt: skip
-for _group, _classes in _PLAIN.items():
-    for _class in _classes:
-        register(_class, f"{_group}.{_class.__name__}")
+def _register_all(group: str, module: Any, base: type, *codec: Any) -> None:
+    """Register the public classes of a module that are of some kind, each as ``group.Name``."""
+    for name in module.__all__:
+        cls = getattr(module, name)
+        if isinstance(cls, type) and issubclass(cls, base) and cls is not base:
+            register(cls, f"{group}.{name}", *codec)
+
+
+_register_all("family", families, families.Family)
+for _class in (methods.VB, methods.Children, methods.GlobalBatch, LocalOptions):
+    register(_class, f"method.{_class.__name__}")
+for _step in (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode):
+    register(_step, f"step.{_step.__name__}")
 register(methods.SVI, "method.SVI", _svi_fields)
 register(auto.Auto, "step.Auto")
 # What methods remember.
@@ -379,16 +377,11 @@ register(
 register(Trace, None, _trace_fields, _trace_of)
 register(Stop, None, lambda stop: {"reason": stop.reason.name, "message": stop.message}, _stop_of)
 register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
-for _name in covariance.__all__:
-    _class = getattr(covariance, _name)
-    if isinstance(_class, type) and issubclass(_class, covariance.Covariance) and _class is not covariance.Covariance:
-        # The expression as data; a Function of the user's own is code, and refuses.
-        register(
-            _class,
-            f"covariance.{_name}",
-            lambda kernel: {"data": kernel.to_data()},
-            lambda kept: covariance.covariance_from_data(kept["data"]),
-        )
+# The expression as data; a Function of the user's own is code, and refuses.
+_register_all(
+    "covariance", covariance, covariance.Covariance,
+    lambda kernel: {"data": kernel.to_data()}, lambda kept: covariance.covariance_from_data(kept["data"]),
+)  # fmt: skip
 
 
 # The file is a safetensors file: eight bytes with the length of the header, the header in JSON, the bytes of the arrays. What is
