@@ -16,7 +16,7 @@ import natgrad as ng
 from natgrad import families
 from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.expressions import POSITIVE
-from natgrad.network.language.nodes import ScalarNode, Slot, known, must_be_observed, numbers
+from natgrad.network.language.nodes import ScalarNode, Slot, must_be_observed, numbers
 from natgrad.network.polynomial import Polynomial
 
 Array = npt.NDArray[Any]
@@ -44,8 +44,8 @@ class Pareto(ScalarNode):
 
     def log_density(self, scope: Any) -> Polynomial:
         least, tail, x = numbers(self.parameters["least"]), self.parameters["tail"], np.asarray(self.value)
-        above = known(scope, np.log(x / least))
-        return tail.stat("log", scope) - above * tail.stat("x", scope) - known(scope, np.log(x))
+        above = scope.numbers(np.log(x / least))
+        return tail.stat("log", scope) - above * tail.stat("x", scope) - scope.numbers(np.log(x))
 
     def sample_given(self, slots: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return np.asarray(slots["least"] * np.exp(rng.exponential(1.0 / slots["tail"], shape)))

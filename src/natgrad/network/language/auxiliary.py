@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.families._truncated import sides_of
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Expression
-from natgrad.network.language.nodes import Node, Slot, Term, known
+from natgrad.network.language.nodes import Node, Slot, Term
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Polynomial
@@ -79,7 +79,7 @@ class _Auxiliary(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         total = Polynomial()
         for name, value in self.coefficients.items():
-            total += known(scope, value) * self.own(name, scope)
+            total += scope.numbers(value) * self.own(name, scope)
         return total
 
 
@@ -120,7 +120,7 @@ class _WeightOfPresent(_Auxiliary):
     def log_density(self, scope: Scope) -> Polynomial:
         if self._owner.name in (scope.parts or ()):
             return Polynomial()  # missing values that others read have a weight like any
-        return known(scope, self.missing) * (self.level + self.slope * self.own("x", scope))
+        return scope.numbers(self.missing) * (self.level + self.slope * self.own("x", scope))
 
     def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
         return self.term(known, parts)  # which of its owner's missing values are read is decided by the network
@@ -227,7 +227,7 @@ class StickBound(_Auxiliary):
 
     def log_density(self, scope: Scope) -> Polynomial:
         k = scope.fresh("k", len(self.offsets))
-        return Polynomial.of([scope.constant(self.offsets, (k,))]) * self.own("offsets", scope, (k,))
+        return scope.numbers(self.offsets, k) * self.own("offsets", scope, (k,))
 
 
 @final
@@ -276,4 +276,4 @@ def gaussian_density(
 
 def where_known(chosen: npt.NDArray[np.bool_], density: Polynomial, scope: Scope) -> Polynomial:
     """The density of chosen elements alone; written in the same way whichever are, as other chunks of a table have others."""
-    return known(scope, chosen * 1.0) * density
+    return scope.numbers(chosen * 1.0) * density

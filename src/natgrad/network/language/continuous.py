@@ -56,7 +56,6 @@ from natgrad.network.language.nodes import (
     check_shape,
     event_length,
     given_size,
-    known,
     left_over,
     must_be_observed,
     numbers,
@@ -114,7 +113,7 @@ class Normal(Censorable):
         if self.bounds is None:
             own = self.own("x", scope), self.own("xx", scope)
             return gaussian_density(mean, precision, *own, scope, flat=self.is_improper)
-        x = known(scope, self.value)
+        x = scope.numbers(self.value)
         return where_known(self.bounds.is_exact, gaussian_density(mean, precision, x, x * x, scope), scope)
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -240,10 +239,10 @@ class Gamma(ScalarNode):
                 - rate.stat("x", scope) * x
             )
         shape = numbers(self.parameters["shape"])
-        density = known(scope, shape - 1.0) * log_x - rate.stat("x", scope) * x
+        density = scope.numbers(shape - 1.0) * log_x - rate.stat("x", scope) * x
         if self.is_improper:
             return density  # without a normaliser: the bound is up to a constant
-        return known(scope, shape) * rate.stat("log", scope) + density - known(scope, gammaln(shape))
+        return scope.numbers(shape) * rate.stat("log", scope) + density - scope.numbers(gammaln(shape))
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return rng.gamma(slots["shape"], 1.0 / slots["rate"], shape)
@@ -281,7 +280,7 @@ class Exponential(Censorable):
         if self.bounds is None:
             return rate.stat("log", scope) - rate.stat("x", scope) * self.own("x", scope)
         exact, right = self.bounds.is_exact, ~np.isfinite(self.bounds.upper)
-        elapsed = known(scope, np.where(exact | right, np.asarray(self.value), 0.0))
+        elapsed = scope.numbers(np.where(exact | right, np.asarray(self.value), 0.0))
         return where_known(exact, rate.stat("log", scope), scope) - elapsed * rate.stat("x", scope)
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -329,8 +328,8 @@ class Rayleigh(ScalarNode):
         precision, x = self.parameters["precision"], self.value
         return (
             precision.stat("log", scope)
-            + known(scope, np.log(x))
-            - known(scope, 0.5 * x**2) * precision.stat("x", scope)
+            + scope.numbers(np.log(x))
+            - scope.numbers(0.5 * x**2) * precision.stat("x", scope)
         )
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -396,10 +395,10 @@ class Wishart(Node):
         i, j = scope.fresh("i", size), scope.fresh("i", size)
         normaliser = 0.5 * dof * size * np.log(2.0) + multigammaln(np.asarray(0.5 * dof), size)
         return (
-            known(scope, 0.5 * dof) * rate.stat("log", scope)
+            scope.numbers(0.5 * dof) * rate.stat("log", scope)
             - 0.5 * rate.stat("x", scope, (i, j)) * self.own("x", scope, (i, j))
-            + known(scope, 0.5 * (dof - size - 1.0)) * self.own("log", scope)
-            - known(scope, normaliser)
+            + scope.numbers(0.5 * (dof - size - 1.0)) * self.own("log", scope)
+            - scope.numbers(normaliser)
         )
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -522,9 +521,7 @@ class Dirichlet(Node):
             return (x + -1.0) * self.own("log", scope, (k,)) + bound
         alpha = self.concentration()
         normaliser = gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
-        return Polynomial.of([scope.constant(alpha - 1.0, (k,))]) * self.own("log", scope, (k,)) + known(
-            scope, normaliser
-        )
+        return scope.numbers(alpha - 1.0, k) * self.own("log", scope, (k,)) + scope.numbers(normaliser)
 
     def read_slots(self) -> dict[str, tuple[Slot, Expression]]:
         """A learned concentration; known numbers are at hand."""
@@ -589,8 +586,8 @@ class HalfNormal(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         scale = numbers(self.parameters["scale"])
-        decay = known(scope, 0.5 / scale**2) * self.own("inverse", scope)
-        return -1.5 * self.own("log", scope) - decay - known(scope, np.log(scale) + 0.5 * LOG_2PI)
+        decay = scope.numbers(0.5 / scale**2) * self.own("inverse", scope)
+        return -1.5 * self.own("log", scope) - decay - scope.numbers(np.log(scale) + 0.5 * LOG_2PI)
 
 
 @final
@@ -619,5 +616,5 @@ class GammaShape(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         shape, rate = numbers(self.parameters["shape"]), self.parameters["rate"]
-        density = known(scope, shape - 1.0) * self.own("log", scope) - rate.stat("x", scope) * self.own("x", scope)
-        return known(scope, shape) * rate.stat("log", scope) + density - known(scope, gammaln(shape))
+        density = scope.numbers(shape - 1.0) * self.own("log", scope) - rate.stat("x", scope) * self.own("x", scope)
+        return scope.numbers(shape) * rate.stat("log", scope) + density - scope.numbers(gammaln(shape))

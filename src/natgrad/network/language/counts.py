@@ -28,7 +28,6 @@ from natgrad.network.language.nodes import (
     Support,
     check_possible,
     chosen_link,
-    known,
     must_be_observed,
     numbers,
     observed_index,
@@ -76,12 +75,12 @@ class _Trials(ScalarNode):
             density = logistic_density(p["logit"], p["omega"], x, self._trials(), scope)
         else:
             rest = (
-                known(scope, self._failures(np.asarray(self.value)))
+                scope.numbers(self._failures(np.asarray(self.value)))
                 if self.data_stand_in is not None
                 else self.own("rest", scope)
             )
             density = x * p["prob"].stat("log", scope) + rest * p["prob"].stat("log1m", scope)
-        return density + known(scope, self._log_ways())
+        return density + scope.numbers(self._log_ways())
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         clean = super()._clean(value, present)
@@ -259,7 +258,7 @@ class Poisson(ScalarNode):
             return rate.shared_logs(self.parameters["shares"], scope) - rate.stat("x", scope)
         density = self.own("x", scope) * rate.stat("log", scope) - rate.stat("x", scope)
         # A hidden count has the same base measure −log x! in q, so the two cancel in the bound.
-        return density if self.value is None else density - known(scope, gammaln(self.value + 1.0))
+        return density if self.value is None else density - scope.numbers(gammaln(self.value + 1.0))
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return rng.poisson(slots["rate"], shape)

@@ -56,13 +56,12 @@ from natgrad.network.language.nodes import (
     checked_mask,
     chosen_link,
     event_length,
-    known,
     must_be_observed,
     observed_index,
 )
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
-from natgrad.network.polynomial import Factor, Label, Polynomial
+from natgrad.network.polynomial import Label, Polynomial
 from natgrad.validation import as_numbers, as_observed, checked_categories, first, where
 
 __all__ = ["Categorical", "MarkovChain", "Multinomial"]
@@ -245,8 +244,7 @@ class Categorical(Node):
                 return chosen
             # What is not there has equal probabilities, under p as under q, and adds nothing to the bound.
             there, not_there = (
-                Polynomial.of([Factor(scope.register(part), 0, scope.plate_names, known=True)])
-                for part in (self.there, (self.there - 1.0) * np.log(self.size))
+                scope.laid(part, scope.plate_names) for part in (self.there, (self.there - 1.0) * np.log(self.size))
             )
             return there * chosen + not_there
         table, take = probs.stat("log", scope, (k,)), category_take(self, scope)
@@ -309,7 +307,7 @@ class Multinomial(Node):
         assert self.value is not None
         k = scope.fresh("k", self.size)
         ways = gammaln(self.value.sum(-1) + 1.0) - gammaln(self.value + 1.0).sum(-1)
-        return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
+        return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + scope.numbers(ways)
 
     def with_trials_of(self, counts: Array | None) -> Multinomial:
         """It, or where no trials were declared a twin with as many as these counts have."""
@@ -450,11 +448,8 @@ class MarkovChain(Node):
         if self._evidence is None:
             return density
         time, state = scope.fresh("time", self.plates[-1].size), scope.fresh("k", size)
-        axes = (*scope.plate_names, time, state)
-        seen = Polynomial.of([Factor(scope.register(self._evidence), 0, axes, known=True)])
+        seen = scope.laid(self._evidence, (*scope.plate_names, time, state))
         return density + seen * self._chain("x", scope, (time, state))
 
     def _chain(self, name: str, scope: Scope, labels: tuple[Label, ...]) -> Polynomial:
-        stat = self.family.stat_names.index(name)
-        axes = (*scope.plate_names, *labels)
-        return Polynomial.of([Factor(self.name, stat, axes, known=False)])
+        return scope.moment(self, name, (*scope.plate_names, *labels))

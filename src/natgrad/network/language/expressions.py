@@ -251,7 +251,7 @@ class Constant(Expression):
         array = self.array(name)
         if array.ndim == 0:
             return number(float(array))
-        return Polynomial.of([scope.constant(array, labels)])
+        return scope.numbers(array, *labels)
 
     def _scalar_matrix(self, name: str, labels: tuple[Label, ...]) -> Polynomial:
         assert self.size is not None

@@ -32,7 +32,7 @@ from natgrad.network.language.nodes import Node, Plates, Slot, chain_plates, giv
 from natgrad.network.language.operators import Diag, Product
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
-from natgrad.network.polynomial import Axis, Delta, Factor, Label, Polynomial, Take, number
+from natgrad.network.polynomial import Axis, Delta, Label, Polynomial, Take, number
 from natgrad.validation import as_numbers
 
 __all__ = ["GaussianChain", "Rows", "diagonal", "rows_of"]
@@ -111,7 +111,7 @@ def diagonal(precision: Expression, scope: Scope, i: Label, size: int) -> Polyno
         if value.ndim == 0:
             return number(float(value))
         off = value * (1.0 - np.eye(size))
-        return None if off.any() else Polynomial.of([scope.constant(np.diagonal(value, axis1=-2, axis2=-1), (i,))])
+        return None if off.any() else scope.numbers(np.diagonal(value, axis1=-2, axis2=-1), i)
     if isinstance(precision, Product):
         right = diagonal(precision.right, scope, i, size)
         return None if right is None else precision.left.stat("x", scope) * right
@@ -290,9 +290,7 @@ class GaussianChain(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         inside = self.inside_times
         time = (self.plates[-1].name,)
-        first, later = (
-            Polynomial.of([Factor(scope.register(mask), 0, time, known=True)]) for mask in (~inside * 1.0, inside * 1.0)
-        )
+        first, later = (scope.laid(mask, time) for mask in (~inside * 1.0, inside * 1.0))
         density = first * self._start(scope)
         return density + later * self._moves(scope) if inside.any() else density
 
@@ -340,10 +338,10 @@ class GaussianChain(Node):
         padded = np.concatenate([np.zeros((*self.inputs.shape[:-1], size)), self.inputs], axis=-1)
 
         def entry(row: Label, column: Label) -> Polynomial:
-            return Polynomial.of([Factor(scope.register(chosen), 0, (row, column), known=True)])
+            return scope.laid(chosen, (row, column))
 
         def given(row: Label) -> Polynomial:
-            return Polynomial.of([scope.constant(padded, (row,))])
+            return scope.numbers(padded, row)
 
         def state(row: Label) -> Polynomial:
             label = scope.fresh("i", size)
@@ -362,9 +360,7 @@ class GaussianChain(Node):
             previous = np.maximum(np.arange(self.plates[-1].size) - 1, 0).astype(np.int32)
             time = Take(scope.register(previous), (self.plates[-1].name,))
         lead = tuple(plate.name for plate in self.plates[:-1])
-        return Polynomial.of(
-            [Factor(self.name, self.family.stat_names.index(name), (*lead, time, *labels), known=False)]
-        )
+        return scope.moment(self, name, (*lead, time, *labels))
 
 
 def _at_every_time(expression: Expression) -> Expression:

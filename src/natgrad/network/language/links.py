@@ -24,7 +24,7 @@ from scipy.special import log_expit
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.language.expressions import REAL, UNIT, VECTOR, Bind, Expression
-from natgrad.network.language.nodes import Node, Slot, known
+from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Factor, Label, Monomial, Polynomial, Take
@@ -63,8 +63,8 @@ def logistic_density(
     psi: Expression, omega: Expression, successes: Polynomial, trials: Array, scope: Scope
 ) -> Polynomial:
     """(a − b/2) ψ − ½ ω ψ² − b log 2, in moments: a log σ(ψ) + (b − a) log σ(−ψ) given ω."""
-    linear = (successes - known(scope, 0.5 * trials)) * psi.stat("x", scope)
-    return linear - 0.5 * omega.stat("x", scope) * psi.stat("xx", scope) - known(scope, LOG_2 * trials)
+    linear = (successes - scope.numbers(0.5 * trials)) * psi.stat("x", scope)
+    return linear - 0.5 * omega.stat("x", scope) * psi.stat("xx", scope) - scope.numbers(LOG_2 * trials)
 
 
 def stick_density(logits: Expression, omega: Any, categories: Array, scope: Scope) -> Polynomial:
@@ -74,9 +74,9 @@ def stick_density(logits: Expression, omega: Any, categories: Array, scope: Scop
     reached = (categories[..., None] >= np.arange(size)) * 1.0
     taken = (categories[..., None] == np.arange(size)) * 1.0
     weight = omega.stat("x", scope, (), {omega.plates[-1].name: k})
-    linear = Polynomial.of([scope.constant(taken - 0.5 * reached, (k,))]) * logits.stat("x", scope, (k,))
+    linear = scope.numbers(taken - 0.5 * reached, k) * logits.stat("x", scope, (k,))
     square: Polynomial = 0.5 * weight * logits.stat("xx", scope, (k, k))
-    return linear - square - known(scope, LOG_2 * reached.sum(-1))
+    return linear - square - scope.numbers(LOG_2 * reached.sum(-1))
 
 
 def hidden_stick_density(logits: Expression, omega: Any, owner: Node, scope: Scope) -> Polynomial:
@@ -89,10 +89,10 @@ def hidden_stick_density(logits: Expression, omega: Any, owner: Node, scope: Sco
     category, stick = np.arange(size + 1)[:, None], np.arange(size)
     reached, taken = ((asked * 1.0).astype(np.float64) for asked in (category >= stick, category == stick))
     if owner.is_observed and not scope.in_part(owner):  # what is missing is nobody's parent, and masked
-        own = Polynomial.of([scope.constant(np.asarray(np.eye(size + 1)[owner.value], np.float64), (k,))])
+        own = scope.numbers(np.asarray(np.eye(size + 1)[owner.value], np.float64), k)
     else:
         own = owner.own("x", scope, (k,))
-    linear, counts = (Polynomial.of([scope.constant(array, (k, j))]) for array in (taken - 0.5 * reached, reached))
+    linear, counts = (scope.numbers(array, k, j) for array in (taken - 0.5 * reached, reached))
     bind = {omega.plates[-1].name: j}
     weight, value = omega.stat("x", scope, (), bind), omega.stat("value", scope, (), bind)
     square: Polynomial = 0.5 * weight * logits.stat("xx", scope, (j, j))
@@ -105,7 +105,7 @@ def one_against_each(scores: Expression, omega: Any, categories: Array, scope: S
     size = scores.size or 0
     k, j = scope.fresh("winner", size), scope.fresh("loser", size)
     won = (categories[..., None] == np.arange(size)) * 1.0
-    winner, loser = (Polynomial.of([scope.constant(w, (label,))]) for w, label in ((won, k), (1.0 - won, j)))
+    winner, loser = (scope.numbers(w, label) for w, label in ((won, k), (1.0 - won, j)))
     linear = 0.5 * (size - 1) * winner * scores.stat("x", scope, (k,)) - 0.5 * loser * scores.stat("x", scope, (j,))
     pairs: Polynomial = winner * loser * omega.stat("x", scope, (), {omega.plates[-1].name: j})
     square = (
@@ -124,7 +124,7 @@ def class_by_class(scores: Stacked, omega: Any, offset: Any, categories: Array, 
     won = (categories[..., None] == np.arange(scores.plate.size)) * 1.0
     weight, pull = (aux.stat("x", scope, (), {aux.plates[-1].name: k}) for aux in (omega, offset))
     score = scores.stat("x", scope, (k,))
-    linear: Polynomial = (Polynomial.of([scope.constant(won - 0.5, (k,))]) + pull) * score
+    linear: Polynomial = (scope.numbers(won - 0.5, k) + pull) * score
     square: Polynomial = 0.5 * weight * scores.stat("xx", scope, (k, k))
     return linear - square
 

@@ -28,7 +28,7 @@ from natgrad.families._ops import multigammaln
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import CATEGORY, LOG_ZERO, MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Access
 from natgrad.network.language.plates import Index
-from natgrad.network.polynomial import Axis, Factor, Label, Polynomial
+from natgrad.network.polynomial import Axis, Label, Polynomial
 from natgrad.validation import as_observed, first, where
 
 if TYPE_CHECKING:
@@ -112,40 +112,30 @@ def split_statistic(
 ) -> Polynomial:
     """A statistic of a node that is hidden in part: of its data where they are, of q where they are not."""
     assert node.value is not None
-    stat = node.family.stat_names.index(name)
-    hidden = Polynomial.of([Factor(node.name, stat, (*axes, *labels), known=False, occurrence=occurrence)])
+    hidden = scope.moment(node, name, (*axes, *labels), occurrence)
     if node.kind == CATEGORY:
         return hidden
     seen = _seen(node)
     if node.kind == VECTOR:
         return _split_vector(scope, node, axes, labels, occurrence, seen)
     values = node.value**2 if name == "xx" else node.observed_stat(name)
-    data = Factor(scope.register(spread(seen > 0, values.ndim) * values), 0, (*axes, *labels), known=True)
-    missing = Factor(scope.register(1.0 - seen), 0, axes, known=True)
-    return Polynomial.of([data]) + Polynomial.of([missing]) * hidden
+    data = scope.laid(spread(seen > 0, values.ndim) * values, (*axes, *labels))
+    return data + scope.laid(1.0 - seen, axes) * hidden
 
 
 def _split_vector(
     scope: Scope, node: Node, axes: tuple[Axis, ...], labels: tuple[Label, ...], occurrence: int, seen: Floats
 ) -> Polynomial:
     assert node.value is not None
-    data, missing = scope.register(seen * node.value), scope.register(1.0 - seen)
-
-    def known(key: str, label: Label) -> Polynomial:
-        return Polynomial.of([Factor(key, 0, (*axes, label), known=True)])
-
-    def hidden(stat: int, *events: Label) -> Polynomial:
-        return Polynomial.of([Factor(node.name, stat, (*axes, *events), known=False, occurrence=occurrence)])
-
-    def entry(label: Label) -> Polynomial:
-        return known(missing, label) * hidden(0, label)
-
+    known, lacking = seen * node.value, 1.0 - seen
+    data, missing = ([scope.laid(array, (*axes, label)) for label in labels] for array in (known, lacking))
+    entry = [
+        lost * scope.moment(node, "x", (*axes, label), occurrence) for lost, label in zip(missing, labels, strict=True)
+    ]
     if len(labels) == 1:
-        return known(data, labels[0]) + entry(labels[0])
-    first, second = labels
-    both = known(data, first) * known(data, second)
-    mixed = known(data, first) * entry(second) + entry(first) * known(data, second)
-    return both + mixed + known(missing, first) * known(missing, second) * hidden(1, first, second)
+        return data[0] + entry[0]
+    mixed = data[0] * entry[1] + entry[0] * data[1]
+    return data[0] * data[1] + mixed + missing[0] * missing[1] * scope.moment(node, "xx", (*axes, *labels), occurrence)
 
 
 def with_unread(node: Node, scope: Scope, density: Polynomial, is_read: bool) -> Polynomial:
@@ -157,8 +147,7 @@ def with_unread(node: Node, scope: Scope, density: Polynomial, is_read: bool) ->
     seen = node.mask if node.kind == CATEGORY else _seen(node)
     assert seen is not None
     if node.kind == VECTOR and node.mask is not None and not is_read:
-        row = Factor(scope.register(node.mask), 0, scope.plate_names, known=True)
-        density = density * Polynomial.of([row])
+        density = density * scope.laid(node.mask, scope.plate_names)
         seen = np.maximum(seen, 1.0 - node.mask[..., None])
     return density + _own_prior(node, scope, seen)
 
@@ -168,11 +157,10 @@ def _own_prior(node: Node, scope: Scope, seen: Floats) -> Polynomial:
     plates, size = scope.plate_names, node.size or 1
 
     def known(array: Floats, *events: Label) -> Polynomial:
-        return Polynomial.of([Factor(scope.register(array), 0, (*plates, *events), known=True)])
+        return scope.laid(array, (*plates, *events))
 
     def hidden(stat: str, *events: Label) -> Polynomial:
-        number = node.family.stat_names.index(stat)
-        return Polynomial.of([Factor(node.name, number, (*plates, *events), known=False)])
+        return scope.moment(node, stat, (*plates, *events))
 
     if node.kind == CATEGORY:
         label = scope.fresh("k", size)

@@ -39,7 +39,7 @@ from natgrad.network.language.missing import Censored, as_censored, spread, with
 from natgrad.network.language.operators import as_matrix
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
-from natgrad.network.polynomial import Factor, Label, Polynomial, Take, number
+from natgrad.network.polynomial import Factor, Label, Polynomial, Take
 from natgrad.validation import (
     LARGEST_VALUE,
     OVERFLOW,
@@ -75,7 +75,6 @@ __all__ = [
     "event_length",
     "given_size",
     "is_flat",
-    "known",
     "left_over",
     "must_be_observed",
     "numbers",
@@ -676,12 +675,6 @@ def numbers(expression: Any) -> npt.NDArray[np.float64]:
     """The values of a slot that takes only constants."""
     assert isinstance(expression, Constant)
     return expression.value
-
-
-def known(scope: Scope, array: Any) -> Polynomial:
-    """Numbers on the plates of a node as a polynomial."""
-    values = np.asarray(array, dtype=np.float64)
-    return number(float(values)) if values.ndim == 0 else Polynomial.of([scope.constant(values)])
 
 
 def event_length(expression: Any) -> int | None:

@@ -332,7 +332,7 @@ class Transformed(Expression):
         inner = tuple(scope.fresh("i", self.matrix.shape[1]) for _ in labels)
         polynomial = self.vector.stat(name, scope, inner, bind)
         for outside, inside in zip(labels, inner, strict=True):
-            polynomial = Polynomial.of([scope.constant(self.matrix, (outside, inside))]) * polynomial
+            polynomial = scope.numbers(self.matrix, outside, inside) * polynomial
         return polynomial
 
 

@@ -19,7 +19,7 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.language.columns import Recorded, is_deferred
 from natgrad.network.language.continuous import MultivariateNormal
 from natgrad.network.language.expressions import REAL, Access, Bind, Expression
-from natgrad.network.language.nodes import Plates, known
+from natgrad.network.language.nodes import Plates
 from natgrad.network.language.operators import dot
 from natgrad.network.language.plates import as_plates
 from natgrad.network.language.scope import Scope
@@ -154,7 +154,7 @@ class _Values(Expression):
                 f"{scope.plate_names[-1]!r}, the plate of its functions: put the plate of the inputs last"
             )
         value = self.dot.stat(name, scope, labels, bind)
-        return value if name == "x" else value + known(scope, self.rest)
+        return value if name == "x" else value + scope.numbers(self.rest)
 
 
 def _inputs(value: Any, what: str) -> Floats:

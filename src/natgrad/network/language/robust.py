@@ -37,7 +37,6 @@ from natgrad.network.language.nodes import (
     Slot,
     Slots,
     Support,
-    known,
     must_be_observed,
     numbers,
 )
@@ -197,7 +196,7 @@ class LogNormal(Censorable):
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None
-        x = known(scope, np.log(self.value))
+        x = scope.numbers(np.log(self.value))
         density = gaussian_density(self.parameters["mean"], self.parameters["precision"], x, x * x, scope) - x
         return density if self.bounds is None else where_known(self.bounds.is_exact, density, scope)
 
@@ -361,11 +360,11 @@ class TruncatedNormal(ScalarNode):
         own = self.own("x", scope), self.own("xx", scope)
         density = gaussian_density(Constant(REAL, mean), Constant(POSITIVE, precision), *own, scope)
         a, b = ((bound - mean) * np.sqrt(precision) for bound in (self.lower, self.upper))
-        density = density - known(scope, _log_mass(a, b))
+        density = density - scope.numbers(_log_mass(a, b))
         if self.is_observed:
             return density
         for setting, value in zip(("lower", "upper", "sides"), sides_of(self.lower, self.upper), strict=True):
-            density += known(scope, value) * self.own(setting, scope)
+            density += scope.numbers(value) * self.own(setting, scope)
         return density
 
     def _lam(self, slots: Slots) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.language.expressions import CATEGORY, VECTOR, Access, Expression
 from natgrad.network.language.missing import split_statistic
 from natgrad.network.language.plates import Index, Plate, plates_in_words
-from natgrad.network.polynomial import Axis, Factor, Label, Mark, Polynomial, Take
+from natgrad.network.polynomial import Axis, Factor, Label, Mark, Polynomial, Take, number
 
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node
@@ -126,6 +126,21 @@ class Scope:
         )
         return Factor(self.register(squeezed), 0, (*labels, *events), known=True)
 
+    def numbers(self, array: Any, *events: Label) -> Polynomial:
+        """Numbers on the plates of the node, and ``events`` as their last axes, as a polynomial."""
+        values = np.asarray(array, dtype=np.float64)
+        return number(float(values)) if values.ndim == 0 else Polynomial.of([self.constant(values, events)])
+
+    def laid(self, array: npt.NDArray[Any], axes: tuple[Axis, ...]) -> Polynomial:
+        """Numbers with these axes as a polynomial."""
+        return Polynomial.of([Factor(self.register(array), 0, axes, known=True)])
+
+    @staticmethod
+    def moment(node: Node, name: str, axes: tuple[Axis, ...], occurrence: int = 0) -> Polynomial:
+        """A statistic of what is hidden of a node, with these axes."""
+        stat = node.family.stat_names.index(name)
+        return Polynomial.of([Factor(node.name, stat, axes, known=False, occurrence=occurrence)])
+
     def register(self, array: npt.NDArray[Any]) -> str:
         """A key for an array of numbers; equal arrays share one."""
         contiguous = np.asarray(array, order="C")
@@ -158,8 +173,7 @@ class Scope:
         occurrence = self._occurrence(access, axes)
         if node.is_observed and node.name not in self.drawn:
             return split_statistic(self, node, name, axes, labels, occurrence)
-        stat = node.family.stat_names.index(name)
-        return Polynomial.of([Factor(node.name, stat, (*axes, *labels), known=False, occurrence=occurrence)])
+        return self.moment(node, name, (*axes, *labels), occurrence)
 
     def is_data(self, node: Node) -> bool:
         """Whether a node stands for its observed values alone."""
@@ -177,8 +191,7 @@ class Scope:
         if name == "xx":
             first, second = (labels[:1], labels[1:]) if node.kind == VECTOR else (labels, labels)
             return self._observed(node, "x", axes, first) * self._observed(node, "x", axes, second)
-        key = self.register(node.observed_stat(name))
-        return Polynomial.of([Factor(key, 0, (*axes, *labels), known=True)])
+        return self.laid(node.observed_stat(name), (*axes, *labels))
 
     def _axis(self, access: Access, plate: Plate, selector: Any, bind: dict[str, Label]) -> Axis:
         if selector is None:
@@ -219,14 +232,12 @@ class Scope:
         node = category.node
         if self.is_data(node):
             assert node.value is not None
-            table = self.register(np.eye(size)[node.value.astype(np.int64)])
-            return Polynomial.of([Factor(table, 0, (*axes, label), known=True)])
+            return self.laid(np.eye(size)[node.value.astype(np.int64)], (*axes, label))
         if node.kind == CATEGORY:
-            occurrence = self._occurrence(category, axes)
-            return Polynomial.of([Factor(node.name, 0, (*axes, label), known=False, occurrence=occurrence)])
+            return self.moment(node, "x", (*axes, label), self._occurrence(category, axes))
         # A coin has a statistic for each of its sides.
-        zero, one = (Factor(self.register(np.array(v)), 0, (label,), known=True) for v in ([1.0, 0.0], [0.0, 1.0]))
-        sides = (Polynomial.of([s]) * self.statistic(category, n, (), {}) for s, n in ((zero, "rest"), (one, "x")))
+        zero, one = (self.laid(np.array(side), (label,)) for side in ([1.0, 0.0], [0.0, 1.0]))
+        sides = (side * self.statistic(category, name, (), {}) for side, name in ((zero, "rest"), (one, "x")))
         return next(sides) + next(sides)
 
     def _index_labels(self, access: Access, index: Index) -> tuple[str, ...]:
@@ -267,9 +278,9 @@ class Scope:
     def _occurrence(self, access: Access, axes: tuple[Axis, ...]) -> int:
         readings = self.readings.setdefault(access.node.name, [])
         key = access.key()
-        for number, reading in enumerate(readings):
+        for occurrence, reading in enumerate(readings):
             if reading.key == key:
-                return number
+                return occurrence
         # Whichever was read first: what a category chooses may be the element that the other reading has.
         gated = [any(axis in self.gates for axis in reading.axes) for reading in readings]
         if readings and (any(gated) or any(isinstance(s, Access) for s in access.selectors)):

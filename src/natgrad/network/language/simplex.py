@@ -27,7 +27,6 @@ from natgrad.network.language.nodes import (
     Slots,
     Support,
     given_size,
-    known,
     numbers,
 )
 from natgrad.network.language.scope import Scope
@@ -54,7 +53,7 @@ class Beta(ScalarNode):
         a, b = numbers(self.parameters["a"]), numbers(self.parameters["b"])
         normaliser = gammaln(a + b) - gammaln(a) - gammaln(b)
         log_x, log_rest = self.own("log", scope), self.own("log1m", scope)
-        return known(scope, a - 1.0) * log_x + known(scope, b - 1.0) * log_rest + known(scope, normaliser)
+        return scope.numbers(a - 1.0) * log_x + scope.numbers(b - 1.0) * log_rest + scope.numbers(normaliser)
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return rng.beta(slots["a"], slots["b"], shape)
@@ -141,15 +140,15 @@ class StickBreaking(Node):
         value = numbers(alpha) if isinstance(alpha, Constant) else np.zeros(())
         b = value[..., None] + self.discount * np.arange(1, self.size + 1)
         a = np.broadcast_to(1.0 - self.discount, b.shape).copy()
-        normaliser = known(scope, -betaln(a, b)[..., :-1].sum(-1)) if isinstance(alpha, Constant) else Polynomial()
+        normaliser = scope.numbers(-betaln(a, b)[..., :-1].sum(-1)) if isinstance(alpha, Constant) else Polynomial()
         a[..., -1] = b[..., -1] = 1.0
         lam = self.family._natural({"a": a, "b": b})
-        parts = (Polynomial.of([scope.constant(c, (k,))]) * stat for c, stat in zip(lam, (own, rest), strict=True))
+        parts = (scope.numbers(c, k) * stat for c, stat in zip(lam, (own, rest), strict=True))
         density = next(parts) + next(parts) + normaliser
         if isinstance(alpha, Constant):
             return density
         # Σ_k α log(1 − v_k) = α log R_{K−1}: the sum telescopes. The normaliser is α^(K−1) without a discount.
-        last = Polynomial.of([scope.constant(np.eye(self.size)[self.size - 2], (k,))]) * rest
+        last = scope.numbers(np.eye(self.size)[self.size - 2], k) * rest
         slope = self.parameters["bound"].stat("x", scope) if self.discount else self.size - 1.0
         density += alpha.stat("x", scope) * last + slope * alpha.stat("log", scope)
         return density - (self.size - 1.0) * float(gammaln(1.0 - self.discount))

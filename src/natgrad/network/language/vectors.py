@@ -251,7 +251,7 @@ class Kronecker(Pair):
         product = self.left.stat("x", scope, tuple(a for a, _ in pairs), bind)
         product = product * self.right.stat("x", scope, tuple(c for _, c in pairs), bind)
         for label, pair in zip(labels, pairs, strict=True):
-            product = Polynomial.of([scope.constant(rows, (label, *pair))]) * product
+            product = scope.numbers(rows, label, *pair) * product
         return product
 
 
@@ -281,7 +281,7 @@ class BlockDiagonal(Expression):
             inner = tuple(scope.fresh("i", size) for _ in labels)
             piece = part.stat("x", scope, inner, bind)
             for label, place in zip(labels, inner, strict=True):
-                piece = Polynomial.of([scope.constant(rows, (label, place))]) * piece
+                piece = scope.numbers(rows, label, place) * piece
             total, start = total + piece, start + size
         return total
 
@@ -361,7 +361,7 @@ class Frequencies(Expression):
         return self._weight(scope, label) * self._indicator(scope, label, axes)
 
     def _weight(self, scope: Scope, label: Label) -> Polynomial:
-        return Polynomial.of([scope.constant(self.weights, (label,))])
+        return scope.numbers(self.weights, label)
 
     def _indicator(self, scope: Scope, label: Label, axes: tuple[Label, ...]) -> Polynomial:
         return self.categories.stat("x", scope, axes, {self.over.name: label})
