@@ -18,7 +18,6 @@ from natgrad.network.bind.build import Builder, Domain, Template, Use, check_pla
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import LARGE, Table, TableChunks, as_table
 from natgrad.network.language.columns import RecordedNode
-from natgrad.network.language.discrete import Categorical
 
 if TYPE_CHECKING:
     from natgrad.network.network import Network
@@ -173,7 +172,7 @@ def _categories(template: Template, tables: Mapping[str, Table]) -> dict[str, Le
     counted = {use.column.name for use in template.uses if use.role == "size"}
     for use in template.uses:
         node: RecordedNode = template.nodes[use.node]
-        if use.role != "observed" or use.column.name in levels or not issubclass(node.function, Categorical):
+        if use.role != "observed" or use.column.name in levels or not node.function.is_category:
             continue
         table, name = tables[_of(template, use)], use.column.name
         if name in counted or not _is_number(table, name):

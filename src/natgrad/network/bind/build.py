@@ -25,7 +25,6 @@ from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.compile.joint_factors import checked_joint
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode, is_deferred, walk
-from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Access, Expression
 from natgrad.network.language.missing import censored
 from natgrad.network.language.nodes import Node, parents_first
@@ -545,7 +544,7 @@ class Builder:
         return len(names) - 1 - names.index(plate)
 
     def _observed(self, recorded: RecordedNode, table: Table, name: str) -> Array:
-        if not issubclass(recorded.function, Categorical) or name not in self.domain.categories:
+        if not recorded.function.is_category or name not in self.domain.categories:
             return table.numbers(name)
         lost = table.missing(name)
         cells = table.cells(name)

@@ -20,8 +20,6 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.bind.build import Template
 from natgrad.network.bind.levels import ids_of
 from natgrad.network.bind.tables import Table, TableChunks
-from natgrad.network.language.discrete import MarkovChain
-from natgrad.network.language.gaussian_chain import GaussianChain
 
 __all__ = ["Cuts", "run_starts", "sequences_along"]
 
@@ -144,7 +142,7 @@ def sequences_along(template: Template, plate: str) -> tuple[str, ...]:
     """The columns that say which rows are one sequence; raises `PlateMismatch` where a chain goes along all rows."""
     columns = []
     for name, node in template.nodes.items():
-        if not issubclass(node.function, (GaussianChain, MarkovChain)) or node.plates[-1].name != plate:
+        if not node.function.is_chain or node.plates[-1].name != plate:
             continue
         own = [use.column.name for use in template.uses if use.node == name and use.role == "lengths"]
         if not own:

@@ -14,7 +14,7 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import CHAIN, with_chain
 from natgrad.network.execute.lower import Reads, lower_product, times_unread
 from natgrad.network.execute.numpy_backend import HOST
-from natgrad.network.language.discrete import Categorical, MarkovChain
+from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.random import Stream, generator
 
@@ -198,7 +198,7 @@ def along_time(plan: Plan, name: str, axis: int) -> bool:
 
 
 def _is_category(plan: Plan, name: str) -> bool:
-    return isinstance(plan.nodes[name], (Categorical, MarkovChain))
+    return plan.nodes[name].kind == CATEGORY
 
 
 class _Known(NamedTuple):

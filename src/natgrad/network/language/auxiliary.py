@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import families
+from natgrad.families._ops import Stats
 from natgrad.families._truncated import sides_of
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Expression
 from natgrad.network.language.nodes import Node, Slot, Term
@@ -251,10 +252,10 @@ class Shares(_Auxiliary):
     def _event_size(self, observed: Any) -> int | None:
         return len(self._drawn)
 
-    def drawn_logits(self, logits: Any, rng: np.random.Generator) -> Floats:
-        """Where the shares start: equal, but for those of parts that nothing else would tell apart."""
-        noise = np.log(rng.gamma(1.0, size=np.shape(logits)) + 1e-3)
-        return np.asarray(logits) + np.where(self._drawn, noise, 0.0)
+    def drawn_start(self, lam: Stats, rng: np.random.Generator) -> Stats:
+        """Equal shares, but for those of parts that nothing else would tell apart."""
+        noise = np.log(rng.gamma(1.0, size=np.shape(lam[0])) + 1e-3)
+        return np.asarray(lam[0]) + np.where(self._drawn, noise, 0.0), lam[1]
 
 
 def gaussian_density(

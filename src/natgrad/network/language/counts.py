@@ -160,6 +160,9 @@ class Bernoulli(_Trials):
     def cdf_given(self, slots: Slots) -> Cdf:
         return Cdf(binomial_cdf, (np.ones(()), slots["prob"]), True)
 
+    def even_values(self, values: Array) -> Array:
+        return values
+
     @property
     def categories(self) -> int | None:
         return 2
@@ -213,6 +216,9 @@ class Binomial(_Trials):
     def _log_ways(self) -> Any:
         x, trials = np.asarray(self.value), self._trials()
         return gammaln(trials + 1.0) - gammaln(x + 1.0) - gammaln(trials - x + 1.0)
+
+    def even_values(self, values: Array) -> Array:
+        return np.asarray(values / np.maximum(np.broadcast_to(self._trials(), values.shape), 1.0))
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return rng.binomial(self._trials().astype(np.int64), slots["prob"], shape)

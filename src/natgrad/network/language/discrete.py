@@ -317,6 +317,9 @@ class Multinomial(Node):
         twin._trials = np.asarray(counts.sum(-1))
         return twin
 
+    def even_values(self, values: Array) -> Array:
+        return np.asarray(np.sqrt(values / np.maximum(values.sum(-1, keepdims=True), 1.0)))
+
     def _trials_given(self) -> Array:
         """How many trials each row has."""
         if self._trials is None:

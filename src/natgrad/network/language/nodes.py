@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
+from natgrad.families._ops import Stats
 from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
 from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import (
     CATEGORY,
+    COUNT,
     MATRIX,
     NOUN,
     POSITIVE,
@@ -372,6 +374,16 @@ class Node(Expression):
         if self.support is not None:
             self._support(value, self.support.holds(value), present, self.support.words)
         return np.where(spread(present, value.ndim), value, self.support.inside if self.support is not None else 0.0)
+
+    def drawn_start(self, lam: Stats, rng: np.random.Generator) -> Stats:
+        """Where λ starts, of a node that `starts_drawn`; ``lam`` is its prior."""
+        return lam
+
+    def even_values(self, values: Array) -> Array:
+        """Values on a scale where their spread hardly depends on their mean: where rows are compared, for clusters."""
+        if self.kind == POSITIVE:
+            return np.asarray(np.log(np.maximum(values, 1e-300)))
+        return np.asarray(np.sqrt(values) if self.kind == COUNT else values)
 
     # -- reading a node --
 

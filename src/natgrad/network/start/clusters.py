@@ -13,10 +13,8 @@ import numpy.typing as npt
 from natgrad.inference.problem import State
 from natgrad.kmeans import k_means, nearest, spread_out
 from natgrad.network.compile.joint_factors import JointNode
-from natgrad.network.language.counts import Bernoulli, Binomial
-from natgrad.network.language.discrete import Multinomial
-from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, REAL, VECTOR
-from natgrad.network.language.nodes import Node, numbers
+from natgrad.network.language.expressions import CATEGORY, REAL, VECTOR
+from natgrad.network.language.nodes import Node
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -122,17 +120,10 @@ def _aligned(problem: NetworkProblem, gate: str, term: str) -> bool:
 def _columns(child: Node, value: npt.NDArray[Any], n_rows: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """The numbers of a child as columns, missing ones at the mean, and the rows of which something is there."""
     present = np.ones(value.shape[: len(child.plates)], bool) if child.mask is None else child.mask.astype(bool)
-    rows = np.asarray(value, dtype=np.float64)
-    if child.kind == CATEGORY:
-        rows = _codes(child.size or 1, np.size(value))[value]
-    elif isinstance(child, Multinomial):
-        rows = np.sqrt(rows / np.maximum(rows.sum(-1, keepdims=True), 1.0))
-    elif isinstance(child, Binomial):
-        rows = rows / np.maximum(np.broadcast_to(numbers(child.parameters["trials"]), rows.shape), 1.0)
-    elif child.kind == COUNT and not isinstance(child, Bernoulli):
-        rows = np.sqrt(rows)
-    elif child.kind == POSITIVE:
-        rows = np.log(np.maximum(rows, 1e-300))
+    is_category = child.kind == CATEGORY
+    rows = (
+        _codes(child.size or 1, np.size(value))[value] if is_category else child.even_values(value.astype(np.float64))
+    )
     there = np.broadcast_to(present.reshape((*present.shape, *(1,) * (rows.ndim - present.ndim))), rows.shape)
     rows, there = rows.reshape(n_rows, -1), there.reshape(n_rows, -1)
     count = np.maximum(there.sum(0), 1)

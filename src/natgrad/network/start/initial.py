@@ -14,7 +14,6 @@ from natgrad.errors import PlateMismatch, SymmetricStart
 from natgrad.inference.callbacks import Once, Progress
 from natgrad.inference.problem import State
 from natgrad.network.compile.incidence import told_apart
-from natgrad.network.language.auxiliary import Shares
 from natgrad.network.language.continuous import Gamma, MultivariateNormal
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.nodes import Node, check_range, numbers
@@ -210,9 +209,9 @@ def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: in
             lam[name] = _random(nodes[name], lam[name], generator(seed, Stream.START, numbers[name], *again))
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     for name, node in nodes.items():
-        if isinstance(node, Shares) and name not in values:
+        if node.starts_drawn and name not in values:
             rng = generator(seed, Stream.START, numbers[name])
-            lam[name] = (node.drawn_logits(lam[name][0], rng), lam[name][1])
+            lam[name] = node.drawn_start(lam[name], rng)
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     state = State(lam, mu, 0)
     groups = zero_products(problem, mu) if factors_of_products(problem.plan) else []
