@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,33 +17,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Refusals", "check_arguments", "instead", "no_attribute", "of_another_kind", "of_no_numbers", "of_numpy"]
 
-# What an array on the left asks for, and an expression can do.
-OPERATORS: Mapping[str, Callable[..., Any]] = {
-    "add": lambda a, b: b + a,
-    "subtract": lambda a, b: b.__rsub__(a),
-    "multiply": lambda a, b: b * a,
-    "divide": lambda a, b: b.__rtruediv__(a),
-    "matmul": lambda a, b: b.__rmatmul__(a),
-    "negative": operator.neg,
+# What NumPy asks for where an array stands beside an expression, and the method that answers.
+OPERATIONS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "true_divide": "truediv",
+    "matmul": "matmul",
 }
+LEVELS = "a Categorical or a Bernoulli chooses between levels"
 WHY = {
     "exp": "positive numbers are Gammas: put a Gamma where a rate, a precision or a scale is needed",
     "log": "logarithms of data are taken beforehand: observed=numpy.log(y)",
     "sqrt": "a Normal takes a precision, which a Gamma can be, and no standard deviation",
     "square": "powers of known numbers are columns: dot(numpy.stack([x, x**2], -1), w)",
-    "tanh": "a Categorical or a Bernoulli chooses between levels, and a GaussianProcess is a smooth function of known inputs",
-    "maximum": "a Categorical or a Bernoulli chooses between levels, as in mu[z]",
-    "minimum": "a Categorical or a Bernoulli chooses between levels, as in mu[z]",
+    "tanh": f"{LEVELS}, and a GaussianProcess is a smooth function of known inputs",
     "reciprocal": "give Normal a precision and Gamma a rate, which multiply instead of divide",
 }
 WHY |= dict.fromkeys(("sin", "cos", "logaddexp", "arctan"), WHY["tanh"])
+WHY |= dict.fromkeys(("maximum", "minimum"), f"{LEVELS}, as in mu[z]")
 WHY |= dict.fromkeys(("log1p", "log2", "log10", "expm1"), WHY["log"])
 NOTHING = "only sums, known multiples, products of two different nodes and dot have one"
 
 
 MOST_NODES = 64  # of a list; a longer one is data
 # Names that other libraries give to parameters, and what is said where one of them is not ours.
-SPREAD = "precision, which is 1 / sd²"
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "mean": ("mu", "loc", "location"),
     "prob": ("p", "probs", "theta"),
@@ -98,28 +96,31 @@ def _parameters(cls: type) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str,
     return names, by_place, (*by_place[:n_needed], *by_name)
 
 
+def _meant(given: str, value: Any, names: tuple[str, ...]) -> str:
+    """What to write in place of an argument that a node does not have, with the parameters ``names``."""
+    if given in SCALES and "precision" in names:
+        return ": it takes a precision, which is 1 / sd²"
+    if given == "scale" and "rate" in names:
+        return ": it takes a rate, which is 1 / scale"
+    if given in ("mu", "mean", "sigma", "sd") and {"shape", "rate"} <= set(names):
+        return ": its mean is shape / rate, and its variance shape / rate²"
+    if given == "observed":
+        return ": it is hidden only"
+    if (meant := next((name for name in names if given in ALIASES.get(name, ())), None)) is not None:
+        return f": write {meant}="
+    several = given == "size" and "plate" in names
+    return f": several of them are declared with plate=Plate('name', {value!r})" if several else ""
+
+
 def check_arguments(cls: type, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> None:
     """What Python would say of a wrong or missing argument, with what to write instead."""
     names, by_place, needed = _parameters(cls)
     label = options.get("name", arguments[0] if arguments else "name")
-    for given in options:
-        if given not in names:
-            meant = next((name for name in names if given in ALIASES.get(name, ())), None)
-            advice = "" if meant is None else f": write {meant}="
-            if given in SCALES and "precision" in names:
-                advice = f": it takes a {SPREAD}"
-            elif given == "scale" and "rate" in names:
-                advice = ": it takes a rate, which is 1 / scale"
-            elif given in ("mu", "mean", "sigma", "sd") and {"shape", "rate"} <= set(names):
-                advice = ": its mean is shape / rate, and its variance shape / rate²"
-            elif given == "observed":
-                advice = ": it is hidden only"
-            elif given == "size" and not advice and "plate" in names:
-                advice = f": several of them are declared with plate=Plate('name', {options[given]!r})"
-            known = ", ".join(name for name in names if name != "name")
-            raise TypeError(f"{label!r}: a {cls.__name__} has no {given}{advice}. It takes {known}")
-    places = dict(zip(by_place, arguments, strict=False))
-    missing = [name for name in needed if name not in places and name not in options]
+    if (given := next((name for name in options if name not in names), None)) is not None:
+        known = ", ".join(name for name in names if name != "name")
+        advice = _meant(given, options[given], names)
+        raise TypeError(f"{label!r}: a {cls.__name__} has no {given}{advice}. It takes {known}")
+    missing = [name for name in needed if name not in by_place[: len(arguments)] and name not in options]
     if missing and len(arguments) <= len(by_place):
         order = ", ".join([*by_place, *(f"{name}=…" for name in missing if name not in by_place)])
         raise TypeError(f"{label!r}: {' and '.join(missing)} must be given: {cls.__name__}({order})")
@@ -127,21 +128,16 @@ def check_arguments(cls: type, arguments: tuple[Any, ...], options: Mapping[str,
 
 def of_another_kind(node: str, wanted: str, given: str, value: str) -> str:
     """What an error adds where an expression of another kind was given."""
+    of_several = f"For a link write logits={value} (stick-breaking) or softmax={value}"
     advice = {
         ("a probability", "a real number"): f"For a logistic link write logit={value}",
-        (
-            "a vector of probabilities",
-            "a real number",
-        ): f"For a link write logits={value} (stick-breaking) or softmax={value}",
-        (
-            "a vector of probabilities",
-            "a vector",
-        ): f"For a link write logits={value} (stick-breaking) or softmax={value}",
-        ("a positive number", "a real number"): "For a log link write NegativeBinomial(name, shape, logit=…)"
-        * (node == "Poisson"),
+        ("a vector of probabilities", "a real number"): of_several,
+        ("a vector of probabilities", "a vector"): of_several,
         ("a precision matrix", "a positive number"): f"For a multiple of the identity write {value} * numpy.eye(size)",
-    }.get((wanted, given), "")
-    return f". {advice}" if advice else ""
+    }
+    if node == "Poisson":
+        advice["a positive number", "a real number"] = "For a log link write NegativeBinomial(name, shape, logit=…)"
+    return f". {advice[wanted, given]}" if (wanted, given) in advice else ""
 
 
 def of_no_numbers(value: Any) -> str:
@@ -179,32 +175,26 @@ def of_numpy(
     expression: Expression, ufunc: Any, method: str, inputs: tuple[Any, ...], options: Mapping[str, Any]
 ) -> Any:
     """The operators that NumPy hands to us, or an error that says what has a closed form."""
-    name = {"true_divide": "divide"}.get(ufunc.__name__, ufunc.__name__)
+    name: str = ufunc.__name__
     if method == "__call__" and not options:
+        first = inputs[0] is expression
+        other = inputs[-1] if first else inputs[0]
         if name in ("equal", "not_equal"):
-            expression._compared(inputs[0] if inputs[1] is expression else inputs[1])
-        if name in OPERATORS and (len(inputs) == 1 or inputs[1] is expression):
-            return OPERATORS[name](*inputs)
-        if name in PLAIN and inputs[0] is expression:
-            return PLAIN[name](*inputs)
+            expression._compared(other)
+        if name == "negative":
+            return -expression
+        if name == "power" and first:
+            return expression**other
+        if name in OPERATIONS:
+            return getattr(expression, f"__{'' if first else 'r'}{OPERATIONS[name]}__")(other)
     if method == "reduce" and name == "add":
         raise TypeError(f"numpy.sum({expression}) has no array to sum: write natgrad.sum_over({expression}, plate)")
     if options:
         raise TypeError(
             f"{expression} is random and cannot be put into an array: write a new expression, without +=, *= or out="
         )
+    name = {"true_divide": "divide"}.get(name, name)
     raise NotConjugate(f"numpy.{name}({expression}): the expectation has no closed form; {WHY.get(name, NOTHING)}")
-
-
-# The same with the array on the right, as numpy.add(mu, 1.0) and the like ask.
-PLAIN: Mapping[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "power": operator.pow,
-    "matmul": operator.matmul,
-}
 
 
 class Refusals(ABC):
