@@ -43,6 +43,52 @@ def test_declared_numbers_tables_and_readings_come_back() -> None:
     assert bounds[0] == bounds[1]
 
 
+def observed_in_part() -> Any:
+    """What stands beside the columns: nodes whose data are arrays, of which some are missing, and what they depend on."""
+    four, two = ng.Plate("four", 4), ng.Plate("two", 2)
+    w = ng.MultivariateNormal("w", np.zeros(2), 0.1 * np.eye(2))
+    yield (
+        "entries of a vector",
+        w[0],
+        ng.MultivariateNormal(
+            "x",
+            w,
+            np.eye(2),
+            plate=four,
+            observed=[[1.0, np.nan], [2.0, 1.0], [0.3, 0.1], [0.5, -1.0]],
+            mask=np.arange(4) != 2,
+        ),
+    )
+    mu = ng.Normal("mu", [-2.0, 2.0], 1.0, plate=two)
+    there = [True, True, False, False]
+    z = ng.Categorical("z", ng.Dirichlet("pi", 1.0, size=2), plate=four, mask=there)
+    yield (
+        "categories that are not there",
+        mu[0],
+        ng.Normal("x", mu[z], 1.0, plate=four, observed=[1.0, -1.0, 2.0, 0.0], mask=there),
+    )
+    rows = ng.Dirichlet("rows", 1.0, size=2, plate=ng.Plate("state", 2))
+    path = ng.MarkovChain("path", [0.5, 0.5], rows, plate=four, observed=[0, np.nan, 1, np.nan])
+    yield "states of a chain", mu[0], ng.Normal("x", mu[path], 1.0, plate=four, observed=[0.1, -1.0, -0.3, 0.4])
+    logits = ng.Normal("logits", 0.0, 1.0, plate=two)
+    yield "logits along a plate", logits[0], ng.Categorical("x", logits=logits, plate=four, observed=[0, 1, 2, 1])
+    a, joined = ng.Normal("a", 0.0, 1.0), ng.MultivariateNormal("joined", np.zeros(2), np.eye(2))
+    ends = ng.concatenate([a, joined, [1.0]])
+    yield "what is joined", ng.dot([1.0, 2.0, 3.0, 4.0], ends), ng.Normal("x", a, 1.0, observed=0.5)
+
+
+@pytest.mark.parametrize("declared", list(observed_in_part()), ids=lambda case: case[0])
+def test_what_has_its_data_beside_the_columns_comes_back(declared: Any) -> None:
+    _, mean, seen = declared
+    y = ng.Normal("y", mean, 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    network = ng.Network(y, seen)
+    assert network.template is not None
+    again = ng.Network(*from_data(to_data(network.template)).roots)
+    fits = [net.fit({"y": [0.5, -1.0, 2.0]}, **FIT) for net in (network, again)]
+    assert list(fits[0]) == list(fits[1])
+    np.testing.assert_allclose(fits[1].trace["elbo"], fits[0].trace["elbo"], rtol=1e-12)
+
+
 def test_what_a_file_cannot_hold_is_left_out_with_a_warning(tmp_path: Path) -> None:
     f = ng.GaussianProcess("f", ng.covariance.RBF(), inducing=[[0.0], [1.0]])
     fixed = ng.Normal("fixed", f(np.array([[0.2], [0.4]])), 1.0, plate=ng.Plate("two", 2), observed=[0.1, 0.2])

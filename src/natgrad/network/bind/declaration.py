@@ -103,7 +103,9 @@ def _made(node: Node) -> dict[str, Any]:
         raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
     options = {name: _value(value) for name, value in slots.items()} | own
     if node.value is not None:
-        options["observed"] = np.array(node.value)
+        options["observed"] = (
+            np.where(node.entries == 0, np.nan, node.value) if node.entries is not None else node.value
+        )
         if node.mask is not None:
             options["mask"] = node.mask > 0
     kind, plates = _kind(type(node)), [plate.name for plate in node.plates]

@@ -172,6 +172,9 @@ class Categorical(Node):
             reached = asked(self.value[..., None], np.arange(sticks.size)) * self._present()[..., None]
             self.parameters["omega"] = PolyaGamma(self, reached.astype(np.float64), (*self.plates, sticks))
 
+    def saved_options(self) -> dict[str, Any]:
+        return {} if self.there is None else {"mask": self.there > 0}
+
     def class_by_class(self) -> Categorical:
         """A softmax with auxiliaries for each class given the others, which are exact, and for draws alone."""
         twin = copy.copy(self)
@@ -379,10 +382,11 @@ class MarkovChain(Node):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        plates, lengths = chain_plates(name, plate, lengths)
-        self.family = families.MarkovChain(lengths)
+        plates, self.lengths = chain_plates(name, plate, lengths)
+        self.family = families.MarkovChain(self.lengths)
         self._evidence: npt.NDArray[np.float64] | None = None
         self._states = observed, mask
+        self._seen: dict[str, Any] = {}
         super().__init__(name, {"initial": initial, "transition": transition}, plates)
 
     @property
@@ -422,11 +426,11 @@ class MarkovChain(Node):
             )
         present = ~np.isnan(states) & checked_mask(self.name, mask, shape)
         chosen = checked_categories(f"{self.name!r}: observed", states, size, present)
+        self._seen = {"observed": np.where(present, states, np.nan)}
         return np.where(present[..., None] & (np.arange(size) != chosen[..., None]), LOG_ZERO, 0.0)
 
     def saved_options(self) -> dict[str, Any]:
-        lengths = getattr(self.family, "lengths", None)
-        return {} if lengths is None else {"lengths": np.array(lengths)}
+        return self._seen | ({} if self.lengths is None else {"lengths": np.array(self.lengths)})
 
     def log_density(self, scope: Scope) -> Polynomial:
         # The term lives on the sequences; time is inside the factor.

@@ -71,7 +71,7 @@ class _Matrix(Expression):
     kind = VECTOR
 
     def __init__(self, entries: Expression, columns: Plate) -> None:
-        self.entries, self.columns, self.size = entries, columns, columns.size
+        self.entries, self.columns, self.size, self.parts = entries, columns, columns.size, (entries,)
 
     def accesses(self) -> Iterator[Access]:
         for access in self.entries.accesses():

@@ -213,6 +213,9 @@ class Stacked(Expression):
                 )
         return cls(expression, plate)
 
+    def call(self) -> Expression:
+        return self.inner
+
     def __str__(self) -> str:
         return str(self.inner)
 

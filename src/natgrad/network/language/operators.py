@@ -242,6 +242,8 @@ class Product(Pair):
         check_independent(left, right, self.__str__, "Use two nodes")
 
     def call(self) -> Call:
+        if self.kind == VECTOR and isinstance(self.right, Constant):  # a number along known entries (`concatenate`)
+            return Call("transform", (self.right.value[:, None], Call("concatenate", ([self.left],))))
         return Call("multiply", self.parts)
 
     def __str__(self) -> str:

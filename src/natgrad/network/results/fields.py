@@ -118,10 +118,4 @@ def found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
 
 
 def _walk(expression: Expression) -> list[Expression]:
-    parts = [expression]
-    for side in ("left", "right", "entries", "inner"):
-        if isinstance(inner := getattr(expression, side, None), Expression):
-            parts += _walk(inner)
-    for part in getattr(expression, "parts", ()):
-        parts += _walk(part)
-    return parts
+    return [expression, *(inner for part in expression.parts for inner in _walk(part))]
