@@ -45,7 +45,7 @@ def test_declared_numbers_tables_and_readings_come_back() -> None:
 
 def observed_in_part() -> Any:
     """What stands beside the columns: nodes whose data are arrays, of which some are missing, and what they depend on."""
-    four, two = ng.Plate("four", 4), ng.Plate("two", 2)
+    four, two, a = ng.Plate("four", 4), ng.Plate("two", 2), ng.Normal("a", 0.0, 1.0)
     w = ng.MultivariateNormal("w", np.zeros(2), 0.1 * np.eye(2))
     yield (
         "entries of a vector",
@@ -72,8 +72,22 @@ def observed_in_part() -> Any:
     yield "states of a chain", mu[0], ng.Normal("x", mu[path], 1.0, plate=four, observed=[0.1, -1.0, -0.3, 0.4])
     logits = ng.Normal("logits", 0.0, 1.0, plate=two)
     yield "logits along a plate", logits[0], ng.Categorical("x", logits=logits, plate=four, observed=[0, 1, 2, 1])
-    a, joined = ng.Normal("a", 0.0, 1.0), ng.MultivariateNormal("joined", np.zeros(2), np.eye(2))
+    joined = ng.MultivariateNormal("joined", np.zeros(2), np.eye(2))
     ends = ng.concatenate([a, joined, [1.0]])
+    for name, index in (("a category", slice(None)), ("elements of a category", np.array([3, 0, 1, 2]))):
+        kind = ng.Categorical("kind", ng.Dirichlet("kinds", 1.0, size=2), plate=four, observed=[0, 1, 1, 0])
+        levels = ng.Normal("levels", 0.0, 1.0, plate=two)
+        yield (
+            f"{name} that was observed",
+            levels[0],
+            ng.Normal("x", levels[kind][index], 1.0, plate=four, observed=range(4)),
+        )
+    coin = ng.Bernoulli("coin", ng.Beta("chance", 1.0, 1.0), plate=four, observed=[0, 1, 1, 0])
+    yield (
+        "a coin that was observed",
+        a,
+        ng.Normal("x", ng.table([1.0, 2.0])[coin] + a, 1.0, plate=four, observed=range(4)),
+    )
     yield "what is joined", ng.dot([1.0, 2.0, 3.0, 4.0], ends), ng.Normal("x", a, 1.0, observed=0.5)
 
 

@@ -1,5 +1,7 @@
 """Simulation from a declaration has the moments of the declared distributions; calibration finds what it should find."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from generators.draws import accepted
@@ -161,7 +163,7 @@ def test_what_cannot_be_drawn_is_said():
     z = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=2), plate=n, observed=[0, 1, 1])
     network = ng.Network(
         ng.Normal(
-            "y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("k", 2))[z][[2, 1, 0]], 1.0, plate=n, observed=[0.0, 1.0, 2.0]
+            "y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("k", 2))[[1, 0]][z], 1.0, plate=n, observed=[0.0, 1.0, 2.0]
         )
     )
     with pytest.raises(
@@ -254,3 +256,19 @@ def test_draws_are_calibrated_for_networks_of_every_kind():
         found = network.calibrate(300, level="draws", draws_options={"n": 100, "warmup": 50})
         assert min(found.p_values().values()) > 1e-3, found.p_values()
         assert all(0.84 <= held <= 0.95 for held in found.coverage(0.9).values()), found.coverage(0.9)
+
+
+def test_elements_of_a_category_that_was_observed_are_drawn_with_it() -> None:
+    """``mu[z][i]`` is ``mu[z[i]]``: where z is drawn, both read what was drawn."""
+    n, two = ng.Plate("n", 4), ng.Plate("two", 2)
+    order = np.array([3, 0, 1, 2])
+
+    def drawn(first: bool) -> Any:
+        z = ng.Categorical("z", ng.Dirichlet("pi", 1.0, size=2), plate=n, observed=[0, 0, 0, 0])
+        mu = ng.Normal("mu", [-100.0, 100.0], 1.0, plate=two)
+        x = ng.Normal("x", mu[z][order] if first else mu[z[order]], 1.0, plate=n, observed=np.zeros(4))
+        return ng.Network(x).simulate(seed=3, size=50)
+
+    found, expected = drawn(True), drawn(False)
+    np.testing.assert_array_equal(found["x"] > 0, found["z"][:, order] == 1)
+    np.testing.assert_array_equal(found["x"], expected["x"])

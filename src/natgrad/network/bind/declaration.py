@@ -149,7 +149,13 @@ def _key(key: Any) -> list[Any]:
 def _selector(entry: Any) -> Any:
     if entry is None or (isinstance(entry, slice) and entry == slice(None)):
         return {"all": True}
+    if isinstance(entry, Index) and entry.chosen_by is not None:
+        return _value(entry.chosen_by)
     if isinstance(entry, Index):
+        if entry.categories:
+            raise TypeError(
+                f"integers and then {entry.categories[-1].name!r}, which choose in turn, cannot be kept in a file"
+            )
         return {"index": entry.values, "plates": None if entry.plates is None else list(entry.plates)}
     if isinstance(entry, (Deferred, Expression)):
         return _value(entry)

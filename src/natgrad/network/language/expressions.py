@@ -395,7 +395,9 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
                 raise PlateMismatch(
                     f"{access}: plate {plate.name!r} is already chosen by integers; a category must choose from all of it"
                 )
-            new = Index(old.values[new.values], new.plates, (*old.categories, *new.categories))
+            by = old.chosen_by  # mu[z][i] is mu[z[i]] here too
+            by = by._reindexed(new) if by is not None and len(by.node.plates) == 1 else None
+            new = Index(old.values[new.values], new.plates, (*old.categories, *new.categories), by)
         selectors[position] = new
     return tuple(selectors)
 
