@@ -113,3 +113,16 @@ def test_a_bare_number_is_neither_a_seed_nor_a_count():
             some, again = (next(iter(part.values())) for part in (some, again))
         assert len(some) == 5, name
         np.testing.assert_array_equal(some, again)
+
+
+def test_draws_predict_from_the_missing_values_that_they_have():
+    """Where a node was observed in part, predictions from draws took 0 for what was missing, and for certain."""
+    plate = ng.Plate("n", 3)
+    x = ng.Normal("x", 0.0, 0.01, plate=plate, observed=[1.0, np.nan, 3.0])
+    fit = ng.Network(ng.Normal("y", 2.0 * x, 4.0, plate=plate, observed=[2.1, 10.0, 6.1])).fit(verbose=False)
+    predicted = fit.draws(n=1000, verbose=False).predictive("y")
+    precision = 0.01 + 2.0**2 * 4.0  # of x[1] given y[1]
+    exact = 2.0 * np.array([1.0, 2.0 * 4.0 * 10.0 / precision, 3.0])
+    spread = np.sqrt(0.25 + 2.0**2 * np.array([0.0, 1.0 / precision, 0.0]))
+    np.testing.assert_allclose(predicted.mean(), exact, atol=5 * 0.5 / np.sqrt(2000))
+    np.testing.assert_allclose(predicted.std(), spread, rtol=0.05)

@@ -75,6 +75,7 @@ class Categorical(Labels):
     """
 
     name: ClassVar[str] = "Categorical"
+    sampler: ClassVar[str | None] = "CATEGORICAL"
     is_category: ClassVar[bool] = True
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
@@ -152,6 +153,7 @@ class Bernoulli(_Coin):
     """
 
     name: ClassVar[str] = "Bernoulli"
+    sampler: ClassVar[str | None] = "BERNOULLI"
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
 

@@ -72,6 +72,7 @@ class Family(ABC):
     instead: ClassVar[str] = ""  # of a bound: what to declare where draws are wanted
     parts: ClassVar[tuple[str, ...]] = ()  # families of nodes that may share a factor of this one
     is_bound: ClassVar[bool] = False  # no law at all, but a bound that is tightened as if it were one: nothing to draw
+    sampler: ClassVar[str | None] = None  # what draws it in compiled loops, a name of `natgrad.kernels.network.gibbs`
     settings: ClassVar[tuple[str, ...]] = ()  # statistics that are 0: what stands there in λ is known and never changes
 
     def __init_subclass__(cls) -> None:

@@ -114,6 +114,7 @@ class Gamma(Family):
     """
 
     name: ClassVar[str] = "Gamma"
+    sampler: ClassVar[str | None] = "GAMMA"
     support: ClassVar[Any] = "positive"
     is_precision: ClassVar[bool] = True
     covariance_broadcasts: ClassVar[bool] = True

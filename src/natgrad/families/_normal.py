@@ -34,6 +34,7 @@ class Normal(Family):
     """
 
     name: ClassVar[str] = "Normal"
+    sampler: ClassVar[str | None] = "NORMAL"
     is_gaussian: ClassVar[bool] = True
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("x", "xx")

@@ -48,6 +48,7 @@ class Dirichlet(Family):
     """
 
     name: ClassVar[str] = "Dirichlet"
+    sampler: ClassVar[str | None] = "DIRICHLET"
     support: ClassVar[Any] = "unit"
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log",)
@@ -160,6 +161,7 @@ class Beta(Family):
     """
 
     name: ClassVar[str] = "Beta"
+    sampler: ClassVar[str | None] = "BETA"
     support: ClassVar[Any] = "unit"
     covariance_broadcasts: ClassVar[bool] = True
     stat_names: ClassVar[tuple[str, ...]] = ("log", "log1m")

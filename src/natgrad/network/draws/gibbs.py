@@ -41,16 +41,18 @@ from natgrad.inference.sampler import sliced
 from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, no_moves, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.network.compile.plan import Plan
+from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
-from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels
-from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of
+from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels, exchanges_of
+from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of, exact_softmax
+from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.update import Parts, update
 from natgrad.network.execute.written_out import Writer
 from natgrad.random import Stream, generator
 
-__all__ = ["Copies", "Gibbs", "ScaleDraw", "Schedule", "copies_of", "point_stats", "scales_of"]
+__all__ = ["Copies", "Gibbs", "ScaleDraw", "Schedule", "copies_of", "point_stats", "sampler_of", "scales_of"]
 
 Array = npt.NDArray[Any]
 
@@ -217,8 +219,18 @@ class _Pencil(NamedTuple):
         return np.asarray((self.basis @ at[..., None])[..., 0])
 
 
+def sampler_of(
+    plan: Plan, moments: Mapping[str, Stats], chains: int, schedule: Schedule, backend: BackendName
+) -> tuple[Gibbs, Plan]:
+    """The sampler of a network, which keeps no draws yet, and the plan of what it draws; labels are those of ``moments``."""
+    exact = exact_softmax(plan)
+    gibbs = Gibbs(NetworkProblem(with_chains(exact, chains), backend), schedule, {}, Relabelling(plan, moments))
+    gibbs.exchanges = exchanges_of(exact, chains, gibbs.afresh)
+    return gibbs, exact
+
+
 class Gibbs(Stepper):
-    """A stepper: one sweep of all chains.
+    """A stepper: one sweep of all chains, after its ``exchanges``, moves that have labels change places.
 
     The state of a chain is in ``State.mu`` (statistics of the values) and in the memory: ``values`` as they are, ``sums`` of what
     is averaged, ``kept`` draws [chain, draw, …] and how often labels were put back. Kept draws are written where they belong as
@@ -230,7 +242,7 @@ class Gibbs(Stepper):
     schedule : Schedule
     strides : {node: every how many draws one is kept}; a node that is not there keeps none
     relabel : Relabelling, optional
-    exchanges : moves that have labels change places, before every sweep
+    together : whether Gaussian nodes that meet are drawn from their joint conditional
     """
 
     monotone = False
@@ -242,10 +254,9 @@ class Gibbs(Stepper):
         strides: Mapping[str, int],
         relabel: Relabelling | None = None,
         together: bool = True,
-        exchanges: Sequence[Exchange] = (),
     ) -> None:
         self.problem, self.schedule, self.strides, self.relabel = problem, schedule, strides, relabel
-        self.exchanges = exchanges
+        self.exchanges: Sequence[Exchange] = ()
         self.chains = next(iter(problem.blocks.values())).shape[0]
         self.classes: list[ClassWeights] = class_weights_of(problem)
         self.afresh = auxiliaries(self.classes)

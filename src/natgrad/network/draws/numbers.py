@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,17 +34,10 @@ class Layout:
     ) -> None:
         self.stat_shapes = {name: plan.nodes[name].stat_shapes() for name in plan.blocks}
         self.value_shapes, self.average_shapes = values, averages
-        self.stats: dict[tuple[str, int], int] = {}
-        self.values: dict[str, int] = {}
-        self.averages: dict[str, int] = {}
-        self.n_stats, self.n_values, self.n_averages = 1, 0, 0
-        for name in plan.blocks:
-            for stat, shape in enumerate(self.stat_shapes[name]):
-                self.stats[name, stat] = self.n_stats
-                self.n_stats += math.prod(shape)
-            self.values[name], self.averages[name] = self.n_values, self.n_averages
-            self.n_values += math.prod(values[name])
-            self.n_averages += math.prod(averages[name])
+        stats = {(name, stat): shape for name, own in self.stat_shapes.items() for stat, shape in enumerate(own)}
+        self.stats, self.n_stats = _begins(stats, 1)
+        self.values, self.n_values = _begins({name: values[name] for name in plan.blocks}, 0)
+        self.averages, self.n_averages = _begins({name: averages[name] for name in plan.blocks}, 0)
 
     def places(self, name: str, stat: int) -> Ints:
         """Those of one statistic, in its shape."""
@@ -54,6 +47,27 @@ class Layout:
     def places_of(self, name: str) -> tuple[Ints, ...]:
         """Those of all its statistics."""
         return tuple(self.places(name, stat) for stat in range(len(self.stat_shapes[name])))
+
+    def views(
+        self, stats: Floats, values: Floats, sums: Floats, name: str
+    ) -> tuple[tuple[Floats, ...], Floats, Floats]:
+        """The statistics, values and sums of one block inside the arrays of all blocks [chain, …, number]."""
+        own = tuple(_view(stats, self.stats[name, n], shape) for n, shape in enumerate(self.stat_shapes[name]))
+        value = _view(values, self.values[name], self.value_shapes[name])
+        return own, value, _view(sums, self.averages[name], self.average_shapes[name])
+
+
+def _begins(shapes: Mapping[Any, tuple[int, ...]], begin: int) -> tuple[dict[Any, int], int]:
+    """Where arrays of these shapes begin, one after the other, and where the last one ends."""
+    begins = {}
+    for name, shape in shapes.items():
+        begins[name] = begin
+        begin += math.prod(shape)
+    return begins, begin
+
+
+def _view(array: Floats, begin: int, shape: tuple[int, ...]) -> Floats:
+    return array[..., begin : begin + math.prod(shape)].reshape((*array.shape[:-1], *shape))
 
 
 # Numbers come in an order in which those that meet few others are first: rows of A are held from their first column that is not
@@ -165,8 +179,9 @@ class GaussianSets:
 
     def arrange(self, n_rows: int, add: Callable[[Ints, Floats, Sequence[Ints]], None]) -> None:
         """Orders, and rows for all numbers of A and b."""
-        n, set_of = len(self.variables), np.zeros(len(self.variables), np.int64)
-        rank, begin, first, held = (np.zeros(n, np.int64) for _ in range(4))
+        n = len(self.variables)
+        set_of, rank, begin, first, held = (np.zeros(n, np.int64) for _ in range(5))
+        self.place_of = set_of, rank
         for number, own in enumerate(self.members):
             set_of[own] = number
         local = np.zeros(n, np.int64)
@@ -237,30 +252,23 @@ class GaussianSets:
     @cached_property
     def outer(self) -> tuple[Ints, list[int]]:
         """Places of second moments, with the two numbers of each by their order in their set; where those of each set end."""
-        rank = np.zeros(len(self.variables) + 1, np.int64)
-        for entry in self.sets:
-            rank[entry.numbers] = np.arange(len(entry.numbers))
+        set_of, rank = self.place_of
         slots = np.flatnonzero(self.two >= 0)
-        by_set = np.zeros(len(self.variables) + 1, np.int64)
-        for number, own in enumerate(self.members):
-            by_set[own] = number
-        slots = slots[np.argsort(by_set[self.one[slots]], kind="stable")]
-        counts = np.bincount(by_set[self.one[slots]], minlength=len(self.members))
+        slots = slots[np.argsort(set_of[self.one[slots]], kind="stable")]
+        counts = np.bincount(set_of[self.one[slots]], minlength=len(self.members))
         table = np.stack([slots, rank[self.one[slots]], rank[self.two[slots]]], 1).astype(np.int64)
         return table, np.concatenate([[0], np.cumsum(counts)]).tolist()
 
-    def ops_of_group(self, group: Group) -> list[list[int]]:
-        """The precisions of a group one after the other, and its numbers with the last of them."""
-        (number,) = self.set_of[group]
-        if not group.scales:
-            return [self._op(number)]
-        return [self._op(number, scale, scale == group.scales[-1]) for scale in group.scales]
+    def ops(self, key: Group | str) -> list[list[int]]:
+        """One for each set; of a group with precisions these one after the other, and its numbers with the last of them."""
+        scales = key.scales if isinstance(key, Group) else ()
+        return [
+            self._op(number, scale, scale in (None, *scales[-1:]))
+            for number in self.set_of[key]
+            for scale in scales or (None,)
+        ]
 
-    def ops_of_vectors(self, name: str) -> list[list[int]]:
-        """One for each vector."""
-        return [self._op(number) for number in self.set_of[name]]
-
-    def _op(self, number: int, scale: str | None = None, whole: bool = True) -> list[int]:
+    def _op(self, number: int, scale: str | None, whole: bool) -> list[int]:
         entry, layout = self.sets[number], self.layout
         place = [0, 0, 0, 0]
         if scale is not None:
@@ -332,14 +340,6 @@ def _along(buffer: int, begin: int, shape: tuple[int, ...], axes: Sequence[int])
 # the others: a row for each place. Of Gaussian nodes that are drawn together the rows are those of A and b, their numbers in an
 # order in which those that meet few others come first, so that the factor of A keeps most of its zeros.
 
-KINDS = {
-    "Normal": kernel.NORMAL,
-    "Gamma": kernel.GAMMA,
-    "Beta": kernel.BETA,
-    "Bernoulli": kernel.BERNOULLI,
-    "Categorical": kernel.CATEGORICAL,
-    "Dirichlet": kernel.DIRICHLET,
-}
 # Products that are written out, before and after those of the same statistics are added up: beyond it matrices are quicker.
 MOST_WRITTEN, MOST_PRODUCTS = 2_000_000, 200_000
 
@@ -436,7 +436,7 @@ def written_in_numbers(
     """The tables of a network without chains; `Unsuitable` where it has something that the compiled loop has not."""
     grouped = {name for group in groups for name in group.names}
     for name, block in program.plan.blocks.items():
-        if name not in grouped and not _is_vector(block) and block.family.name not in KINDS:
+        if name not in grouped and not _is_vector(block) and block.family.sampler is None:
             raise Unsuitable(f"{name!r} is {block.family.name}")
     return _Writing(program, groups, layout).numbers(relabel)
 
@@ -484,9 +484,9 @@ class _Writing:
                 continue
             group = self.group_of.get(name)
             if group is not None:
-                own = self.sets.ops_of_group(group) if name == group.names[0] else []
+                own = self.sets.ops(group) if name == group.names[0] else []
             elif _is_vector(block):
-                own = self.sets.ops_of_vectors(name)
+                own = self.sets.ops(name)
             else:
                 own = [self._elements(block)]
             ops += own
@@ -500,10 +500,9 @@ class _Writing:
 
     def _elements(self, block: Block) -> list[int]:
         """The operation that draws the elements of a block, one after the other."""
-        name, kind, layout = block.name, KINDS[block.family.name], self.layout
+        name, kind, layout = block.name, getattr(kernel, str(block.family.sampler)), self.layout
         shape = layout.stat_shapes[name][0]
-        shares = kind in (kernel.CATEGORICAL, kernel.DIRICHLET)
-        size = shape[-1] if shares else 1
+        size = shape[-1] if block.family.stat_ndims[0] else 1
         second = layout.stats.get((name, 1), 0)
         count = math.prod(shape) // size
         return [

@@ -17,10 +17,8 @@ import numpy.typing as npt
 from natgrad.errors import SymmetricStart
 from natgrad.inference.engine import Limits, Phase, Result, run
 from natgrad.inference.steppers.gibbs import Schedule
-from natgrad.network.draws.chains import with_chains
-from natgrad.network.draws.gibbs import Gibbs
-from natgrad.network.draws.labels import Relabelling, exchanges_of
-from natgrad.network.draws.softmax import exact_softmax
+from natgrad.network.draws.gibbs import sampler_of
+from natgrad.network.draws.labels import Relabelling
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.results.joint import apart
 from natgrad.network.start.restarts import random_starts
@@ -69,13 +67,19 @@ def begins_of(
 
 def rivals_of(fit: Fit, sweeps: int, seed: int) -> list[Rival]:
     """Fits from random starts that ended elsewhere and not far below, the highest first; for so many sweeps of draws."""
-    if not _may_have_rivals(fit):
+    problem, steps = fit.problem, min(MOST_SWEEPS, int(SHARE * sweeps / STARTS))
+    # Hidden categories are what makes modes that no sweep joins; and a few more fits must cost little.
+    hidden = any(block.family.is_category for block in problem.blocks.values())
+    if (
+        not hidden
+        or problem.n_messages > LARGE
+        or problem.plan.grown
+        or not _compared(problem)
+        or steps < FEWEST_SWEEPS
+    ):
         return []
     fit = _interpreted(fit)
     problem = fit.problem
-    steps = min(MOST_SWEEPS, int(SHARE * sweeps / STARTS))
-    if steps < FEWEST_SWEEPS:
-        return []
     bound, rivals = problem.bound(fit.state), list[Rival]()
     for start, stepper in random_starts(problem, int(generator(seed, Stream.DRAWS, 0, 1).integers(2**31)), STARTS):
         try:
@@ -105,13 +109,6 @@ def _interpreted(fit: Fit) -> Fit:
     )
     result = Result(fit.state._replace(lam=lam, mu=mu), fit.trace, fit.stop, fit._bound)
     return type(fit)(fit.problem.interpreted(), result, fit.settings, fit._source)
-
-
-def _may_have_rivals(fit: Fit) -> bool:
-    """Whether categories are hidden, which is what makes modes that no sweep joins, and a few more fits cost little."""
-    problem = fit.problem
-    hidden = any(b.family.is_category for b in problem.blocks.values())
-    return hidden and problem.n_messages <= LARGE and not problem.plan.grown and bool(_compared(problem))
 
 
 def _compared(problem: NetworkProblem) -> list[str]:
@@ -155,18 +152,15 @@ def what_is_missed(fit: Fit, sweeps: int, seed: int) -> list[str]:
 
 
 def _stay_apart(fit: Fit, other: Fit, sweeps: int, seed: int) -> bool:
-    here, there = (apart(one) if one.problem.plan.members else one for one in (fit, other))
-    plan = here.problem.plan
-    problem = NetworkProblem(with_chains(exact_softmax(plan), 2 * EACH), "numpy")
+    here, there = apart(fit), apart(other)
     schedule = Schedule(sweeps, sweeps, 1)
-    strides = {name: 1 for name in _compared(here.problem)}
-    gibbs = Gibbs(problem, schedule, strides, Relabelling(plan, here.state.mu))
+    gibbs, _ = sampler_of(here.problem.plan, here.state.mu, 2 * EACH, schedule, "numpy")
+    gibbs.strides = strides = {name: 1 for name in _compared(here.problem)}
     if set(strides) & set(gibbs.copies):
         return False
-    gibbs.exchanges = exchanges_of(exact_softmax(plan), 2 * EACH, gibbs.afresh)
     start = gibbs.start([here.state.lam] * EACH + [there.state.lam] * EACH, seed)
     result = run(
-        Phase(problem, stepper=gibbs, bound_every="never", why="chains of two starts"), start,
+        Phase(gibbs.problem, stepper=gibbs, bound_every="never", why="chains of two starts"), start,
         limits=Limits(schedule.sweeps, 0.0), seed=seed, verbose=False,
     )  # fmt: skip
     kept: Mapping[str, Array] = result.state.memory["kept"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,29 +24,25 @@ from natgrad.inference.steppers.gibbs import Schedule, moves_of
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.kernels.network.gibbs import run_sweeps
 from natgrad.network.compile.plan import Plan, make_plan
-from natgrad.network.draws.chains import with_chains
-from natgrad.network.draws.gibbs import Gibbs
-from natgrad.network.draws.labels import Relabelling, exchanges_of
+from natgrad.network.draws.gibbs import Gibbs, sampler_of
 from natgrad.network.draws.numbers import Group, Layout, Numbers, Unsuitable, written_in_numbers
-from natgrad.network.draws.softmax import exact_softmax
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import make_backend
-from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.program import Program
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
-from natgrad.network.language.nodes import Node
 from natgrad.network.results.arviz_groups import network_groups
 from natgrad.network.results.predictive import Predictive, make_predictive
 from natgrad.posterior.drawing import MOST_KEPT, draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
+from natgrad.posterior.export import listed
 from natgrad.random import Stream, generator
 from natgrad.threads import threads_for
 
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
-__all__ = ["CompiledGibbs", "DrawnPredictive", "attached", "compiled_gibbs", "draw_posterior", "predictive_of_draws"]
+__all__ = ["CompiledGibbs", "attached", "compiled_gibbs", "draw_posterior", "predictive_of_draws"]
 
 Array = npt.NDArray[Any]
 # Draws of blocks in a run below which the interpreter is done before the loop is read from disk. Products in a call of the loop,
@@ -104,26 +101,26 @@ class CompiledGibbs(Stepper):
         """The next sweeps; those that count are kept."""
         gibbs, layout, schedule = self.gibbs, self.numbers.layout, self.schedule
         end = min(state.t + self.ahead, schedule.sweeps)
-        stats, values, sums = self._packed(state.mu, state.memory)
+        stats, values = np.ones((gibbs.chains, layout.n_stats)), np.zeros((gibbs.chains, layout.n_values))
+        sums = np.zeros((gibbs.chains, 2, layout.n_averages))
+        views = {name: layout.views(stats, values, sums, name) for name in layout.values}
+        for name, (parts, value, total) in views.items():
+            for part, known in zip(parts, state.mu[name], strict=True):
+                part[...] = known
+            value[...] = state.memory["values"][name]
+            first, second = state.memory["sums"][name]
+            total[:, 0] = first
+            if second.shape == first.shape:  # of categories there is one
+                total[:, 1] = second
         begun, done = schedule.done(state.t), schedule.done(end)
         kept = np.empty((gibbs.chains, done - begun, layout.n_values))
         moved, failed = np.zeros(gibbs.chains, np.int64), np.zeros(gibbs.chains, np.int64)
         key = generator(seed, Stream.DRAWS).integers(0, 2**64, dtype=np.uint64)
         with threads_for(gibbs.chains * (end - state.t) * self.numbers.work):
             run_sweeps(
-                stats,
-                values,
-                sums,
-                kept,
-                moved,
-                failed,
-                self.numbers.tables,
-                key,
-                state.t,
-                end,
-                schedule.warmup,
+                stats, values, sums, kept, moved, failed, self.numbers.tables, key, state.t, end, schedule.warmup,
                 schedule.thin,
-            )
+            )  # fmt: skip
         info = {name: BlockInfo(True, 0.0) for name in gibbs.problem.blocks}
         for operation in failed[failed >= 0].tolist():
             info[self.numbers.drawn[operation]] = BlockInfo(False, 0.0)
@@ -131,46 +128,14 @@ class CompiledGibbs(Stepper):
         if (failed >= 0).any():
             return state, read
         memory = {**state.memory, "relabelled": state.memory["relabelled"] + moved}
-        mu, memory["values"], memory["sums"] = self._unpacked(stats, values, sums, state.memory)
+        memory["values"] = {n: v.astype(state.memory["values"][n].dtype, copy=False) for n, (_, v, _) in views.items()}
+        memory["sums"] = {}
+        for name, (_, _, total) in views.items():
+            first, second = state.memory["sums"][name]
+            memory["sums"][name] = total[:, 0], total[:, 1] if second.shape == first.shape else second
         for name, stride in self.strides.items():
             self._keep(state.memory["kept"][name], kept, name, begun, stride)
-        return State({}, mu, end, memory), read
-
-    def _packed(self, mu: Mapping[str, Any], memory: Mapping[str, Any]) -> tuple[Array, Array, Array]:
-        """Statistics, values and sums in one array each."""
-        chains, layout = self.gibbs.chains, self.numbers.layout
-        stats, values = np.ones((chains, layout.n_stats)), np.zeros((chains, layout.n_values))
-        sums = np.zeros((chains, 2, layout.n_averages))
-        for name, begin in layout.values.items():
-            for number, part in enumerate(mu[name]):
-                at = layout.stats[name, number]
-                flat = np.asarray(part).reshape(chains, -1)
-                stats[:, at : at + flat.shape[1]] = flat
-            own = memory["values"][name].reshape(chains, -1)
-            values[:, begin : begin + own.shape[1]] = own
-            at = layout.averages[name]
-            for number, total in enumerate(memory["sums"][name]):
-                if total.shape == memory["sums"][name][0].shape:  # of categories there is one
-                    flat = total.reshape(chains, -1)
-                    sums[:, number, at : at + flat.shape[1]] = flat
-        return stats, values, sums
-
-    def _unpacked(self, stats: Array, values: Array, sums: Array, memory: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """The same by name, in the shapes that they had."""
-        chains, layout = self.gibbs.chains, self.numbers.layout
-        mu, own, totals = {}, {}, {}
-        for name, begin in layout.values.items():
-            parts = []
-            for number, shape in enumerate(layout.stat_shapes[name]):
-                at = layout.stats[name, number]
-                parts.append(stats[:, at : at + math.prod(shape)].reshape(chains, *shape))
-            mu[name] = tuple(parts)
-            before = memory["values"][name]
-            own[name] = values[:, begin : begin + before[0].size].reshape(before.shape).astype(before.dtype, copy=False)
-            at, pair = layout.averages[name], memory["sums"][name]
-            flat = [sums[:, n, at : at + pair[0][0].size].reshape(pair[0].shape) for n in (0, 1)]
-            totals[name] = flat[0], flat[1] if pair[1].shape == pair[0].shape else pair[1]
-        return mu, own, totals
+        return State({}, {name: parts for name, (parts, _, _) in views.items()}, end, memory), read
 
     def _keep(self, room: Array, kept: Array, name: str, begun: int, stride: int) -> None:
         """Draws ``begun, begun + 1, …`` of a block where they belong, every ``stride``-th."""
@@ -181,48 +146,11 @@ class CompiledGibbs(Stepper):
         room[:, first : first + part.shape[1]] = part.reshape(*part.shape[:2], *room.shape[2:])
 
 
-# The predictive distribution of a node under posterior draws: its parents at values that were drawn together.
-
-
 def predictive_of_draws(
     plan: Plan, draws: Draws, name: str, sizes: Mapping[Any, int], slots: Mapping[str, Any]
-) -> DrawnPredictive:
-    """As `make_predictive`, with draws of the posterior in the place of q."""
-    made = make_predictive(plan, {}, name, sizes, slots)
-    return DrawnPredictive(made.node, draws, made._new)
-
-
-class DrawnPredictive(Predictive):
-    """The distribution of a node's new values, averaged over draws of its parents; arrays have its plates first."""
-
-    def __init__(self, node: Node, draws: Draws, new: Mapping[str, Node]) -> None:
-        super().__init__(node, {}, new, {})
-        self._draws = draws
-        self._picked: Array | None = None
-
-    def _exact_mean(self) -> Array | None:
-        return None
-
-    def _exact_variance(self) -> Array | None:
-        return None
-
-    def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
-        if not drawn:
-            self._picked = None
-        return super()._slots(node, rng, n, drawn)
-
-    def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
-        """Values of a parent at the same draws as those of all others."""
-        names = [name for name in self._draws if self._draws[name].kept is not None]
-        stride = max((self._draws[name].stride for name in names), default=1)
-        factor = self._draws[parent.name]
-        values = factor.values[:, :: stride // factor.stride]
-        flat = values.reshape(-1, *values.shape[2:])
-        if self._picked is None:
-            # All of them as often as one another, as far as n goes; the rest at random.
-            whole = np.tile(np.arange(len(flat)), n // len(flat))
-            self._picked = np.concatenate([whole, rng.choice(len(flat), n - len(whole), replace=False)])
-        return np.asarray(flat[self._picked])
+) -> Predictive:
+    """As `make_predictive`, with draws of the posterior in the place of q: parents are at values that were drawn together."""
+    return replace(make_predictive(plan, {}, name, sizes, slots), draws=draws, origins={}, members={})
 
 
 def draw_posterior(
@@ -253,12 +181,9 @@ def draw_posterior(
                 f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
                 f"no conditional to draw from. {block.family.instead}"
             )
-    exact = exact_softmax(plan)
-    problem = NetworkProblem(with_chains(exact, chains), fit.problem.backend.name if backend is None else backend)
-    asked = _checked_names(fit, names)
-    relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
-    gibbs = Gibbs(problem, schedule, {}, relabel)
-    gibbs.exchanges = exchanges_of(exact, chains, gibbs.afresh)
+    moments = {name: fit.state.mu[name] for name in plan.blocks}
+    gibbs, exact = sampler_of(plan, moments, chains, schedule, fit.problem.backend.name if backend is None else backend)
+    asked = {fit[name].name for name in listed(names)}  # whose error says which there are
     if lost := sorted(asked & gibbs.afresh):
         raise ValueError(
             f"draws of {lost[0]!r} cannot be kept: it is drawn afresh for each class of a softmax, and not a part of a draw"
@@ -266,19 +191,13 @@ def draw_posterior(
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
     start = gibbs.start([begin.state.lam for begin in begins or (fit,)], settings.seed)
     quick = compiled_gibbs(gibbs, exact, start) if backend is None else None
-    about = {"names": sorted(asked), "backend": "compiled sweeps" if quick else problem.backend.name}
+    about = {"names": sorted(asked), "backend": "compiled sweeps" if quick else gibbs.problem.backend.name}
     if quick and (callbacks or (keep or {}).get("checkpoint")):
         quick.ahead = 1
     return run_chains(
-        problem, quick or gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings, notes),
+        gibbs.problem, quick or gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings, notes),
         max_seconds=max_seconds, callbacks=callbacks, verbose=verbose, keep=keep,
     )  # fmt: skip
-
-
-def _checked_names(fit: Fit, names: Sequence[str] | None) -> set[str]:
-    if isinstance(names, str):
-        raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
-    return {fit[name].name for name in names or ()}  # whose error says which there are
 
 
 def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set[str]) -> dict[str, int]:
@@ -316,15 +235,13 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings, no
             kept = None if kept is None else np.where(seen, known, kept)
             first, second = np.where(seen, done * known, first), np.where(seen, done * known**2, second)
         factors[name] = DrawnFactor(name, block.family, block.plates, kept, first, second, done, stride, block.origin)
-    return Draws(
-        factors,
-        made,
-        *moves_of(memory),
-        labels=fit._labels,
-        predictive=partial(predictive_of_draws, fit.problem.plan),
-        groups=partial(network_groups, fit.problem.plan),
-        notes=notes,
-    )
+    return _of_network(fit.problem.plan, factors, made, *moves_of(memory), labels=fit._labels, notes=notes)
+
+
+def _of_network(plan: Plan, *content: Any, **options: Any) -> Draws:
+    """Draws that know their network, so that they predict, and have all groups of ArviZ."""
+    predictive, groups = partial(predictive_of_draws, plan), partial(network_groups, plan)
+    return Draws(*content, predictive=predictive, groups=groups, **options)
 
 
 def attached(network: Any, draws: Draws) -> Draws:
@@ -340,12 +257,4 @@ def attached(network: Any, draws: Draws) -> Draws:
             raise ValueError(
                 f"{name!r} has plates of sizes {tuple(block.shape)} in the network, and others in the draws"
             )
-    return Draws(
-        draws.factors,
-        draws.settings,
-        draws.relabelled,
-        draws.exchanged,
-        predictive=partial(predictive_of_draws, plan),
-        groups=partial(network_groups, plan),
-        notes=draws.notes,
-    )
+    return _of_network(plan, draws.factors, draws.settings, draws.relabelled, draws.exchanged, notes=draws.notes)

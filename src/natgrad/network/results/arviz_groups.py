@@ -11,7 +11,8 @@ Elements that are missing have no likelihood. A node with missing elements is wr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,20 +31,6 @@ Variables = dict[str, tuple[tuple[str, ...], Array]]
 MOST_NUMBERS = 20_000_000
 
 
-class _Draws(NamedTuple):
-    """Hidden values [chains · draws, …] by name, and how they are cut into chains."""
-
-    values: Mapping[str, Array]
-    chains: int
-
-    @property
-    def n(self) -> int:
-        return len(next(iter(self.values.values()))) if self.values else self.chains
-
-    def cut(self, values: Array) -> Array:
-        return values.reshape(self.chains, -1, *values.shape[1:])
-
-
 def network_groups(
     plan: Plan, values: Mapping[str, Array], asked: Sequence[str] | None, seed: int
 ) -> tuple[dict[str, Variables], dict[str, str]]:
@@ -56,20 +43,45 @@ def network_groups(
     asked : names of groups; None for all that can be written
     seed : of the data that are drawn
     """
-    chains = next((len(v) for v in values.values()), 1)
-    drawn = _Draws({name: v.reshape(-1, *v.shape[2:]) for name, v in values.items()}, chains)
-    leaves = {name: node for name, node in plan.declared.items() if node.is_observed and node.value is not None}
+    nodes, chains = plan.declared, next((len(v) for v in values.values()), 1)
+    drawn = {name: v.reshape(-1, *v.shape[2:]) for name, v in values.items()}
+    n = next((len(v) for v in drawn.values()), chains)
+    leaves = {name: node for name, node in nodes.items() if node.is_observed and node.value is not None}
     rng = np.random.default_rng([seed, 7])
+
+    @cache
+    def from_prior() -> dict[str, Array]:
+        own = make_plan(list(nodes.values())) if plan.members else plan
+        return {name: value[None] for name, value in simulate_nodes(own, seed, n).items() if name in nodes}
+
+    def at_draws(function: Callable[[Predictive, dict[str, Array], tuple[int, ...]], Array]) -> Variables:
+        """What a function makes of each leaf at all draws of its parents, in chains."""
+        found = {}
+        for name, node in leaves.items():
+            made, slots = _at_draws(plan, node, drawn, n)
+            each = function(made, slots, (n, *(plate.size for plate in node.plates)))
+            found[name] = _seen(node, each.reshape(chains, -1, *each.shape[1:]), 2)
+        return found
+
+    def replicated(made: Predictive, slots: dict[str, Array], shape: tuple[int, ...]) -> Array:
+        return np.asarray(made.node.with_trials_of(nodes[made.node.name].value).sample_given(slots, rng, shape))
+
     makers: dict[str, Callable[[], Variables]] = {
         "observed_data": lambda: {name: _seen(node, np.asarray(node.value), 0) for name, node in leaves.items()},
-        "log_likelihood": lambda: {name: _log_likelihood(plan, node, drawn) for name, node in leaves.items()},
-        "posterior_predictive": lambda: {name: _replicated(plan, node, drawn, rng) for name, node in leaves.items()},
+        "log_likelihood": lambda: at_draws(partial(_log_likelihood, leaves)),
+        "posterior_predictive": lambda: at_draws(replicated),
+        "prior": lambda: {
+            name: ((*_dims(nodes[name], value.ndim - 2),), value)
+            for name, value in from_prior().items()
+            if not nodes[name].is_observed
+        },
+        "prior_predictive": lambda: {
+            name: _seen(nodes[name], value, 2) for name, value in from_prior().items() if nodes[name].is_observed
+        },
     }
-    prior = _Prior(plan, drawn.n, seed)
-    makers |= {"prior": prior.hidden, "prior_predictive": prior.data}
     groups: dict[str, Variables] = {}
     missing: dict[str, str] = {}
-    size = drawn.n * sum(np.asarray(node.value).size for node in leaves.values())
+    size = n * sum(np.asarray(node.value).size for node in leaves.values())
     without = [name for name in read_by_data(plan) if name not in values]
     for group in makers if asked is None else [name for name in asked if name != "posterior"]:
         if asked is None and group != "observed_data" and (size > MOST_NUMBERS or without):
@@ -96,69 +108,28 @@ def read_by_data(plan: Plan) -> list[str]:
     return [name for name in plan.declared if name in parents and name in hidden]
 
 
-class _Prior:
-    """Values of all nodes drawn from the model, once."""
-
-    def __init__(self, plan: Plan, n: int, seed: int) -> None:
-        self._plan, self._n, self._seed = plan, n, seed
-        self._values: dict[str, Array] | None = None
-
-    def _drawn(self) -> dict[str, Array]:
-        if self._values is None:
-            plan = make_plan(list(self._plan.declared.values())) if self._plan.members else self._plan
-            self._values = simulate_nodes(plan, self._seed, self._n)
-        return self._values
-
-    def hidden(self) -> Variables:
-        nodes = self._plan.declared
-        return {
-            name: ((*_dims(nodes[name], value.ndim - 1),), value[None])
-            for name, value in self._drawn().items()
-            if name in nodes and not nodes[name].is_observed
-        }
-
-    def data(self) -> Variables:
-        nodes = self._plan.declared
-        return {
-            name: _cut_seen(nodes[name], value[None])
-            for name, value in self._drawn().items()
-            if name in nodes and nodes[name].is_observed
-        }
-
-
-def _predictive(plan: Plan, node: Node, drawn: _Draws) -> tuple[Predictive, dict[str, Array]]:
+def _at_draws(plan: Plan, node: Node, drawn: Mapping[str, Array], n: int) -> tuple[Predictive, dict[str, Array]]:
     """The node as it would be without its data, and its parameters at every draw."""
     if weighted := [plate.name for plate in node.plates if plate.weight is not None]:
         raise PlateMismatch(
             f"to_arviz: plate {weighted[0]!r} has weights: write the rows out to compare them one by one"
         )
     # Empty parameters say that a node is hidden: all values are in the draws.
-    made = make_predictive(plan, dict.fromkeys(drawn.values, ()), node.name, {}, {})
-    return made, made._slots(made.node, np.random.default_rng(0), drawn.n, dict(drawn.values))
+    made = make_predictive(plan, dict.fromkeys(drawn, ()), node.name, {}, {})
+    return made, made._slots(made.node, np.random.default_rng(0), n, dict(drawn))
 
 
-def _log_likelihood(plan: Plan, node: Node, drawn: _Draws) -> tuple[tuple[str, ...], Array]:
-    made, slots = _predictive(plan, node, drawn)
+def _log_likelihood(
+    leaves: Mapping[str, Node], made: Predictive, slots: dict[str, Array], shape: tuple[int, ...]
+) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):  # elements that are missing
-        logs = made.node.log_density_given(np.asarray(node.value), slots)
-    shape = (drawn.n, *(plate.size for plate in node.plates))
-    return _cut_seen(node, drawn.cut(np.broadcast_to(logs, shape)))
-
-
-def _replicated(plan: Plan, node: Node, drawn: _Draws, rng: np.random.Generator) -> tuple[tuple[str, ...], Array]:
-    made, slots = _predictive(plan, node, drawn)
-    shape = (drawn.n, *(plate.size for plate in node.plates))
-    twin = made.node.with_trials_of(node.value)
-    return _cut_seen(node, drawn.cut(np.asarray(twin.sample_given(slots, rng, shape))))
+        logs = made.node.log_density_given(np.asarray(leaves[made.node.name].value), slots)
+    return np.broadcast_to(logs, shape)
 
 
 def _dims(node: Node, ndim: int) -> tuple[str, ...]:
     plates = tuple(plate.name for plate in node.plates)
     return (*plates, *(f"{node.name}_dim_{i}" for i in range(ndim - len(plates))))
-
-
-def _cut_seen(node: Node, values: Array) -> tuple[tuple[str, ...], Array]:
-    return _seen(node, values, 2)
 
 
 def _seen(node: Node, values: Array, leading: int) -> tuple[tuple[str, ...], Array]:

@@ -16,6 +16,7 @@ from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.run import draw_posterior
 from natgrad.network.results.joint import apart
 from natgrad.posterior.calibration import LEVELS, Calibration, normal_ranks, spaced_draws
+from natgrad.posterior.export import listed
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
@@ -72,10 +73,8 @@ def calibrate_network(
 
 
 def _checked_names(network: Network, names: Sequence[str] | None) -> list[str]:
-    if isinstance(names, str):
-        raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
     ordered = [name for name in network.hidden if not network.nodes[name].family.is_discrete]
-    for name in names or ():
+    for name in listed(names):
         if name not in ordered:
             raise ValueError(f"names: {name!r} is not a hidden node with an order; these are {', '.join(ordered)}")
     return ordered if names is None else list(names)
@@ -94,7 +93,7 @@ def _ranks(
         samples = {name: fit[name].sample(rng, n_ranks) for name in names}
     else:
         draws = draw_posterior(
-            apart(fit) if fit.problem.plan.members else fit,
+            apart(fit),
             **{"n": 250, "chains": 2, "warmup": 100, "seed": seed, "verbose": False, **options},
         )
         samples = {name: spaced_draws(draws[name].values, n_ranks) for name in names}

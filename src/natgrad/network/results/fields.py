@@ -18,7 +18,7 @@ from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 from natgrad.network.polynomial import Factor, Label, Mark, Polynomial
 
-__all__ = ["DRAW", "evaluated", "field", "found_size", "slot_values"]
+__all__ = ["DRAW", "evaluated", "found_size", "slot_statistic", "slot_values"]
 
 Array = npt.NDArray[Any]
 DRAW = Mark("draw")
@@ -26,7 +26,7 @@ DRAW = Mark("draw")
 STATISTIC = {SIMPLEX: "log", UNIT: "log"}
 
 
-def field(
+def slot_statistic(
     node: Node,
     expression: Expression,
     statistic: str,
@@ -59,7 +59,7 @@ def slot_values(
     slots = {}
     for name, (slot, expression) in node.read_slots().items():
         statistic = STATISTIC.get(slot.kind, "x")
-        value = field(node, expression, statistic, moments, n, parts, drawn)
+        value = slot_statistic(node, expression, statistic, moments, n, parts, drawn)
         slots[name] = np.exp(value) if statistic == "log" else value
     return node.conditional(slots)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from natgrad.inference.steppers.groups import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
 from natgrad.network.compile.joint_factors import Member
 from natgrad.network.language.plates import Plate
-from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.fit import Fit, Settings, TableFit
 from natgrad.network.results.joint import marginal
-from natgrad.network.results.table_fit import TableMixin
-from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import register
 from natgrad.posterior.files.tables import METHOD, STEP, check_origin, check_seen, check_sums, memory_of
-from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
@@ -34,7 +31,7 @@ __all__ = ["SavedFit", "check_fit", "check_member", "members_of", "saved_fit", "
 
 
 @dataclass(frozen=True)
-class SavedFit(TableMixin, ExportMixin, ShowMixin):
+class SavedFit(TableFit):
     """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
 
     ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.
@@ -45,8 +42,6 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
     elbo, trace, stop, settings, state : as in `Fit`
     """
 
-    kind: ClassVar[str] = "network"
-    abilities: ClassVar[frozenset[str]] = frozenset({"predict"})
     factors: Mapping[str, Factor]
     state: State
     trace: Trace

@@ -21,14 +21,15 @@ from natgrad.inference.methods import Method
 from natgrad.inference.options import CheckpointOptions
 from natgrad.inference.problem import Block, State
 from natgrad.inference.trace import Stop, Trace, levels_to_the_caller, warn_if_ran_out
+from natgrad.network.compile.joint_factors import Member, groups_of
+from natgrad.network.compile.plan import make_plan
 from natgrad.network.execute.tangent import Tangent
 from natgrad.network.language.auxiliary import LatentNormal
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
-from natgrad.network.results.joint import correlation, marginal
-from natgrad.network.results.table_fit import TableMixin
+from natgrad.network.results.joint import correlation, marginal, part_of_joint
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import register, write_model
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
     from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.fit_run import Source
+    from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
     from natgrad.posterior.draws import Draws
     from natgrad.posterior.export import Summary
     from natgrad.posterior.response.result import LinearResponse
 
-__all__ = ["Fit", "Settings", "linearised", "linearised_chunks", "warn_at_end"]
+__all__ = ["Fit", "Settings", "TableFit", "linearised", "linearised_chunks", "warn_at_end"]
 
 
 # The part of the true standard deviation that a logit has under q, below which a fit says so.
@@ -68,7 +70,163 @@ class Settings:
 register(Settings)
 
 
-class Fit(TableMixin, ExportMixin, ShowMixin):
+class TableFit(ExportMixin, ShowMixin):
+    """``predict``, ``update`` and ``forget`` for fits of networks that were declared with columns, loaded ones too.
+
+    ``forgotten`` is, after ``update(rows, drift="auto")``, the part of what each hidden node had learned that no longer counts.
+    """
+
+    forgotten: Mapping[str, float] | None = None
+
+    kind: ClassVar[str] = "network"
+    abilities: ClassVar[frozenset[str]] = frozenset({"predict"})
+    binding: Binding | None = None  # of a network that was declared with columns
+    settings: Settings
+    state: State
+    trace: Trace
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """The predictive distributions for the rows of a new table, of a network that was declared with columns.
+
+        Parameters
+        ----------
+        data : table, or tables by plate, as in ``Network.fit``
+            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
+            its rows, the assignments of a mixture for example. An id that was not there has its prior.
+        nodes : names of nodes, optional
+            Observed ones to predict, whether the table has their columns or not (these columns are then not used); or nodes that
+            are hidden in its rows, such as the component of a mixture, whose posterior given the other columns is returned.
+
+        Returns
+        -------
+        Predictions, by name
+            Each has ``mean``, ``std``, ``interval``, ``sample`` and ``log_density``; categories have ``probabilities``.
+        """
+        from natgrad.network.results.predict import predict
+
+        return predict(self._needed_binding("predict"), self._factors(), self._members, data, nodes)
+
+    def rows(self, name: Any) -> Iterator[Factor]:
+        """The factor of a node that is hidden in the rows of a table that was read in chunks, chunk after chunk.
+
+        Such nodes are not held: they are solved given the rest, in one more pass, and come as long as they are asked for.
+
+        Parameters
+        ----------
+        name : str or node, hidden in the rows
+
+        Examples
+        --------
+        >>> import natgrad as ng, numpy as np
+        >>> row = ng.Plate("row")
+        >>> level = ng.Normal("level", ng.Normal("mean", 0.0, 1.0), 1.0, plate=row)
+        >>> y = ng.Normal("y", level, 1.0, plate=row, observed=ng.Column("y"))
+        >>> fit = ng.Network(y).fit({"y": np.arange(6.0)}, chunk_rows=4)
+        >>> [levels.mean().round(1).tolist() for levels in fit.rows("level")]
+        [[0.9, 1.4, 1.9, 2.4], [2.9, 3.4]]
+        """
+        from natgrad.network.bind.chunked import Chunked
+
+        key, problem = getattr(name, "name", name), vars(self).get("problem")
+        if problem is None:
+            raise TypeError(
+                f"rows({key!r}): a fit that was loaded has no data; predict(table) has what it says of a table"
+            )
+        blocks: Any = problem.blocks
+        if not isinstance(problem, Chunked):
+            raise TypeError(f"rows({key!r}): this table was not read in chunks, and fit[{key!r}] has all of its rows")
+        member = self._members.get(key)
+        whole = key if member is None else member.joint
+        if whole not in problem.program.local or problem.plan.nodes[whole].is_observed:
+            hidden = [n for n in problem.program.local if not problem.plan.nodes[n].is_observed]
+            raise KeyError(f"{key!r} is not hidden in rows; hidden there are {', '.join(hidden) or 'none'}")
+        mu = {n: problem.program.problem.moments(own, self.state.lam[n]) for n, own in blocks.items()}
+        for block, lam in problem.in_rows(whole, mu):
+            if member is not None:
+                yield marginal(key, member, block, lam)
+            else:
+                yield Factor(key, block.family, block.plates, lam, block.origin)
+
+    def update(
+        self, rows: Any, *, forgetting: float | None = None, drift: Literal["auto"] | None = None, **options: Any
+    ) -> Fit:
+        """The fit given more rows: ids that were not there are new levels, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : table, or tables by plate, with all columns that the network reads
+        forgetting : float in [0, 1), optional
+            The part of what was learned before that no longer counts, for streams that change.
+        drift : "auto", optional
+            Learn that part from the new rows, for each hidden node that all rows share: what they contradict is forgotten.
+            ``fit.forgotten`` has what was found.
+        **options
+            Limits and callbacks, as of ``Fit.continue_fit``.
+
+        Examples
+        --------
+        >>> import natgrad as ng, numpy as np
+        >>> level = ng.Normal("level", 0.0, 0.01)
+        >>> y = ng.Normal("y", level, 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+        >>> fit = ng.Network(y).fit({"y": np.zeros(100)})
+        >>> round(float(fit.update({"y": np.full(50, 3.0)})["level"].mean()), 2)  # of all 150 rows
+        1.0
+        >>> jumped = fit.update({"y": np.full(50, 3.0)}, drift="auto")
+        >>> round(float(jumped["level"].mean()), 2), jumped.forgotten["level"] > 0.9
+        (2.99, True)
+
+        Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
+        that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
+        """
+        from natgrad.network.bind.updating import update_rows
+
+        binding = self._needed_binding("update")
+        options = self._moving(options)
+        groups = groups_of(binding.template.joint, self._members)
+        return update_rows(
+            binding, self._factors(), groups, self.settings, self.state.t, rows, forgetting, drift, options
+        )
+
+    def forget(self, rows: Any, **options: Any) -> Fit:
+        """The fit without some rows: the others are summed up anew, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : {column: ids}, numbers of rows, or a flag for each row
+            With ids, the rows of every table that has the column are forgotten: ``fit.forget({"user": ["ann"]})``. A level
+            without rows is gone.
+        **options
+            Limits and callbacks, as of ``Fit.continue_fit``.
+        """
+        from natgrad.network.bind.updating import forget_rows
+
+        binding, options = self._needed_binding("forget"), self._moving(options)
+        return forget_rows(binding, self._factors(), self.settings, self.state.t, rows, options)
+
+    def _moving(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Components go on moving, if they did."""
+        return options if self.trace.first_sizes or "moves" in options else {**options, "moves": False}
+
+    @property
+    def _members(self) -> Mapping[str, Member]:
+        """Where nodes are that share a factor."""
+        problem = vars(self).get("problem")
+        members: Mapping[str, Member] = vars(self)["members"] if problem is None else problem.plan.members
+        return members
+
+    def _factors(self) -> dict[str, Factor]:
+        """Of every hidden node and every joint factor, those too that make others conjugate."""
+        return {name: self[name] for name in (*self.state.lam, *self._members)}
+
+    def _needed_binding(self, what: str) -> Binding:
+        if self.binding is None:
+            from natgrad.network.results.predict import needs_binding
+
+            raise needs_binding(what)
+        return self.binding
+
+
+class Fit(TableFit):
     """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
 
     Attributes
@@ -80,17 +238,12 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
     settings : method, step, order, seed and version
     """
 
-    kind: ClassVar[str] = "network"
-    abilities: ClassVar[frozenset[str]] = frozenset({"predict"})
-    binding: Binding | None = None  # of a network that was declared with columns
-
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, source: Source) -> None:
         self.problem = problem
         self._source = source
         self._response: LinearResponse | None = None  # the last ones that were asked for
         self._drawn: Draws | None = None
-        self.state: State = result.state
-        self.trace: Trace = result.trace
+        self.state, self.trace = result.state, result.trace
         self.stop: Stop = result.stop
         self._bound = result.bound
         self.settings = settings
@@ -212,8 +365,13 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
 
         return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
 
+    @property
+    def _is_chunked(self) -> bool:
+        """Whether the table was read in chunks, so that its rows are not held."""
+        return self.binding is not None and self.binding.chunk_rows is not None
+
     def _refuse_chunks(self, what: str) -> None:
-        if self.binding is not None and self.binding.chunk_rows is not None:
+        if self._is_chunked:
             raise PlateMismatch(
                 f"{what}: this network was read in chunks, and its rows are not held; predict(table) takes new ones"
             )
@@ -274,11 +432,10 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
         """
         from natgrad.posterior.response.result import LinearResponse
 
-        chunked = self.binding is not None and self.binding.chunk_rows is not None
         chosen = None if names is None else [self[name].name for name in names]
         at = (
             linearised_chunks(self.problem, self.state)
-            if chunked
+            if self._is_chunked
             else linearised(self.problem, self.state, self.settings.order)
         )
         factors = {name: self[name] for name in self}
@@ -358,7 +515,7 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles and copies: a linear response is asked for again, and arrays of JAX, read back, would have 32 bits."""
-        if self.binding is not None and self.binding.chunk_rows is not None:
+        if self._is_chunked:
             raise TypeError(
                 "a fit to chunks reads its table again when it goes on, and cannot be pickled: save(path) keeps it"
             )
@@ -432,13 +589,13 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
         from natgrad.network.results.joint import apart
         from natgrad.posterior.drawing import schedule_of
 
-        if self.binding is not None and self.binding.chunk_rows is not None:
+        if self._is_chunked:
             raise TypeError(
                 "draws() sweeps over all rows at once, and this table is read in chunks: use linear_response(), which reads "
                 "chunks, or fit rows that are held in memory, without chunk_rows="
             )
         begins, notes = begins_of(self, starts, schedule_of(n, chains, warmup, thin, seed)[0].sweeps, seed)
-        begins = [apart(begin) if begin.problem.plan.members else begin for begin in begins]
+        begins = [apart(begin) for begin in begins]
         draws = draw_posterior(
             begins[0], n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep, begins, notes
         )  # fmt: skip
@@ -455,21 +612,19 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
         size : int, optional
             How many draws, along a new first axis; one without it by default.
         """
-        from natgrad.network.results.joint import sampled_nodes
         from natgrad.network.results.simulate import simulate_nodes
         from natgrad.random import Stream, generator
 
         self._refuse_chunks("simulate")
-        rng = generator(seed, Stream.SIMULATION, 1)
-        plan, given = sampled_nodes(self, rng, 1 if size is None else size)
+        plan = self.problem.plan
+        given = self._draws(list(self), generator(seed, Stream.SIMULATION, 1), 1 if size is None else size)
+        plan = make_plan(list(plan.declared.values())) if plan.members else plan
         return simulate_nodes(plan, seed, size, given)
 
     # -- the groups of `to_arviz` --
 
     def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, npt.NDArray[Any]]:
         """Draws from q; nodes of one factor are drawn together."""
-        from natgrad.network.results.joint import part_of_joint
-
         together = dict[str, Any]()
         plan = self.problem.plan
         return {
@@ -482,7 +637,7 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
     def _needed(self, chosen: list[str], asked: Sequence[str] | None, n: int) -> list[str]:
         from natgrad.network.results.arviz_groups import MOST_NUMBERS, read_by_data
 
-        if asked == ["posterior"] or (self.binding is not None and self.binding.chunk_rows is not None):
+        if asked == ["posterior"] or self._is_chunked:
             return chosen
         more = [name for name in read_by_data(self.problem.plan) if name not in chosen]
         if asked is None and n * sum(self[name].lam[0].size for name in more) > MOST_NUMBERS:
@@ -492,7 +647,7 @@ class Fit(TableMixin, ExportMixin, ShowMixin):
     def _more_groups(self, drawn: Any, asked: Sequence[str] | None, seed: int) -> tuple[Any, Any]:
         from natgrad.network.results.arviz_groups import network_groups
 
-        if self.binding is not None and self.binding.chunk_rows is not None:  # the rows are not held
+        if self._is_chunked:  # the rows are not held
             if asked is not None and asked != ["posterior"]:
                 self._refuse_chunks("to_arviz")
             return {}, {}

@@ -21,7 +21,7 @@ from natgrad.posterior.factor import Factor, Part, shifted
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
-__all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_of_joint", "sampled_nodes"]
+__all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_of_joint"]
 
 Stats = tuple[Any, ...]
 
@@ -144,26 +144,14 @@ def _prior_mean(node: Node) -> npt.NDArray[np.float64]:
 
 
 def apart(fit: Fit) -> Fit:
-    """The fit with a factor for each node: joint factors by their marginals."""
+    """The fit with a factor for each node, joint factors by their marginals; itself where none is joint."""
+    if not fit.problem.plan.members:
+        return fit
     problem = type(fit.problem)(make_plan(list(fit.problem.plan.declared.values())), fit.problem.backend.name)
     lam = {name: shifted_to(fit[name], block.origin) for name, block in problem.blocks.items()}
     mu = {name: block.family.expected_stats(lam[name]) for name, block in problem.blocks.items()}
     settings = replace(fit.settings, order=tuple(problem.blocks))
     return type(fit)(problem, Result(State(lam, mu, fit.state.t), fit.trace, fit.stop), settings, fit._source)
-
-
-def sampled_nodes(fit: Fit, rng: np.random.Generator, n: int) -> tuple[Plan, dict[str, Any]]:
-    """The plan of the declared nodes, and draws of them from q; those of one factor are drawn together."""
-    plan, drawn = fit.problem.plan, dict[str, Any]()
-    if not plan.members:
-        return plan, {name: fit[name].sample(rng, n) for name in fit}
-    given = {
-        name: part_of_joint(plan.members[name], fit.state.lam, plan.origins, rng, n, drawn)
-        if name in plan.members
-        else fit[name].sample(rng, n)
-        for name in fit
-    }
-    return make_plan(list(plan.declared.values())), given
 
 
 def shifted_to(factor: Factor, origin: Any) -> Stats:

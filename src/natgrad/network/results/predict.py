@@ -83,18 +83,7 @@ def predict(
         Observed ones to predict, whether the table has their columns or not, by default those it has not; and nodes that are
         hidden in the rows, whose q given the rest of the table is asked for.
     """
-    template = binding.template
-    tables = open_tables(template, data, "the new table", partial=True)
-    targets, hidden = _targets(template, tables, nodes)
-    rows = held(template, tables, {plate: _needed(template, plate, tables[plate], targets) for plate in tables})
-    domain = _levels_that_occur(template, rows, binding.domain)
-    ids = {
-        plate: ids_of(rows[plate], id_column(template, plate, rows[plate])) for plate in domain.levels if plate in rows
-    }
-    work = _Prediction(
-        template, binding.domain, factors, members, aligned(template, rows, domain), domain, targets, hidden, ids
-    )
-    return Predictions(work.found())
+    return Predictions(_Prediction(binding, factors, members, data, nodes).found())
 
 
 class _Gaps(NamedTuple):
@@ -107,20 +96,22 @@ class _Gaps(NamedTuple):
 class _Prediction:
     def __init__(
         self,
-        template: Template,
-        fitted: Domain,
+        binding: Binding,
         factors: Mapping[str, Factor],
         members: Mapping[str, Member],
-        tables: Mapping[str, Table],
-        domain: Domain,
-        targets: tuple[str, ...],
-        hidden: tuple[str, ...],
-        ids: Mapping[str, npt.NDArray[Any]],
+        data: Any,
+        nodes: Collection[Any] | None,
     ) -> None:
-        self.members, self.groups = members, groups_of(template.joint, members)
-        self.ids = ids  # of the rows of tables of levels, in their order
-        self.template, self.fitted, self.factors = template, fitted, factors
-        self.tables, self.domain, self.targets, self.hidden = tables, domain, targets, hidden
+        template = self.template = binding.template
+        self.fitted, self.factors, self.members = binding.domain, factors, members
+        self.groups = groups_of(template.joint, members)
+        opened = open_tables(template, data, "the new table", partial=True)
+        self.targets, self.hidden = targets, hidden = _targets(template, opened, nodes)
+        read = held(template, opened, {plate: _needed(template, plate, opened[plate], targets) for plate in opened})
+        self.domain = domain = _levels_that_occur(template, read, self.fitted)
+        # Of the rows of tables of levels, in their order.
+        self.ids = {p: ids_of(read[p], id_column(template, p, read[p])) for p in domain.levels if p in read}
+        self.tables = tables = aligned(template, read, domain)
         self.rows = {plate for plate in tables if plate not in template.level_plates}
         # Without a table of its own, what lies on rows is of no use here.
         there = {name for name, plate in template.row_plates.items() if plate in tables}

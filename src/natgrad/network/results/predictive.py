@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv, ndtri
 
 from natgrad.errors import PlateMismatch
+from natgrad.families._family import tails
 from natgrad.families._ops import logsumexp
 from natgrad.network.compile.origins import centred_mean
 from natgrad.network.compile.plan import Plan
@@ -32,10 +34,13 @@ from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
-from natgrad.network.results.fields import field, found_size, slot_values
+from natgrad.network.results.fields import found_size, slot_statistic, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers, checked_categories
+
+if TYPE_CHECKING:
+    from natgrad.posterior.draws import Draws
 
 __all__ = ["Predictive", "SameInRows", "hidden_twin", "make_predictive", "mixture_quantiles"]
 
@@ -261,36 +266,45 @@ def _whole(cdf: Callable[..., Any], columns: list[Array], p: float, size: int) -
 LEAST_DRAWS, MOST_NUMBERS = 1_000, 4_000_000
 
 
+@dataclass(eq=False, repr=False)
 class Predictive:
-    """The distribution of a node's new values; arrays have its plates first."""
+    """The distribution of a node's new values; arrays have its plates first.
 
-    def __init__(
-        self,
-        node: Node,
-        lam: Mapping[str, tuple[Any, ...]],
-        new: Mapping[str, Node],
-        origins: Mapping[str, Array],
-        n_draws: int = 2000,
-        parts: frozenset[str] = frozenset(),
-        members: Mapping[str, Any] | None = None,
-        places: Mapping[str, Array] | None = None,
-        labels: Mapping[str, Any] | None = None,
-        categories: Any = None,
-        rows: frozenset[str] = frozenset(),
-    ) -> None:
-        self.node = node
-        self._rows = rows  # plates of a new table whose elements do not depend on one another
-        self._places = places or {}  # by plate, which of its elements each row of its own table is
-        self.labels, self._categories = labels or {}, categories  # ids by plate, and names of the categories
-        self._parts = parts  # partly observed nodes whose missing elements are read
-        self.n_draws = n_draws
-        self._lam = lam
-        self._new = new
-        self._origins = origins  # λ of a location is measured from there
-        self._members = members or {}  # nodes whose factor is a joint one
-        if not node.can_sample:
+    Attributes
+    ----------
+    node : the node, without data
+    lam : natural parameters of hidden nodes; empty where ``draws`` has their values
+    new : hidden nodes that are drawn from their own conditionals, by name
+    origins : from where locations are measured in ``lam``
+    n_draws : int, default=2000
+        Draws of the parents for moments and intervals.
+    parts : partly observed nodes whose missing elements are read
+    members : nodes whose factor is a joint one
+    places : by plate, which of its elements each row of its own table is
+    labels : ids of elements, by plate
+    categories : names of the categories
+    rows : plates of a new table whose elements do not depend on one another
+    draws : posterior draws from which parents have their values, those of one draw together
+    """
+
+    node: Node
+    lam: Mapping[str, tuple[Any, ...]]
+    new: Mapping[str, Node]
+    origins: Mapping[str, Array]
+    n_draws: int = 2000
+    parts: frozenset[str] = frozenset()
+    members: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, Array] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    categories: Any = None
+    rows: frozenset[str] = frozenset()
+    draws: Draws | None = None
+    _picked: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not self.node.can_sample:
             raise TypeError(
-                f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
+                f"{self.node.name!r}: a {type(self.node).__name__} has no predictive distribution; ask its parents or children"
             )
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
@@ -342,10 +356,8 @@ class Predictive:
         Parents are drawn; given them, the law is known, and the ends are quantiles of the mixture of these laws: rows that are
         equal have equal intervals. Of laws whose distribution function is not in closed form, quantiles of draws.
         """
-        if not 0 < mass < 1:
-            raise ValueError(f"mass must lie in (0, 1), got {mass}")
+        ends = tails(mass)
         self._check_ordered("interval")
-        ends = (1 - mass) / 2, (1 + mass) / 2
         if type(self.node).cdf_given is Node.cdf_given:
             low, high = np.quantile(self.sample(rng, self.n_draws), ends, axis=0)
             return low, high
@@ -374,13 +386,13 @@ class Predictive:
         is_category = self.node.is_category
         summary = {"prob": self.probabilities()} if is_category else summary_arrays(self, mass)
         names = [plate.name for plate in self.node.plates]
-        return element_frame(summary, names, self.labels, self._categories if is_category else None)
+        return element_frame(summary, names, self.labels, self.categories if is_category else None)
 
     def _by_row(self, array: Array, leading: int = 0) -> Array:
         """An array over the plates of the node, after so many axes, in the order of the rows of the table."""
         for axis, plate in enumerate(self.node.plates, start=leading):
-            if plate.name in self._places:
-                array = np.take(array, self._places[plate.name], axis=axis)
+            if plate.name in self.places:
+                array = np.take(array, self.places[plate.name], axis=axis)
         return array
 
     def _given_parents(self, rng: SameInRows, n: int) -> Iterator[tuple[dict[str, Array], Array]]:
@@ -403,7 +415,7 @@ class Predictive:
 
     def _gate(self) -> Node | None:
         """The category that alone of the rows' hidden nodes is read, by rows on the first plates of the node; or None."""
-        local = {node.name: node for node in self._above(self.node) if node.name in self._new or self._row_axes(node)}
+        local = {node.name: node for node in self._above(self.node) if node.name in self.new or self._row_axes(node)}
         gate = next(iter(local.values()), None)
         if len(local) != 1 or gate is None or not gate.is_category:
             return None
@@ -412,17 +424,17 @@ class Predictive:
     def _above(self, node: Node) -> Iterator[Node]:
         """The hidden nodes that are drawn for the values of a node."""
         for parent in (parent for parent in node.parents() if not self._is_known(parent)):
-            yield self._new.get(parent.name, parent)
-            if parent.name in self._new:
-                yield from self._above(self._new[parent.name])
+            yield self.new.get(parent.name, parent)
+            if parent.name in self.new:
+                yield from self._above(self.new[parent.name])
 
     def _shares(self, gate: Node, rng: SameInRows, n: int, drawn: dict[str, Array]) -> Array | None:
         """Probabilities of the categories [category, draw, plates of the gate]."""
         shape = (n, *(plate.size for plate in gate.plates), gate.size or 0)
-        if gate.name in self._new:
+        if gate.name in self.new:
             shares = self._slots(gate, rng, n, drawn)["probs"]
-        elif gate.name in self._lam and gate.name not in self._members:
-            shares = gate.family.mean(tuple(np.asarray(part) for part in self._lam[gate.name]))
+        elif gate.name in self.lam and gate.name not in self.members:
+            shares = gate.family.mean(tuple(np.asarray(part) for part in self.lam[gate.name]))
         else:
             return None
         shares = np.broadcast_to(shares / shares.sum(-1, keepdims=True), shape)
@@ -458,7 +470,7 @@ class Predictive:
                 f"log_density of {self.node.name!r}: values have shape {points.shape}, but {needed} is needed"
             )
         for axis, plate in enumerate(self.node.plates):
-            if (rows := self._places.get(plate.name)) is not None:  # a level without a row has any value
+            if (rows := self.places.get(plate.name)) is not None:  # a level without a row has any value
                 spread = np.repeat(np.take(points, [0], axis=axis), plate.size, axis=axis)
                 spread[(slice(None),) * axis + (rows,)] = points
                 points = spread
@@ -479,7 +491,7 @@ class Predictive:
         """Axes of draws of a node that are rows of the new table; those of a chain are not alike."""
         if node.block_plates != node.plates:
             return ()
-        return tuple(place for place, plate in enumerate(node.plates, start=1) if plate.name in self._rows)
+        return tuple(place for place, plate in enumerate(node.plates, start=1) if plate.name in self.rows)
 
     def _noise(self, rng: np.random.Generator, node: Node) -> Any:
         even = isinstance(rng, SameInRows) and node.block_plates == node.plates
@@ -487,14 +499,16 @@ class Predictive:
 
     def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
         """The value of every parameter slot for each draw: [draw, plates, event]."""
+        if not drawn:
+            self._picked = None
         for parent in node.parents():
             if self._is_known(parent) or parent.name in drawn:
                 continue
-            if parent.name in self._new:
-                drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
-            elif parent.name in self._members:
+            if parent.name in self.new:
+                drawn[parent.name] = self._draw_node(self.new[parent.name], rng, n, drawn)
+            elif parent.name in self.members:
                 drawn[parent.name] = part_of_joint(
-                    self._members[parent.name], self._lam, self._origins, self._noise(rng, parent), n, drawn
+                    self.members[parent.name], self.lam, self.origins, self._noise(rng, parent), n, drawn
                 )
             else:
                 drawn[parent.name] = self._posterior(parent, rng, n)
@@ -503,15 +517,26 @@ class Predictive:
             for parent in node.parents()
             if not self._is_known(parent)
         }
-        return slot_values(node, moments, n, self._parts)
+        return slot_values(node, moments, n, self.parts)
 
     def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
-        """Draws of a hidden node."""
-        lam = tuple(np.asarray(part) for part in self._lam[parent.name])
-        return np.asarray(parent.family.sample(lam, self._noise(rng, parent), n) + self._origins.get(parent.name, 0))
+        """Draws of a hidden node: from its factor, or its values at the same posterior draws as those of all others."""
+        if self.draws is None:
+            lam = tuple(np.asarray(part) for part in self.lam[parent.name])
+            return np.asarray(parent.family.sample(lam, self._noise(rng, parent), n) + self.origins.get(parent.name, 0))
+        kept = (own for own in self.draws.values() if own.kept is not None)
+        stride = max((own.stride for own in kept), default=1)
+        factor = self.draws[parent.name]
+        values = factor.values[:, :: stride // factor.stride]
+        flat = values.reshape(-1, *values.shape[2:])
+        if self._picked is None:
+            # All of them as often as one another, as far as n goes; the rest at random.
+            whole = np.tile(np.arange(len(flat)), n // len(flat))
+            self._picked = np.concatenate([whole, rng.choice(len(flat), n - len(whole), replace=False)])
+        return np.asarray(flat[self._picked])
 
     def _is_known(self, parent: Node) -> bool:
-        return parent.is_observed and parent.name not in self._lam and parent.name not in self._new
+        return parent.is_observed and all(parent.name not in drawn for drawn in (self.lam, self.new, self.draws or ()))
 
     def _own_precision(self) -> tuple[Array, Array] | None:
         """Shape (dof) and rate of a Gaussian's precision over its plates, if its q is a factor that nothing else drawn meets."""
@@ -522,11 +547,11 @@ class Predictive:
         if any(isinstance(selector, Access) for selector in read.selectors):
             return None
         tau = read.node
-        if self._is_known(tau) or tau.name in self._members or tau.name not in self._lam:
+        if self._is_known(tau) or tau.name in self.members or tau.name not in self.lam:
             return None
-        if tau.name in self._new or any(tau.name in _ancestors(node) for node in self._new.values()):
+        if tau.name in self.new or any(tau.name in _ancestors(node) for node in self.new.values()):
             return None
-        usual = tau.family.usual(tuple(np.asarray(part) for part in self._lam[tau.name]))
+        usual = tau.family.usual(tuple(np.asarray(part) for part in self.lam[tau.name]))
         if tau.family.is_precision and tau.family.event_ndim:
             first = usual["dof"][..., None, None] * np.eye(tau.size or 0)
         elif tau.family.is_precision:
@@ -535,7 +560,8 @@ class Predictive:
             return None
         # "x" is the first statistic of both: what is read at the places of the node are the parameters.
         shape, rate = (
-            field(self.node, read, "x", {tau.name: (part, part)}, None, self._parts) for part in (first, usual["rate"])
+            slot_statistic(self.node, read, "x", {tau.name: (part, part)}, None, self.parts)
+            for part in (first, usual["rate"])
         )
         return shape, rate
 
@@ -563,34 +589,36 @@ class Predictive:
         event = (self.node.size or 0,) * self.node.family.event_ndim
         return (*(plate.size for plate in self.node.plates), *event)
 
+    @property
+    def _has_q_of_parents(self) -> bool:
+        """Whether every hidden parent has a factor; one of new rows, or of draws, has none."""
+        parents = [parent.name for parent in self.node.parents() if not self._is_known(parent)]
+        return all(name in self.lam and name not in self.new for name in parents)
+
     def _exact_mean(self) -> Array | None:
-        if not self.node.is_gaussian and not self.node.is_located:
-            return None
-        if any(parent.name in self._new for parent in self.node.parents()):
+        if not (self.node.is_gaussian or self.node.is_located) or not self._has_q_of_parents:
             return None
         return self._expected("mean", "x") + self._constant()
 
     def _expected(self, slot: str, statistic: str) -> Array:
         """A statistic of a slot; a mean is measured from `_constant`."""
         moments = {
-            parent.name: parent.family.expected_stats(tuple(np.asarray(p) for p in self._lam[parent.name]))
+            parent.name: parent.family.expected_stats(tuple(np.asarray(p) for p in self.lam[parent.name]))
             for parent in self.node.parents()
             if not self._is_known(parent)
         }
         expression = self.node.parameters[slot]
         if slot == "mean":
-            expression = centred_mean(self.node, expression, self._origins)[0]
-        return field(self.node, expression, statistic, moments, None, self._parts)
+            expression = centred_mean(self.node, expression, self.origins)[0]
+        return slot_statistic(self.node, expression, statistic, moments, None, self.parts)
 
     def _constant(self) -> Array:
-        return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
+        return centred_mean(self.node, self.node.parameters["mean"], self.origins)[1]
 
     def _exact_variance(self) -> Array | None:
-        if not self.node.is_gaussian or self.node.family.event_ndim:
+        if not self.node.is_gaussian or self.node.family.event_ndim or not self._has_q_of_parents:
             return None
-        if any(parent.name in self._new for parent in self.node.parents()):
-            return None
-        if any(parent.name in self._members for parent in self.node.parents()):
+        if any(parent.name in self.members for parent in self.node.parents()):
             return None  # they are not independent
         precision = self.node.parameters["precision"]
         if isinstance(precision, Constant):
@@ -601,7 +629,7 @@ class Predictive:
             and not precision.plates
             and not precision.is_observed
         ):
-            usual = precision.family.usual(tuple(np.asarray(p) for p in self._lam[precision.name]))
+            usual = precision.family.usual(tuple(np.asarray(p) for p in self.lam[precision.name]))
             # E[1/τ] of a shape up to one is infinite, and any number of draws would say something else.
             noise = usual["rate"] / (usual["shape"] - 1.0) if usual["shape"] > 1 else np.asarray(np.inf)
         else:
