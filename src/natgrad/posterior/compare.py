@@ -47,7 +47,7 @@ def difference_of_data(fits: Mapping[str, Any]) -> str | None:
             first = name, known
             continue
         one, other = f"{first[1].size:.10g} {first[1].noun}", f"{known.size:.10g} {known.noun}"
-        # A row of a ready model is as many observations of a network as it has columns: their sums tell.
+        # A row of a ready model is as many observations of a network as it has columns: their sums are compared.
         counts_alike = first[1].noun == known.noun or not {first[1].noun, known.noun} <= {"rows", OBSERVATIONS}
         if counts_alike and one != other:
             return f"{first[0]!r} is a fit of {one}, and {name!r} of {other}"

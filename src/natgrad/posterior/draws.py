@@ -391,7 +391,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     ----------
     settings : draws of each chain, chains, warm-up, thinning, seed and version
     relabelled : ints [chain], in how many sweeps labels of components were put back into the order of the fit
-    exchanged : ints [chain], in how many sweeps labels that priors tell apart changed places
+    exchanged : ints [chain], in how many sweeps labels that priors distinguish changed places
     notes : sentences on what the draws may miss
     """
 

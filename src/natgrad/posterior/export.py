@@ -449,7 +449,7 @@ def summary_arrays(factor: Any, mass: float) -> dict[str, Array]:
 
 
 def _apart(variables: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, tuple[tuple[str, ...], Array]]:
-    """The same with the axes of each array told apart: xarray takes no name twice."""
+    """Variables whose axes have different names within each array: xarray takes no name twice."""
     return {
         name: (tuple(dim if dim not in dims[:i] else f"{dim}_{i}" for i, dim in enumerate(dims)), values)
         for name, (dims, values) in variables.items()

@@ -65,7 +65,7 @@ class Copies(NamedTuple):
     def drawn(
         self, family: Family, lam: tuple[Array, ...], rng: np.random.Generator, size: int | None
     ) -> tuple[Array, ...]:
-        """The average of the statistics of so many draws; of one draw where the weight is 0, which nobody reads."""
+        """The average of the statistics of so many draws; of one draw where the weight is 0, which no node reads."""
         counts = np.maximum(self.counts, 1)
         if family.is_category and not family.is_path:
             chances = family.mean(lam)
@@ -109,7 +109,7 @@ def copies_of(plan: Plan, left_out: Collection[str] = ()) -> dict[str, Copies]:
 
 
 def _check_alone(plan: Plan, name: str, plate: str) -> None:
-    """Nobody else who is hidden on the plate may meet the node, and nobody may read it otherwise than element by element."""
+    """Check that no other hidden node of the plate meets the node, and that all read it element by element."""
     advice = "write the rows out as often as they count, without weight="
     for term in plan.terms_of(name):
         for reading in term.readings.get(name, ()):
@@ -225,7 +225,7 @@ def sampler_of(
     """The sampler of a network, which keeps no draws yet, and the plan of what it draws; labels are those of ``moments``."""
     exact = exact_softmax(plan)
     gibbs = Gibbs(NetworkProblem(with_chains(exact, chains), backend), schedule, {}, Relabelling(plan, moments))
-    gibbs.exchanges = exchanges_of(exact, chains, gibbs.afresh)
+    gibbs.exchanges = exchanges_of(exact, chains, gibbs.redrawn)
     return gibbs, exact
 
 
@@ -259,10 +259,10 @@ class Gibbs(Stepper):
         self.exchanges: Sequence[Exchange] = ()
         self.chains = next(iter(problem.blocks.values())).shape[0]
         self.classes: list[ClassWeights] = class_weights_of(problem)
-        self.afresh = auxiliaries(self.classes)
+        self.redrawn = auxiliaries(self.classes)
         by_class = {name for weights in self.classes for name in weights.readers}
         self.groups: Sequence[GaussianDraw] = drawn_together(problem, by_class) if together else []
-        self.copies: dict[str, Copies] = copies_of(problem.plan, self.afresh)
+        self.copies: dict[str, Copies] = copies_of(problem.plan, self.redrawn)
         self.scales: dict[GaussianDraw, list[ScaleDraw]] = {}
         for group in self.groups:
             taken = [scale.name for scales in self.scales.values() for scale in scales]
@@ -284,7 +284,7 @@ class Gibbs(Stepper):
         values: dict[str, Array] = {}
         sums: dict[str, tuple[Array, Array]] = {}
         for name, block in self.problem.blocks.items():
-            if name in self.afresh:
+            if name in self.redrawn:
                 values[name] = np.zeros(block.shape)
                 stats[name] = point_stats(block.family, values[name], self.sizes[name])
                 continue
@@ -311,7 +311,7 @@ class Gibbs(Stepper):
         with np.errstate(all="ignore"):
             exchanged = exchange_labels(self.exchanges, stats, values, seed, state.t)
             for name, block in self.problem.blocks.items():
-                if name in info or name in self._with_group or name in self.afresh:
+                if name in info or name in self._with_group or name in self.redrawn:
                     continue
                 if name in self._group_of:
                     info.update(self._together(self._group_of[name], stats, values, first, second, rng))

@@ -31,7 +31,7 @@ __all__ = [
     "renumbered_stats",
 ]
 
-# Labels that priors or data tell apart change places: a chain goes from one labelling to another that no sweep leads to.
+# Labels that priors or data distinguish change places: a chain goes from one labelling to another that no sweep leads to.
 #
 # Two well separated components whose priors differ have two labellings, each with its share of the posterior. To get from one to
 # the other one element at a time, a chain would have to cross what is almost impossible. So everything that lives along a set of
@@ -45,7 +45,7 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
-# Numbers that a proposal may read: data that tell labels apart are known labels, and more of these leave no doubt.
+# Numbers that a proposal may read: data that distinguish labels are known labels, and more of these leave no doubt.
 MOST_READ = 200_000
 
 
@@ -104,7 +104,7 @@ def exchange_labels(
 
 
 def exchanges_of(plan: Plan, chains: int, apart: Collection[str] = (), local: Sequence[str] = ()) -> list[Exchange]:
-    """A move for each set of labels that are told apart, where one can be made.
+    """Make a move for each set of labels that priors or data distinguish, where one can be made.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def label_sets(plan: Plan) -> list[LabelSet]:
         axes: dict[str, tuple[int, ...]] = {}
         for name, axis in keys:
             axes[name] = (*axes.get(name, ()), axis)
-        classes, telling = sets.told_apart(root, size)
+        classes, telling = sets.label_classes(root, size)
         if any(along_time(plan, name, axis) for name, axis in keys):
             classes = np.arange(size)  # times are in an order, and none is like another
         found.append(LabelSet(size, categories, axes, classes, telling))
@@ -232,8 +232,8 @@ class _Sets:
             members.setdefault(self.find(key), []).append(key)
         return members
 
-    def told_apart(self, root: Key, size: int) -> tuple[npt.NDArray[np.int64], tuple[tuple[str, Monomial], ...]]:
-        """The classes of a set's labels, and the monomials that tell them apart."""
+    def label_classes(self, root: Key, size: int) -> tuple[npt.NDArray[np.int64], tuple[tuple[str, Monomial], ...]]:
+        """The classes of a set's labels, and the monomials that distinguish them."""
         parts, telling = list[npt.NDArray[np.int64]](), dict[tuple[str, Monomial], None]()
         for known in self.known:
             axes = [axis for axis, key in known.keys.items() if self.find(key) == root]
@@ -257,7 +257,7 @@ def _link(plan: Plan, term: str, monomial: Monomial, sets: _Sets) -> None:
             sets.join(at.setdefault(axis, key), key)
     for factor in monomial.factors:
         arrays = [(plan.known[factor.source], factor.axes)] if factor.known else []
-        # What is read through an index tells elements along the index apart, where it differs.
+        # What is read through an index distinguishes elements along the index, where it differs.
         arrays += [(plan.known[axis.index], axis.labels) for axis in factor.axes if isinstance(axis, Take)]
         for array, axes in arrays:
             plain = {n: at[axis] for n, axis in enumerate(axes) if not isinstance(axis, Take) and axis in at}

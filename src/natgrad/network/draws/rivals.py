@@ -20,7 +20,7 @@ from natgrad.inference.steppers.gibbs import Schedule
 from natgrad.network.draws.gibbs import sampler_of
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.results.joint import apart
+from natgrad.network.results.joint import as_separate_factors
 from natgrad.network.start.restarts import random_starts
 from natgrad.posterior.drawing import EACH, FAR, SAME, SWEEPS, is_gap, words_of
 from natgrad.random import Stream, generator
@@ -28,13 +28,13 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
-__all__ = ["Rival", "begins_of", "rivals_of", "what_is_missed"]
+__all__ = ["Rival", "chain_inits", "missed_modes", "rivals_of"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
 # Fits from random starts, and the sweeps that each may take: together at most a fifth of the sweeps of the draws.
 STARTS, FEWEST_SWEEPS, MOST_SWEEPS, SHARE = 6, 10, 200, 0.2
-# Messages of a sweep beyond which nobody looks unasked.
+# Messages of a sweep beyond which no other fits are made unasked.
 LARGE = 500_000
 # Numbers of a node that are compared.
 MOST_COMPARED = 2000
@@ -47,12 +47,12 @@ class Rival(NamedTuple):
     gain: float
 
 
-def begins_of(
+def chain_inits(
     fit: Fit, starts: Literal["q", "restarts"] | Sequence[Fit] | None, sweeps: int, seed: int
 ) -> tuple[list[Fit], list[str]]:
     """The fits at which chains begin, this one first, and a sentence on what they miss."""
     if starts is None:
-        return [fit], what_is_missed(fit, sweeps, seed)
+        return [fit], missed_modes(fit, sweeps, seed)
     if isinstance(starts, str):
         if starts not in ("q", "restarts"):
             raise ValueError(f'starts must be "q", "restarts" or a list of fits, got {starts!r}')
@@ -142,7 +142,7 @@ def _is_same(fit: Fit, other: Fit) -> bool:
     return True
 
 
-def what_is_missed(fit: Fit, sweeps: int, seed: int) -> list[str]:
+def missed_modes(fit: Fit, sweeps: int, seed: int) -> list[str]:
     """A sentence if there is a rival that chains from q do not reach, nor chains from there q, for so many sweeps of draws."""
     rivals = rivals_of(fit, sweeps, seed)
     if not rivals or not _stay_apart(fit, rivals[0].fit, min(SWEEPS, sweeps // 10), seed):
@@ -152,7 +152,7 @@ def what_is_missed(fit: Fit, sweeps: int, seed: int) -> list[str]:
 
 
 def _stay_apart(fit: Fit, other: Fit, sweeps: int, seed: int) -> bool:
-    here, there = apart(fit), apart(other)
+    here, there = as_separate_factors(fit), as_separate_factors(other)
     schedule = Schedule(sweeps, sweeps, 1)
     gibbs, _ = sampler_of(here.problem.plan, here.state.mu, 2 * EACH, schedule, "numpy")
     gibbs.strides = strides = {name: 1 for name in _compared(here.problem)}

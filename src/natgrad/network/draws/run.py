@@ -1,9 +1,9 @@
 """Run chains of draws of a fit, and draw new data from them.
 
 Small networks take many sweeps in one call of a compiled loop. An interpreted sweep of a small network is a hundred calls of
-NumPy for a few numbers each. Here the network is written out in numbers once (`natgrad.network.draws.numbers`), and a loop that
-was compiled before, for all networks, draws from these. The law of the chains is that of `natgrad.network.draws.gibbs`; their
-random numbers are others, functions of the seed, the chain and the sweep.
+NumPy for a few numbers each. Here the network is written out in numbers once (`natgrad.network.draws.numbers`), and a loop
+that was compiled before, for all networks, draws from these. The law of the chains is that of `natgrad.network.draws.gibbs`;
+their random numbers are others, functions of the seed, the chain and the sweep.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def compiled_gibbs(gibbs: Gibbs, plan: Plan, start: State, fewest: int = FEWEST_
     if gibbs.schedule.sweeps * len(plan.blocks) < fewest:
         return None
     weighted = any(plate in plan.weights for block in plan.blocks.values() for plate in block.plates)
-    if weighted or gibbs.copies or gibbs.classes or gibbs.afresh or gibbs.exchanges:
+    if weighted or gibbs.copies or gibbs.classes or gibbs.redrawn or gibbs.exchanges:
         return None
     values = {name: value.shape[1:] for name, value in start.memory["values"].items()}
     averages = {name: pair[0].shape[1:] for name, pair in start.memory["sums"].items()}
@@ -86,7 +86,7 @@ class CompiledGibbs(Stepper):
 
     Attributes
     ----------
-    ahead : int, sweeps in a step; 1 where somebody looks at every one
+    ahead : int, sweeps in a step; 1 where callbacks or checkpoints see every one
     """
 
     monotone = False
@@ -184,7 +184,7 @@ def draw_posterior(
     moments = {name: fit.state.mu[name] for name in plan.blocks}
     gibbs, exact = sampler_of(plan, moments, chains, schedule, fit.problem.backend.name if backend is None else backend)
     asked = {fit[name].name for name in listed(names)}  # whose error says which there are
-    if lost := sorted(asked & gibbs.afresh):
+    if lost := sorted(asked & gibbs.redrawn):
         raise ValueError(
             f"draws of {lost[0]!r} cannot be kept: it is drawn afresh for each class of a softmax, and not a part of a draw"
         )

@@ -4,7 +4,7 @@ Given the scores of the other classes, those of class k are a logit: with C_k = 
 
     P(y = k) = σ(ψ_k − C_k),        ω_k ~ PG(1, ψ_k − C_k)   makes it Gaussian in ψ_k
 
-(Holmes & Held, 2006; Polson, Scott & Windle, 2013). ω and ω C are drawn afresh, from the values of the moment, before each class
+(Holmes & Held, 2006; Polson, Scott & Windle, 2013). ω and ω C are drawn again, from the values of the moment, before each class
 is, and belong to that class alone: every such pair of draws leaves the posterior of the scores as it is.
 """
 
@@ -25,7 +25,7 @@ from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Scope
-from natgrad.network.results.fields import evaluated
+from natgrad.network.results.slot_values import evaluated
 
 __all__ = ["ClassWeights", "auxiliaries", "class_weights_of", "exact_softmax"]
 
@@ -120,5 +120,5 @@ def class_weights_of(problem: NetworkProblem) -> list[ClassWeights]:
 
 
 def auxiliaries(weights: Collection[ClassWeights]) -> set[str]:
-    """The names of what is drawn afresh, and never kept."""
+    """The names of what is drawn again at each turn, and never kept."""
     return {name for entry in weights for name in (entry.omega, entry.offset)}

@@ -14,7 +14,7 @@ from natgrad.inference.trace import StepRecord, Trace
 from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.run import draw_posterior
-from natgrad.network.results.joint import apart
+from natgrad.network.results.joint import as_separate_factors
 from natgrad.posterior.calibration import LEVELS, Calibration, normal_ranks, spaced_draws
 from natgrad.posterior.export import listed
 from natgrad.random import Stream, generator
@@ -93,7 +93,7 @@ def _ranks(
         samples = {name: fit[name].sample(rng, n_ranks) for name in names}
     else:
         draws = draw_posterior(
-            apart(fit),
+            as_separate_factors(fit),
             **{"n": 250, "chains": 2, "warmup": 100, "seed": seed, "verbose": False, **options},
         )
         samples = {name: spaced_draws(draws[name].values, n_ranks) for name in names}

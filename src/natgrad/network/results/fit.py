@@ -91,8 +91,8 @@ class TableFit(ExportMixin, ShowMixin):
         Parameters
         ----------
         data : table, or tables by plate, as in ``Network.fit``
-            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
-            its rows, the assignments of a mixture for example. An id that was not there has its prior.
+            Columns of observed nodes may be missing: these nodes are predicted. Columns that are there inform the hidden nodes
+            of the rows, the assignments of a mixture for example. An id that was not there has its prior.
         nodes : names of nodes, optional
             Observed ones to predict, whether the table has their columns or not (these columns are then not used); or nodes that
             are hidden in its rows, such as the component of a mixture, whose posterior given the other columns is returned.
@@ -175,8 +175,8 @@ class TableFit(ExportMixin, ShowMixin):
         >>> round(float(jumped["level"].mean()), 2), jumped.forgotten["level"] > 0.9
         (2.99, True)
 
-        Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
-        that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
+        Rows that are held, or read again from their files, are summed again with the new ones. Where they are gone, in a fit
+        that was loaded or with ``forgetting``, their last messages stand for them (streaming variational Bayes).
         """
         from natgrad.network.bind.updating import update_rows
 
@@ -188,7 +188,7 @@ class TableFit(ExportMixin, ShowMixin):
         )
 
     def forget(self, rows: Any, **options: Any) -> Fit:
-        """The fit without some rows: the others are summed up anew, and sweeps go on from here.
+        """The fit without some rows: the others are summed again, and sweeps go on from here.
 
         Parameters
         ----------
@@ -352,9 +352,9 @@ class Fit(TableFit):
         name : str or node
             The node, usually an observed one.
         sizes : {plate: size}, optional
-            New sizes of plates; found from the new arrays where they tell.
+            New sizes of plates; found from the new arrays where these have them.
         **slots
-            Parameters of the node written anew with new gathers and constants, as in
+            Parameters of the node written again with new gathers and constants, as in
             ``fit.predictive("y", mean=ng.dot(X_new, w))``; those left out stay as declared.
 
         Hidden nodes that live on a resized plate (the categories of new points) are drawn from their own conditional.
@@ -566,7 +566,7 @@ class Fit(TableFit):
         starts : "q", "restarts" or list of fits, optional
             Where chains begin: "q" at this fit; "restarts" at this fit and at those that random starts end at, if these are not
             far below, in turn; or at fits of the same network. By default at this fit, and where categories are hidden and draws
-            are at least 300 sweeps, a fit that ends elsewhere, and that chains do not leave, is told of.
+            are at least 300 sweeps, a warning names a fit that ends elsewhere and that chains do not leave.
         backend, max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
 
         Warns
@@ -584,9 +584,9 @@ class Fit(TableFit):
         >>> draws["mu"].values.shape
         (4, 200)
         """
-        from natgrad.network.draws.rivals import begins_of
+        from natgrad.network.draws.rivals import chain_inits
         from natgrad.network.draws.run import draw_posterior
-        from natgrad.network.results.joint import apart
+        from natgrad.network.results.joint import as_separate_factors
         from natgrad.posterior.drawing import schedule_of
 
         if self._is_chunked:
@@ -594,8 +594,8 @@ class Fit(TableFit):
                 "draws() sweeps over all rows at once, and this table is read in chunks: use linear_response(), which reads "
                 "chunks, or fit rows that are held in memory, without chunk_rows="
             )
-        begins, notes = begins_of(self, starts, schedule_of(n, chains, warmup, thin, seed)[0].sweeps, seed)
-        begins = [apart(begin) for begin in begins]
+        begins, notes = chain_inits(self, starts, schedule_of(n, chains, warmup, thin, seed)[0].sweeps, seed)
+        begins = [as_separate_factors(begin) for begin in begins]
         draws = draw_posterior(
             begins[0], n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep, begins, notes
         )  # fmt: skip
@@ -727,7 +727,7 @@ def linearised(
 
 
 def linearised_chunks(problem: Any, state: State) -> Linearised:
-    """A network that was read in chunks near a state: what is hidden in rows is solved anew at each product, in two passes."""
+    """A network that was read in chunks near a state: what is hidden in rows is solved again at each product, in two passes."""
     from natgrad.network.bind.chunked import ChunkedEdges
     from natgrad.posterior.response.linearised import by_differences
 
@@ -736,8 +736,8 @@ def linearised_chunks(problem: Any, state: State) -> Linearised:
     def targets(mu: dict[str, Stats]) -> dict[str, Stats]:
         if isinstance(problem, ChunkedEdges):
             return {name: tuple(map(np.asarray, problem.target(b, State({}, mu, 1)))) for name, b in blocks.items()}
-        told = problem.solve(State({}, mu, 1), None, None, 0.0, 0).messages
-        return {name: problem.target_from(block, mu, told) for name, block in blocks.items()}
+        messages = problem.solve(State({}, mu, 1), None, None, 0.0, 0).messages
+        return {name: problem.target_from(block, mu, messages) for name, block in blocks.items()}
 
     linearised = by_differences(blocks, state.lam, targets)
     views = {name: (member.joint, member.place) for name, member in problem.plan.members.items()}

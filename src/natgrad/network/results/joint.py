@@ -21,7 +21,7 @@ from natgrad.posterior.factor import Factor, Part, shifted
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
-__all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_of_joint"]
+__all__ = ["as_separate_factors", "correlation", "expanded", "joined_init", "marginal", "part_of_joint"]
 
 Stats = tuple[Any, ...]
 
@@ -143,7 +143,7 @@ def _prior_mean(node: Node) -> npt.NDArray[np.float64]:
     return np.asarray(mean.value, np.float64) + zero if isinstance(mean, Constant) else zero
 
 
-def apart(fit: Fit) -> Fit:
+def as_separate_factors(fit: Fit) -> Fit:
     """The fit with a factor for each node, joint factors by their marginals; itself where none is joint."""
     if not fit.problem.plan.members:
         return fit

@@ -272,12 +272,12 @@ class _Prediction:
         return [name for name in self.local if name in self.wanted and (name in above or name in chains)]
 
     def _gaps(self, nodes: Mapping[str, Node]) -> _Gaps:
-        """Observed nodes that miss cells in the new table which others read: inferred, or drawn where nothing tells of them."""
+        """Observed nodes that miss cells in the new table which others read: inferred, or drawn where nothing informs them."""
         read = {parent.name for node in nodes.values() for parent in node.parents()}
         lost = [name for name in self.seen if name in read and nodes[name].mask is not None]
-        told = {name for name in lost if name in self._ancestors([other for other in self.seen if other != name])}
-        told |= {name for name in lost if nodes[name].entries is not None}
-        return _Gaps(frozenset(told), frozenset(lost) - told)
+        informed = {name for name in lost if name in self._ancestors([other for other in self.seen if other != name])}
+        informed |= {name for name in lost if nodes[name].entries is not None}
+        return _Gaps(frozenset(informed), frozenset(lost) - informed)
 
     def _infer(self, nodes: Mapping[str, Node], informed: list[str], gaps: frozenset[str]) -> None:
         inside = [nodes[name] for name in (*informed, *(n for n in self.seen if n in nodes))]
@@ -356,7 +356,7 @@ def _observed_columns(template: Template, name: str) -> tuple[str, ...]:
 
 
 def _needed(template: Template, plate: str, table: Any, targets: tuple[str, ...]) -> list[str]:
-    """The columns that a new table must have; a wrong name is told those that are there."""
+    """The columns that a new table must have; the error for a wrong name lists those that are there."""
     from natgrad.data.frames import choose_columns
 
     names = [

@@ -34,8 +34,8 @@ from natgrad.network.language.cdfs import Cdf
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
-from natgrad.network.results.fields import found_size, slot_statistic, slot_values
 from natgrad.network.results.joint import expanded, part_of_joint
+from natgrad.network.results.slot_values import found_size, slot_statistic, slot_values
 from natgrad.random import sample_generator
 from natgrad.validation import as_numbers, checked_categories
 

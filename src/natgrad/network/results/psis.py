@@ -7,7 +7,7 @@ log joint density itself. So log w_s is the bound with φ(z_s) in the place of t
 mean is the bound. k̂ is the shape of the generalised Pareto distribution that fits the largest weights: below 0.7 q is close
 enough to be corrected by weights, above it is not.
 
-Where all weights are of a few sizes (hidden categories alone) there is no tail to fit. And draws cannot tell of combinations that
+Where all weights are of a few sizes (hidden categories alone) there is no tail to fit. And draws cannot show combinations that
 q never draws: where known tables tie hidden categories, nothing follows from equal weights, and that is said.
 
 Yao, Vehtari, Simpson and Gelman (2018), "Yes, but did it work?"; Vehtari, Simpson, Gelman, Yao and Gabry (2024).

@@ -22,7 +22,7 @@ from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index
-from natgrad.network.results.fields import slot_values
+from natgrad.network.results.slot_values import slot_values
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
@@ -46,7 +46,7 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
     n = 1 if size is None else whole_number(size, "size")
     rng = generator(whole_number(seed, "seed", least=0), Stream.SIMULATION)
     nodes = plan.nodes
-    covariates, anew = _covariates(nodes)
+    covariates, redrawn = _covariates(nodes)
     values: Values = {name: np.asarray(value) for name, value in (given or {}).items()}
     values.update({name: np.broadcast_to(v, (n, *v.shape)) for name, v in covariates.items()})
     drawn = _HiddenNodes(plan, n, values)
@@ -54,8 +54,8 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
         if name in values or _is_auxiliary(node):
             continue
         if node.is_observed:
-            values[name] = _drawn_leaf(node, values, rng, n, anew.keys())
-            if anew.get(name) is False:  # nothing else depends on it: what was seen stays
+            values[name] = _drawn_leaf(node, values, rng, n, redrawn.keys())
+            if redrawn.get(name) is False:  # nothing else depends on it: what was seen stays
                 seen, data = seen_values(node)
                 values[name] = np.where(seen, data, values[name])
         elif given is None:
@@ -80,14 +80,14 @@ def _covariates(nodes: Mapping[str, Node]) -> tuple[Values, dict[str, bool]]:
     for name, node in nodes.items():
         if not node.is_observed or any(p.name in depends for p in node.parents() if not _is_auxiliary(p)):
             depends.add(name)
-    kept, anew = {}, {}
+    kept, redrawn = {}, {}
     for name, node in nodes.items():
         if not node.is_observed or name not in readers:
             continue
         if name not in depends and node.mask is None and node.entries is None and node.value is not None:
             kept[name] = node.value
             continue
-        anew[name] = name in depends
+        redrawn[name] = name in depends
         for reader in readers[name]:
             if not reader.is_observed or _reads_as_index(reader, name):
                 why = "depends on what is hidden" if name in depends else "is missing in part"
@@ -95,7 +95,7 @@ def _covariates(nodes: Mapping[str, Node]) -> tuple[Values, dict[str, bool]]:
                     f"simulate: {name!r} is observed, {why}, and is read by {reader.name!r}, which was declared with its values: "
                     "it cannot be drawn anew. Declare it hidden, or give its values as numbers"
                 )
-    return kept, anew
+    return kept, redrawn
 
 
 def _reads_as_index(reader: Node, name: str) -> bool:
@@ -149,15 +149,15 @@ class _HiddenNodes:
 
 
 def _drawn_leaf(
-    node: Node, values: Mapping[str, Array], rng: np.random.Generator, n: int, anew: Collection[str] = ()
+    node: Node, values: Mapping[str, Array], rng: np.random.Generator, n: int, redrawn: Collection[str] = ()
 ) -> Array:
-    """Values of an observed node [n, plates, event] given those of its parents; ``anew`` are observed ones that were drawn."""
+    """Values of an observed node [n, plates, event] given those of its parents; ``redrawn`` are observed ones that were drawn."""
     moments = {
         parent.name: parent.family.stats_of(values[parent.name], parent.size)
         for parent in node.parents()
-        if (not parent.is_observed or parent.name in anew) and parent.name in values
+        if (not parent.is_observed or parent.name in redrawn) and parent.name in values
     }
-    slots = slot_values(node, moments, n, drawn=frozenset(anew))
+    slots = slot_values(node, moments, n, drawn=frozenset(redrawn))
     shape = (n, *(plate.size for plate in node.plates))
     if not node.can_sample:
         raise PlateMismatch(f"simulate: a {type(node).__name__} such as {node.name!r} cannot be drawn")
@@ -165,7 +165,7 @@ def _drawn_leaf(
 
 
 def observing(nodes: Mapping[str, Node], data: Mapping[str, Array]) -> list[Node]:
-    """The leaves of a network with other data: twins of the observed nodes that nobody reads, what was missing still missing."""
+    """The leaves of a network with other data: twins of the observed nodes that no node reads, what was missing still missing."""
     read = {parent.name for node in nodes.values() for parent in node.parents()}
     leaves = []
     for name, node in nodes.items():

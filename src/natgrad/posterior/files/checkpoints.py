@@ -182,7 +182,7 @@ class Checkpoints:
         return run
 
     def after(self, run: RunState) -> None:
-        """Write if it is time, if the run ended, or if somebody wants it to end; then say where."""
+        """Write if it is time, if the run ended, or if a signal asks it to end; then say where."""
         wanted = self._signal is not None or run.stop is not None
         due = run.state.t % self.steps == 0 if self.steps else time.monotonic() - self._written >= self.seconds
         if not (wanted or due):

@@ -418,7 +418,7 @@ class Stored(NamedTuple):
 
 
 def write_model(path: str | os.PathLike[str], kind: str, value: Any, *, overwrite: bool = False) -> None:
-    """Write a value to a file, atomically: whoever looks sees the old file, or the new one, complete.
+    """Write a value to a file, atomically: a reader sees the old file, or the new one, complete.
 
     Parameters
     ----------
@@ -511,7 +511,7 @@ def _named(beside: Path, place: Path) -> None:
 def read_model(path: str | os.PathLike[str], begin: Callable[[str], None] | None = None) -> Stored:
     """Read what `write_model` wrote; any other file is a `ModelFileError`.
 
-    ``begin`` is told the kind of the model before anything is decoded: its records have to be known by then.
+    ``begin`` is called with the kind of the model before anything is decoded: its records have to be known by then.
     Needs memory for the file and the arrays made of it: twice the file's size.
     """
     place = Path(path)

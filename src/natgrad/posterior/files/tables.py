@@ -21,7 +21,7 @@ from natgrad.posterior.factor import Factor
 __all__ = ["METHOD", "RUN", "STEP", "check_origin", "check_seen", "check_sums", "group_state", "groups_of", "memory_of"]
 
 Sizes = dict[str, int]
-# Sums that were exchanged for many passes differ by rounding from sums that are made anew.
+# Sums that were exchanged for many passes differ by rounding from sums that are made again.
 ROUNDING = 1e-9
 
 

@@ -150,7 +150,7 @@ def by_differences(
     return Linearised(blocks, lam, targets(mu), along(blocks, mu, targets, STEP))
 
 
-# With the globals held, groups are independent and their optimum is found by `solve`; what they then tell the globals, m(μ), has
+# With the globals held, groups are independent and their optimum is found by `solve`; their messages to the globals, m(μ), have
 # the Jacobian of the eliminated system (its Schur complement). Problems that know it have a `tangent`. Elsewhere it is taken by
 # central differences of `solve`, whose error is the square of the step, with the local variables solved to the end from where
 # they were.
@@ -203,14 +203,14 @@ def _one_by_one(problem: GroupProblem, state: State, rows: Any, direction: dict[
     out = np.empty(problem.n_groups)
     for group in range(problem.n_groups):
         own = None if rows is None else tuple(part[group : group + 1] for part in rows)
-        told = problem.solve(state, np.array([group]), own, LOCAL_TOL, LOCAL_ROUNDS).messages
-        out[group] = sum(float(np.sum(b.family.inner(told[n], direction[n]))) for n, b in problem.blocks.items())
+        messages = problem.solve(state, np.array([group]), own, LOCAL_TOL, LOCAL_ROUNDS).messages
+        out[group] = sum(float(np.sum(b.family.inner(messages[n], direction[n]))) for n, b in problem.blocks.items())
     return out
 
 
 # Newton's steps by conjugate gradients, as for a response, each taken only if the bound rises; where it curves upwards along a
 # direction, the state is a saddle and the step goes on along it. A fit that ends at a saddle, or a long flat way before the
-# optimum, so comes to a maximum. Groups begin each time where they were: afresh, they would jump between optima of their own,
+# optimum, so comes to a maximum. Groups begin each time where they were: reset, they would jump between optima of their own,
 # and no sequence of sweeps would settle.
 
 Floats = npt.NDArray[np.float64]

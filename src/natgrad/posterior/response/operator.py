@@ -81,7 +81,7 @@ class Operator:
             end += size
         self.size = end
         self.n_products = 0
-        self.flat = FLAT  # what a curvature must be above to be told from none, at this state
+        self.flat = FLAT  # a curvature up to this cannot be distinguished from none, at this state
 
     @cached_property
     def covariances(self) -> dict[str, Covariances]:
@@ -163,7 +163,7 @@ class Operator:
         return self.changes(self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()).T
 
     def changes(self, rows: Floats) -> Floats:
-        """Rows of H as changes of λ [n, size]: what symmetric statistics have in common told to both, and centred."""
+        """Rows of H as changes of λ [n, size]: what symmetric statistics have in common goes to both, and centred."""
         columns = []
         for name, block in self.at.blocks.items():
             parts = self.part(rows, name)

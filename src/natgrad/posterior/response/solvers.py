@@ -217,7 +217,7 @@ class Dense:
 
 
 def _is_clearly_positive(matrix: Floats) -> bool:
-    """Whether all curvatures are well above zero, as far as Cholesky's pivots tell: none of them is below the least curvature."""
+    """Whether all curvatures are well above zero, by Cholesky's pivots: none of them is below the least curvature."""
     try:
         pivots = np.linalg.cholesky(matrix).diagonal()
     except np.linalg.LinAlgError:
@@ -326,11 +326,11 @@ class Eliminated:
     def solve(self, b: Floats) -> Solution:
         """Find x with (I − J V) x = b."""
         self.reduced.flat = self.operator.flat
-        return Solution(self._whole(b, self.dense.solve(self._told(b)).x), 0, 0.0)
+        return Solution(self._whole(b, self.dense.solve(self._message(b)).x), 0, 0.0)
 
     def step(self, b: Floats, flat: float, rising: float) -> tuple[Floats, float]:
         """Newton's step, as of `Dense`."""
-        inside, unresolved = self.dense.step(self._told(b), flat, rising)
+        inside, unresolved = self.dense.step(self._message(b), flat, rising)
         return self._whole(b, inside), unresolved
 
     def responses(self, sources: Floats) -> Floats:
@@ -338,9 +338,9 @@ class Eliminated:
         b = np.empty_like(sources)
         b[:, self._in] = self.reduced.changes(sources @ self._rows.T)
         b[:, self._out] = sources[:, self._in] @ self._changes
-        return self._whole(b, self.dense.solved(self._told(b)))
+        return self._whole(b, self.dense.solved(self._message(b)))
 
-    def _told(self, b: Floats) -> Floats:
+    def _message(self, b: Floats) -> Floats:
         """b_g + J_gE V_E b_E."""
         return np.asarray(b[..., self._in] + b[..., self._out] @ self._reached.T)
 
@@ -372,7 +372,7 @@ ROUGH = 10.0
 
 
 class Settled(NamedTuple):
-    """The optimum; the nats that were left; the matrix there, if it was made; the curvature that cannot be told from none."""
+    """The optimum; the nats that were left; the matrix there, if it was made; the curvature that counts as none."""
 
     at: Linearised
     left: float
@@ -429,15 +429,15 @@ def _newton(operator: Operator, near: Dense | Eliminated | None, beside: float) 
     ``beside`` is how far from the optimum the curvature was found.
     """
     residual = operator.residual()
-    told = operator.fisher(residual)
-    length = operator.inner(residual, told) ** 0.5
+    moved = operator.fisher(residual)
+    length = operator.inner(residual, moved) ** 0.5
     far = max(length, beside)
     if near is not None:
         step, unresolved = near.step(residual, FLAT + far, FLAT + ROUGH * far)
     else:
         solved = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=FLAT + far)
         step, unresolved = solved.x, min(solved.residual, 1.0) * length
-    return step, length, 0.5 * operator.inner(told, step), unresolved_gain(far, unresolved)
+    return step, length, 0.5 * operator.inner(moved, step), unresolved_gain(far, unresolved)
 
 
 def unresolved_gain(length: float, unresolved: float) -> float:

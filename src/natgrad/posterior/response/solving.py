@@ -52,7 +52,7 @@ def as_quantities(of: Any, factors: Mapping[str, Factor], moments: _Known | None
 
 
 class _Means(Mapping[str, Any]):
-    """The means by name, which remember who was asked for; given some of them anew."""
+    """The means by name, which record the names that are asked for; some may be given in their place."""
 
     def __init__(self, factors: Mapping[str, Factor], given: Mapping[str, Floats], known: _Known) -> None:
         self._factors, self._given, self._known = factors, given, known
