@@ -89,8 +89,8 @@ class Group(NamedTuple):
     scales: tuple[str, ...]
 
 
-class _Said(NamedTuple):
-    """What products say of pairs of numbers, or of single ones (a second one of −1)."""
+class _Products(NamedTuple):
+    """Coefficients of pairs of numbers, or of single ones (a second one of −1), and the places that they multiply."""
 
     one: Ints
     two: Ints
@@ -98,29 +98,8 @@ class _Said(NamedTuple):
     places: list[Ints]
 
 
-class _Set:
-    """Numbers that are drawn together: their order, and how A is held."""
-
-    def __init__(self, numbers: Ints, met: npt.NDArray[np.bool_]) -> None:
-        order = np.argsort(met.sum(1), kind="stable")
-        self.numbers, met = numbers[order], met[np.ix_(order, order)]
-        size = len(numbers)
-        self.first = np.array(
-            [int(np.flatnonzero(met[i, : i + 1])[0]) if met[i, : i + 1].any() else i for i in range(size)]
-        )
-        lengths = np.arange(size) + 1 - self.first
-        self.begin = np.concatenate([[0], np.cumsum(lengths)])[:-1]
-        self.n_held = int(lengths.sum())
-        self.table = 0
-
-    @property
-    def count(self) -> int:
-        """Numbers of A and b."""
-        return self.n_held + len(self.numbers)
-
-
 class GaussianSets:
-    """All of them in a network.
+    """The sets of numbers of a network that are drawn together: their order, and how A of each is held.
 
     Parameters
     ----------
@@ -130,7 +109,7 @@ class GaussianSets:
     """
 
     def __init__(self, plan: Plan, groups: Sequence[Group], layout: Layout) -> None:
-        self.layout, self.said = layout, list[_Said]()
+        self.layout, self.products = layout, list[_Products]()
         self.scales: dict[int, tuple[str, ...]] = {}
         self.set_of: dict[Group | str, list[int]] = {}
         self.one, self.two = np.full(layout.n_stats, -1), np.full(layout.n_stats, -1)
@@ -150,7 +129,6 @@ class GaussianSets:
         if any(len(own) > LARGEST for own in members):
             raise Unsuitable(f"more than {LARGEST} numbers are drawn together")
         self.members = members
-        self.sets: list[_Set] = []
         self.first_rows: dict[tuple[int, str | None], int] = {}
         self.n_rows = layout.n_stats
 
@@ -175,55 +153,49 @@ class GaussianSets:
         elif len(own) > 1:
             raise Unsuitable("its Gaussian nodes meet in more than pairs")
         there = coefs != 0.0
-        self.said.append(_Said(one[there], two[there], coefs[there], [place[there] for place in places]))
+        self.products.append(_Products(one[there], two[there], coefs[there], [place[there] for place in places]))
 
     def arrange(self, n_rows: int, add: Callable[[Ints, Floats, Sequence[Ints]], None]) -> None:
         """Orders, and rows for all numbers of A and b."""
-        n = len(self.variables)
-        set_of, rank, begin, first, held = (np.zeros(n, np.int64) for _ in range(5))
-        self.place_of = set_of, rank
-        for number, own in enumerate(self.members):
-            set_of[own] = number
-        local = np.zeros(n, np.int64)
+        set_of, local, rank, begin, first, held = np.zeros((6, len(self.variables)), np.int64)
         met = [np.eye(len(own), dtype=bool) for own in self.members]
-        for own in self.members:
-            local[own] = np.arange(len(own))
-        for said in self.said:
-            pairs = said.two >= 0
-            for number, one, two in np.unique(
-                np.stack([set_of[said.one[pairs]], local[said.one[pairs]], local[said.two[pairs]]]), axis=1
-            ).T.tolist():
-                met[number][one, two] = met[number][two, one] = True
-        base, table = n_rows, 0
-        bases = self.first_rows
         for number, own in enumerate(self.members):
-            entry = _Set(np.array(own), met[number])
-            entry.table, table = table, table + len(own)
-            self.sets.append(entry)
-            rank[entry.numbers] = np.arange(len(own))
-            begin[entry.numbers], first[entry.numbers], held[entry.numbers] = entry.begin, entry.first, entry.n_held
+            set_of[own], local[own] = number, np.arange(len(own))
+        for one, two, _, _ in self.products:
+            one, two = one[two >= 0], two[two >= 0]
+            for number, i, j in np.unique(np.stack([set_of[one], local[one], local[two]]), axis=1).T.tolist():
+                met[number][i, j] = met[number][j, i] = True
+        self.n_rows, self.ordered = n_rows, list[Ints]()
+        for number, (unordered, meets) in enumerate(zip(self.members, met, strict=True)):
+            order = np.argsort(meets.sum(1), kind="stable")
+            numbers, size = np.array(unordered)[order], len(order)
+            columns = meets[np.ix_(order, order)].argmax(1)  # each number meets itself
+            lengths = np.arange(size) + 1 - columns
+            rank[numbers], first[numbers], held[numbers] = np.arange(size), columns, lengths.sum()
+            begin[numbers] = np.cumsum(lengths) - lengths
+            self.ordered.append(numbers)
             for scale in self.scales.get(number) or (None,):
                 for key in ((number, scale), (number, None if scale is None else f"{scale} slope")):
-                    if key not in bases:
-                        bases[key] = base
-                        base += entry.count
-        self.n_rows = base
-        for said in self.said:
-            one, two = said.one, np.maximum(said.two, 0)
-            pairs = said.two >= 0
+                    if key not in self.first_rows:
+                        self.first_rows[key] = self.n_rows
+                        self.n_rows += int(lengths.sum()) + size
+        self.begins: list[int] = np.cumsum([0, *map(len, self.members)]).tolist()
+        self.place_of, self.envelope = (set_of, rank), np.stack([first, begin], 1)
+        for one, two, coefs, places in self.products:
+            pairs, two = two >= 0, np.maximum(two, 0)
             later = np.where(rank[one] >= rank[two], one, two)
             place = begin[later] + np.minimum(rank[one], rank[two]) - first[later]
             place = np.where(pairs, place, held[one] + rank[one])
-            coefs = said.coefs * np.where(pairs, np.where(said.one == said.two, -2.0, -1.0), 1.0)
+            coefs = coefs * np.where(pairs, np.where(one == two, -2.0, -1.0), 1.0)
             for number in np.unique(set_of[one]).tolist():
-                self._say(number, set_of[one] == number, place, coefs, said.places, bases, add)
+                self._add_rows(number, set_of[one] == number, place, coefs, places, add)
 
-    def _say(
+    def _add_rows(
         self, number: int, mine: npt.NDArray[np.bool_], place: Ints, coefs: Floats, places: list[Ints],
-        bases: dict[tuple[int, str | None], int], add: Callable[[Ints, Floats, Sequence[Ints]], None],
+        add: Callable[[Ints, Floats, Sequence[Ints]], None],
     ) -> None:  # fmt: skip
-        """Products of one set in the rows of all its forms: at given precisions, and as affine functions of each."""
-        place, coefs, places = place[mine], coefs[mine], [own[mine] for own in places]
+        """Add products of one set to the rows of all its forms: at given precisions, and as affine functions of each."""
+        place, coefs, places, bases = place[mine], coefs[mine], [own[mine] for own in places], self.first_rows
         scales = self.scales.get(number, ())
         if not scales:
             add(bases[number, None] + place, coefs, places)
@@ -241,13 +213,8 @@ class GaussianSets:
 
     def tables(self) -> tuple[Ints, Ints, Ints]:
         """How matrices are held, numbers, and products of numbers."""
-        held = [np.stack([entry.first, entry.begin], 1) for entry in self.sets]
-        numbers = np.array(self.variables, np.int64).reshape(-1, 3)
-        ordered = [numbers[entry.numbers] for entry in self.sets]
-        return (
-            np.concatenate([np.zeros((0, 2), np.int64), *held]),
-            np.concatenate([np.zeros((0, 3), np.int64), *ordered]), self.outer[0],
-        )  # fmt: skip
+        ordered = np.concatenate([np.zeros(0, np.int64), *self.ordered])
+        return self.envelope[ordered], np.array(self.variables, np.int64).reshape(-1, 3)[ordered], self.outer[0]
 
     @cached_property
     def outer(self) -> tuple[Ints, list[int]]:
@@ -269,13 +236,22 @@ class GaussianSets:
         ]
 
     def _op(self, number: int, scale: str | None, whole: bool) -> list[int]:
-        entry, layout = self.sets[number], self.layout
+        layout = self.layout
         place = [0, 0, 0, 0]
         if scale is not None:
             place = [layout.stats[scale, 0], layout.stats[scale, 1], layout.values[scale], layout.averages[scale]]
         ends = self.outer[1][number : number + 2]
         kind = GAUSSIAN if scale is None else SCALE
-        return [kind, *place, len(entry.numbers), 1, self.first_rows[number, scale], entry.table, *ends, int(whole)]
+        return [
+            kind,
+            *place,
+            len(self.members[number]),
+            1,
+            self.first_rows[number, scale],
+            self.begins[number],
+            *ends,
+            int(whole),
+        ]
 
 
 # Labels that may be put back, as tables for the compiled loop: what lies along them, and what q says of the categories.
