@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from natgrad import families as nf
 from natgrad._jax import compiled
-from natgrad.families.fisher import covariances
 
 Rng = np.random.Generator
 
@@ -263,7 +262,7 @@ def test_linear_response_reads_the_value_itself(case: Case, rng: Rng) -> None:
     """Cov(φ, φ) = ∂μ/∂λ, Cov(x, φ) = ∂E[x]/∂λ, and Var(x) on the diagonal of Cov(x, x), whether or not x is a statistic."""
     family = case.family
     lam = tuple(np.asarray(g, np.float64) for g in case.lam(rng))
-    found, mean = covariances(family, lam), np.asarray(family.mean(lam))
+    found, mean = family.covariances(lam), np.asarray(family.mean(lam))
     fixed = [name in family.settings for name in family.stat_names]
     change = family.project(
         tuple(np.zeros(g.shape) if f else rng.normal(size=g.shape) for g, f in zip(lam, fixed, strict=True))

@@ -375,10 +375,10 @@ class MarkovChain(Path, Labels):
         draw_paths(*rows, self.starts(n_times), rng.random((len(out), n_times)), out)
         return out.reshape(*shape, n_times)
 
-    def covariance_times(self, lam: Stats) -> Times | None:
+    def covariance_times(self, lam: Stats) -> Times:
         """V dλ by two recursions; of very long paths compiling a derivative pays."""
         if lam[0].shape[-2] > LONGEST_CHAIN:
-            return None
+            return super().covariance_times(lam)
         return chain_covariance(lam, self.starts(lam[0].shape[-2]))
 
     def takes_changes(self, shapes: Sequence[tuple[int, ...]]) -> bool:

@@ -18,19 +18,38 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 import scipy.special as sp
 from numpy.typing import NDArray
 
+from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["Family", "Param", "Stats", "Times", "ValueCovariances"]
+__all__ = ["Covariances", "Family", "Param", "Stats", "Times", "ValueCovariances"]
 
 Times = Callable[[Stats], Stats]
 ValueCovariances = tuple[Callable[[Stats], Array], Callable[[Array], Stats], Callable[[Array], Array]]
+
+
+class Covariances(NamedTuple):
+    """Covariances under one q, as linear functions; arrays have the plates first.
+
+    V = ∇²A(λ) = Cov(φ) maps a change of λ to the change of the moments, dμ = V dλ. The value x of a node is a statistic of most
+    families (the first one) but not of a Dirichlet, whose statistics are logarithms; Cov(x, φ) = ∂E[x]/∂λ whatever x is.
+
+    ``times(dλ)`` is V dλ, ``value_by(dλ)`` is Cov(x, φ) dλ, ``stats_by(a)`` is Cov(φ, x) a and ``own(a)`` is Cov(x, x) a, for
+    weights a of the shape of the mean. ``centred(dλ)`` is dλ without a part that V does not see: a constant added to all logits.
+    """
+
+    times: Times
+    value_by: Callable[[Stats], Array]
+    stats_by: Callable[[Array], Stats]
+    own: Callable[[Array], Array]
+    centred: Times = lambda change: change
 
 
 class Param(NamedTuple):
@@ -139,13 +158,38 @@ class Family(ABC):
         """Whether values are shares that sum to one, of a number that is given."""
         return self.support == "unit" and self.event_ndim == 1 and not self.is_stick
 
-    def covariance_times(self, lam: Stats) -> Times | None:
-        """V dλ, V = ∇²A = Cov(φ), as a function of dλ; None if there is no closed form, and it is to be differentiated."""
-        return None
+    def covariance_times(self, lam: Stats) -> Times:
+        """V dλ, V = ∇²A = Cov(φ), as a function of dλ; without a closed form the derivative of ∇A, compiled once for a family."""
+        return self._differentiated("expected_stats", lam)[0]
 
-    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances | None:
-        """Cov(x, φ) dλ, Cov(φ, x) a and Cov(x, x) a as functions of dλ or a; None if x is the first statistic."""
-        return None
+    def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
+        """Cov(x, φ) dλ, Cov(φ, x) a and Cov(x, x) a as functions of dλ or a; by default x is the first statistic."""
+
+        def first(weights: Array) -> Stats:
+            return (np.asarray(weights, np.float64), *(np.zeros_like(part) for part in lam[1:]))
+
+        return (
+            lambda change: times(change)[0],
+            lambda weights: times(first(weights)),
+            lambda weights: times(first(weights))[0],
+        )
+
+    def _differentiated(self, function: str, lam: Stats) -> tuple[Callable[[Stats], Any], Callable[[Any], Stats]]:
+        """Products with the derivative of a method at λ, and with its transpose."""
+        import jax
+
+        forwards, backwards = _derivative(self, function)
+
+        def along(change: Stats) -> Any:
+            with in_64_bits():
+                wide = tuple(np.broadcast_to(c, g.shape) for c, g in zip(change, lam, strict=True))
+                return jax.tree.map(np.asarray, forwards(lam, wide))
+
+        def against(weights: Any) -> Stats:
+            with in_64_bits():
+                return tuple(np.asarray(part) for part in backwards(lam, np.asarray(weights, np.float64)))
+
+        return along, against
 
     def takes_changes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether V of statistics of these shapes takes several changes of λ, along a first axis."""
@@ -328,9 +372,54 @@ class Family(ABC):
         Flattened in the order of the statistics, each in C order. With a symmetric statistic φ the entries
         (i, j) and (j, i) are the same random number, so the matrix is singular there.
         """
-        from natgrad.families.fisher import fisher_matrix  # which knows all families
+        lam = ops.align(numpy_stats(lam), self.stat_ndims)
+        plates = lam[0].shape[: lam[0].ndim - self.stat_ndims[0]]
+        events = [g.shape[len(plates) :] for g in lam]
+        sizes = [int(np.prod(event)) for event in events]
+        eye = np.split(np.eye(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
+        # The unit vectors lie along a first plate of λ, which is the same all along it.
+        between = (1,) * len(plates)
+        units = [e.reshape((-1, *between, *event)) for e, event in zip(eye, events, strict=True)]
+        along = tuple(np.broadcast_to(g, (sum(sizes), *g.shape)) for g in lam)
+        change = tuple(np.broadcast_to(e, g.shape) for e, g in zip(units, along, strict=True))
+        rows = [np.reshape(column, (sum(sizes), *plates, -1)) for column in self.covariances(along).times(change)]
+        return np.moveaxis(np.concatenate(rows, axis=-1), 0, -1)
 
-        return fisher_matrix(self, lam)
+    @final
+    def covariances(self, lam: Stats) -> Covariances:
+        """The covariances of φ and of x under q(x; λ), as linear functions.
+
+        Examples
+        --------
+        >>> from natgrad.families import Normal
+        >>> found = Normal().covariances(Normal().natural(mean=3.0, precision=4.0))
+        >>> [float(part) for part in found.times((1.0, 0.0))]  # Var(x) and Cov(x², x)
+        [0.25, 1.5]
+        """
+        lam = ops.align(numpy_stats(lam), self.stat_ndims)
+        times = self.covariance_times(lam)
+        found = Covariances(times, *self.value_covariances(lam, times))
+        if not self.is_category:
+            return found
+        probs = np.asarray(self.mean(lam))
+
+        def centred(change: Stats) -> Stats:
+            """Logits minus their mean: what is constant in them drowns the digits of the rest, and means nothing."""
+            return change[0] - (probs * change[0]).sum(-1, keepdims=True), *change[1:]
+
+        return found._replace(centred=centred)
+
+
+@lru_cache(maxsize=64)
+def _derivative(family: Family, function: str) -> tuple[Callable[..., Any], Callable[..., Stats]]:
+    import jax
+
+    def of(lam: Stats) -> Any:
+        return getattr(family, function)(family.project(lam))
+
+    forwards: Any = jax.jit(lambda lam, change: jax.jvp(of, (lam,), (change,))[1])
+    backwards: Any = jax.jit(lambda lam, weights: jax.vjp(of, lam)[1](weights)[0])
+    return forwards, backwards
 
 
 def numpy_stats(lam: Stats) -> tuple[NDArray[np.float64], ...]:

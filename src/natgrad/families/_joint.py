@@ -25,14 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, final
 
 import numpy as np
 import scipy.special as sp
 from numpy.typing import NDArray
 
-from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats
 from natgrad.families._gamma import Gamma, Wishart, check_dof, wishart_draws
@@ -151,10 +149,12 @@ class NormalGamma(Family):
         """Of [x, τ], by differentiating its mean."""
         variance = self.var(lam)
         # A variance may be infinite; what is not asked for adds nothing.
-        return _value_covariances(self, lam, lambda a: np.multiply(variance, a, out=0.0 * a, where=a != 0))
+        own = lambda a: np.multiply(variance, a, out=0.0 * a, where=a != 0)  # noqa: E731
+        return *self._differentiated("_packed_mean", lam), own
 
-    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
-        return xp.stack([usual["mean"], usual["shape"] / usual["rate"]], axis=-1)
+    def _packed_mean(self, lam: Stats) -> Array:
+        usual = self.usual(lam)
+        return ops.namespace(*lam).stack([usual["mean"], usual["shape"] / usual["rate"]], axis=-1)
 
 
 class BesideWishart(Family):
@@ -324,9 +324,10 @@ class BesideWishart(Family):
                 means = np.divide(means, freedom, out=0.0 * means, where=means != 0)
             return np.concatenate([spread(means), rest], axis=-1)
 
-        return _value_covariances(self, lam, own)
+        return *self._differentiated("_packed_mean", lam), own
 
-    def _packed_mean(self, usual: dict[str, Array], xp: Any) -> Array:
+    def _packed_mean(self, lam: Stats) -> Array:
+        xp, usual = ops.namespace(*lam), self.usual(lam)
         precision = usual["dof"][..., None, None] * xp.linalg.inv(usual["rate"])
         return xp.concatenate([self._columns(usual["mean"]), precision], axis=-1)
 
@@ -482,32 +483,3 @@ class MatrixNormalWishart(BesideWishart):
 
     def _noise(self, noise: Array, scale: Array) -> Array:
         return np.linalg.solve(ops.transpose(np.linalg.cholesky(scale)), noise)
-
-
-def _value_covariances(family: Any, lam: Stats, own: Callable[[Array], Array]) -> ValueCovariances:
-    """Cov(x, φ) of a packed value by differentiating its mean; ``own`` is Cov(x, x)."""
-    value, adjoint = _mean_derivatives(family)
-
-    def value_by(change: Stats) -> Array:
-        with in_64_bits():
-            return np.asarray(value(lam, tuple(np.broadcast_to(c, g.shape) for c, g in zip(change, lam, strict=True))))
-
-    def stats_by(weights: Array) -> Stats:
-        with in_64_bits():
-            return tuple(np.asarray(part) for part in adjoint(lam, np.asarray(weights, np.float64)))
-
-    return value_by, stats_by, own
-
-
-@lru_cache(maxsize=16)
-def _mean_derivatives(family: Any) -> tuple[Callable[..., Array], Callable[..., Stats]]:
-    """Cov(x, φ) dλ and Cov(φ, x) a, compiled."""
-    import jax
-    import jax.numpy as jnp
-
-    def mean(lam: Stats) -> Array:
-        return family._packed_mean(family.usual(family.project(lam)), jnp)
-
-    value: Any = jax.jit(lambda lam, change: jax.jvp(mean, (lam,), (change,))[1])
-    adjoint: Any = jax.jit(lambda lam, weights: jax.vjp(mean, lam)[1](weights)[0])
-    return value, adjoint

@@ -141,230 +141,216 @@ def _moves(moves: Moves, state: State, earlier: Sequence[ProposalRecord], seed: 
     """What may be tried; a split whose ELBO is known to stay below the ``goal`` is not made."""
     for part in moves.parts:
         own = [record for record in earlier if record.name == part.plate]
-        held, active = part.held(state), part.active(state)
-        empty = np.flatnonzero(~active)
+        here = _Round(part, state, own, seed, goal, part.held(state), part.active(state))
         # A ladder is climbed until a step is refused; those it led to are looked at one by one after that.
         climbing = [record.kind for record in own if record.accepted][-1:] == ["anew"]
         if climbing:
-            yield from _anew(part, state, held, active, own, seed)
-            yield from _explored(part, state, held, active, own, seed)
-        yield from _ordered(part, state, held, own)
-        if len(empty):
-            yield from _births(part, state, held, active, empty.tolist(), own, seed)
-        if active.sum() < 2:
+            yield from here.anew()
+            yield from here.explored()
+        yield from here.ordered()
+        full = here.active.all()
+        if not full:
+            yield from here.births()
+        if here.active.sum() < 2:
             continue
-        pairs = np.outer(active, active) & ~np.outer(part.stays, part.stays) & ~np.eye(part.size, dtype=bool)
-        alike = np.where(pairs, part.likeness(state), -np.inf)
+        alike = here.likeness()
         if not moves.keep or part.may_empty:
             hopeful = np.where(alike < HOPELESS, -np.inf, alike)
-            yield from _merges(part, state, held, hopeful, own)
-            yield from _deletes(part, state, held, hopeful, own, seed)
+            yield from here.merges(hopeful)
+            yield from here.deletes(hopeful)
         if not moves.keep and not climbing:
-            yield from _anew(part, state, held, active, own, seed)
+            yield from here.anew()
         if not climbing:
-            yield from _explored(part, state, held, active, own, seed)
-        if moves.keep and not len(empty):
-            yield from _shared_anew(part, state, held, alike, own, seed, goal)
-            yield from _exchanges(part, state, held, alike, own, seed, goal)
+            yield from here.explored()
+        if moves.keep and full:
+            yield from here.split_again(alike)
+            yield from here.exchanges(alike)
 
 
-def _ordered(part: Components, state: State, held: Floats, own: list[ProposalRecord]) -> Iterator[_Move]:
-    """Other places for the same components, where priors tell places apart."""
-    found = part.ordered(state)
-    if found is not None and not _refused(own, "order", found[1], float(held.sum())):
-        yield _Move("order", part, found[1], float(held.sum()), found[0])
+class _Round(NamedTuple):
+    """The components along one plate at a state, what they hold, and what was proposed of them before."""
 
+    part: Components
+    state: State
+    own: list[ProposalRecord]
+    seed: int
+    goal: float
+    held: Floats
+    active: npt.NDArray[np.bool_]
 
-def _births(
-    part: Components,
-    state: State,
-    held: Floats,
-    active: npt.NDArray[np.bool_],
-    empty: list[int],
-    own: list[ProposalRecord],
-    seed: int,
-) -> Iterator[_Move]:
-    """Births, several at once where they can be, and then one by one, the one that gains most on its own data first."""
-    ranked = []
-    good: dict[int, Birth] = {}
-    left = empty
-    for k in sorted(np.flatnonzero(active).tolist(), key=lambda k: -held[k]):
-        if _refused(own, "birth", (k,), held[k]):
-            continue
-        birth = part.birth(state, k, left or empty, _tries(own, k), seed)
-        gain = float("-inf") if birth is None else birth.gain
-        worth = birth is not None and not gain < WORTH
-        # By what they gain, then by what they hold; last, those that are not worth a try.
-        rank = (2, 0.0) if not worth else (0, -gain) if np.isfinite(gain) else (1, -held[k])
-        born = (empty[0],) if birth is None else birth.born
-        ranked.append((rank, _Move("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain)))
-        if part.at_once and birth is not None and left and gain > 0.0:
-            good[k], left = birth, [place for place in left if place not in birth.born]
-    yield from _several_births(part, state, held, good, own)
-    yield from (proposal for _, proposal in sorted(ranked, key=lambda pair: pair[0]))
+    def likeness(self) -> Floats:
+        """How alike two components are that may be merged; −∞ for others."""
+        part, active = self.part, self.active
+        pairs = np.outer(active, active) & ~np.outer(part.stays, part.stays) & ~np.eye(part.size, dtype=bool)
+        return np.where(pairs, part.likeness(self.state), -np.inf)
 
+    def ordered(self) -> Iterator[_Move]:
+        """Other places for the same components, where priors tell places apart."""
+        found, total = self.part.ordered(self.state), float(self.held.sum())
+        if found is not None and not self.refused("order", found[1], total):
+            yield _Move("order", self.part, found[1], total, found[0])
 
-def _several_births(
-    part: Components, state: State, held: Floats, good: dict[int, Birth], own: list[ProposalRecord]
-) -> Iterator[_Move]:
-    """Those that gain on their own data, all at once; or the better half of them, and so on."""
-    order = sorted(good, key=lambda k: -good[k].gain)
-    while len(order) > 1:
-        births = {k: good[k] for k in order}
-        components = (*order, *(place for birth in births.values() for place in birth.born))
-        total = float(held[order].sum())
-        if not _refused(own, "births", components, total):
-            gain, n_born = sum(birth.gain for birth in births.values()), len(components) - len(order)
-            yield _Move("births", part, components, total, part.together(state, births), gain, n_born)
-        order = order[: len(order) // 2]
+    def births(self) -> Iterator[_Move]:
+        """Births, several at once where they can be, and then one by one, the one that gains most on its own data first."""
+        ranked, good = [], dict[int, Birth]()
+        left = empty = np.flatnonzero(~self.active).tolist()
+        for k in sorted(np.flatnonzero(self.active).tolist(), key=lambda k: -self.held[k]):
+            if self.refused("birth", (k,), self.held[k]):
+                continue
+            birth = self.part.birth(self.state, k, left or empty, self.tries(k), self.seed)
+            gain = float("-inf") if birth is None else birth.gain
+            worth = birth is not None and not gain < WORTH
+            # By what they gain, then by what they hold; last, those that are not worth a try.
+            rank = (2, 0.0) if not worth else (0, -gain) if np.isfinite(gain) else (1, -self.held[k])
+            born = (empty[0],) if birth is None else birth.born
+            state = birth.state if birth and worth else None
+            ranked.append((rank, _Move("birth", self.part, (k, *born), self.held[k], state, gain)))
+            if self.part.at_once and birth is not None and left and gain > 0.0:
+                good[k], left = birth, [place for place in left if place not in birth.born]
+        yield from self.several_births(good)
+        yield from (proposal for _, proposal in sorted(ranked, key=lambda pair: pair[0]))
 
+    def several_births(self, good: dict[int, Birth]) -> Iterator[_Move]:
+        """Those that gain on their own data, all at once; or the better half of them, and so on."""
+        order = sorted(good, key=lambda k: -good[k].gain)
+        while len(order) > 1:
+            births = {k: good[k] for k in order}
+            components = (*order, *(place for birth in births.values() for place in birth.born))
+            total = float(self.held[order].sum())
+            if not self.refused("births", components, total):
+                gain, n_born = sum(birth.gain for birth in births.values()), len(components) - len(order)
+                together = self.part.together(self.state, births)
+                yield _Move("births", self.part, components, total, together, gain, n_born)
+            order = order[: len(order) // 2]
 
-def _anew(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[ProposalRecord], seed: int
-) -> Iterator[_Move]:
-    """The next two numbers of a ladder above K, each of them once."""
-    tried = {record.components for record in own if record.kind == "anew"}
-    ladder = [min(FIRST_STEP << n, part.size) for n in range(part.size.bit_length())]
-    for size in sorted({step for step in ladder if step > active.sum()})[:2]:
-        if (size,) not in tried:
-            proposed = part.anew(state, size, seed)
-            if proposed is None:
-                return
-            yield _Move("anew", part, (size,), float(held.sum()), proposed, n_born=size - int(active.sum()))
+    def anew(self) -> Iterator[_Move]:
+        """The next two numbers of a ladder above K, each of them once."""
+        part, n_active = self.part, int(self.active.sum())
+        tried = {record.components for record in self.own if record.kind == "anew"}
+        ladder = [min(FIRST_STEP << n, part.size) for n in range(part.size.bit_length())]
+        for size in sorted({step for step in ladder if step > n_active})[:2]:
+            if (size,) not in tried:
+                proposed = part.anew(self.state, size, self.seed)
+                if proposed is None:
+                    return
+                yield _Move("anew", part, (size,), float(self.held.sum()), proposed, n_born=size - n_active)
 
+    def explored(self) -> Iterator[_Move]:
+        """Sweeps of a sampler, as long as they gain a nat for each component; refused once with so many, not again with these."""
+        n_active, tried = int(self.active.sum()), [record for record in self.own if record.kind == "explore"]
+        if any(not record.accepted and record.n_active == n_active for record in tried):
+            return
+        proposed = self.part.explored(self.state, len(tried), self.seed)
+        if proposed is not None:
+            yield _Move("explore", self.part, (), float(self.held.sum()), proposed, n_born=n_active)
 
-def _explored(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[ProposalRecord], seed: int
-) -> Iterator[_Move]:
-    """Sweeps of a sampler, as long as they gain a nat for each component; refused once with so many, not again with these."""
-    tried = [record for record in own if record.kind == "explore"]
-    if any(not record.accepted and record.n_active == active.sum() for record in tried):
-        return
-    proposed = part.explored(state, len(tried), seed)
-    if proposed is not None:
-        yield _Move("explore", part, (), float(held.sum()), proposed, n_born=int(active.sum()))
+    def merges(self, alike: Floats) -> Iterator[_Move]:
+        """Pairs, those most alike first."""
+        for kept, emptied in self.pairs(alike)[:MOST_MERGES]:
+            total = self.held[kept] + self.held[emptied]
+            if not self.refused("merge", (kept, emptied), total):
+                merged = self.emptied(self.part.merge(self.state, kept, emptied), emptied)
+                yield _Move("merge", self.part, (kept, emptied), total, merged)
 
-
-def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord]) -> Iterator[_Move]:
-    for kept, emptied in _pairs(alike, held, part.stays)[:MOST_MERGES]:
-        total = held[kept] + held[emptied]
-        if not _refused(own, "merge", (kept, emptied), total):
-            yield _Move(
-                "merge", part, (kept, emptied), total, _emptied(part, part.merge(state, kept, emptied), emptied)
-            )
-
-
-def _deletes(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord], seed: int
-) -> Iterator[_Move]:
-    """Those that promise most; or the smallest, of those whose data some other component could take."""
-    gains = part.delete_gains(state, seed)
-    if gains is None:
-        order = [k for k in np.argsort(held, kind="stable").tolist() if np.any(alike[k] > -np.inf)]
-    else:
-        order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
-    for k in [k for k in order if not part.stays[k]][:MOST_DELETES]:
-        if not _refused(own, "delete", (k,), held[k]):
-            yield _Move("delete", part, (k,), held[k], _emptied(part, part.delete(state, k), k))
-
-
-def _emptied(part: Components, state: State, k: int) -> State | None:
-    """The state, if the component is empty in it: one that holds known labels never is."""
-    return None if part.active(state)[k] else state
-
-
-def _shared_anew(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord], seed: int, goal: float
-) -> Iterator[_Move]:
-    """Two become one, which is split again: one of them may have had a part of the other.
-
-    Those most alike, and the smallest with the largest, which took what it lacks.
-    """
-    smallest, most = int(np.argmin(held)), max(MOST_EXCHANGES, part.size // 3)
-    largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:most]
-    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held, part.stays)[:most]]):
-        total = held[kept] + held[emptied]
-        if _exchange_refused(own, (kept, emptied, kept), total):
-            continue
-        birth = part.split(part.merge(state, kept, emptied), kept, [emptied], 0, seed, goal=goal)
-        if birth is None:
-            yield _Move("exchange", part, (kept, emptied, kept), total, None)
+    def deletes(self, alike: Floats) -> Iterator[_Move]:
+        """Those that promise most; or the smallest, of those whose data some other component could take."""
+        gains = self.part.delete_gains(self.state, self.seed)
+        if gains is None:
+            order = [k for k in np.argsort(self.held, kind="stable").tolist() if np.any(alike[k] > -np.inf)]
         else:
-            yield _Move("exchange", part, (kept, emptied, kept), total, birth.state, birth.gain, bound=birth.bound)
+            order = [k for k in np.argsort(-gains, kind="stable").tolist() if gains[k] >= WORTH_DELETE]
+        for k in [k for k in order if not self.part.stays[k]][:MOST_DELETES]:
+            if not self.refused("delete", (k,), self.held[k]):
+                yield _Move("delete", self.part, (k,), self.held[k], self.emptied(self.part.delete(self.state, k), k))
 
+    def emptied(self, state: State, k: int) -> State | None:
+        """The state, if the component is empty in it: one that holds known labels never is."""
+        return None if self.part.active(state)[k] else state
 
-def _exchanges(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[ProposalRecord], seed: int, goal: float
-) -> Iterator[_Move]:
-    """Two that are alike become one, or the smallest goes, and another is split in the place that is left.
+    def split_again(self, alike: Floats) -> Iterator[_Move]:
+        """Two become one, which is split again: one of them may have had a part of the other.
 
-    What a split gains hardly depends on the place that it fills: it is looked at for the first pair, and for others only where
-    it may make up for what their merge loses.
-    """
-    smallest = int(np.argmin(held))
-    gains: dict[int, float] = {}
-    for kept, emptied in [*_pairs(alike, held, part.stays)[:MOST_EXCHANGES], (smallest, smallest)]:
-        total = held[kept] + held[emptied]
-        loss = float(min(0.0, alike[smallest].max() if kept == emptied else alike[kept, emptied]))
-        if not loss >= part.most_loss or _exchange_refused(own, (kept, emptied), total):
-            continue
-        others = [k for k in range(part.size) if k not in (kept, emptied)]
-        if gains:
-            # Those of the first pair have not been looked at.
-            others = [k for k in others if k not in gains or _known(gains[k]) + loss >= WORTH_EXCHANGE]
-            others = sorted(others, key=lambda k: -_known(gains[k]) if k in gains else -np.inf)[: MOST_EXCHANGES + 2]
-        fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
-        births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed, goal=goal)) for k in others]
-        gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
-        # Where the bound is known, it decides before any pass.
-        worth = [
-            (k, birth)
-            for k, birth in births
-            if birth and (not np.isnan(birth.bound) or _known(birth.gain) + loss >= WORTH_EXCHANGE)
-        ]
-        for k, birth in sorted(worth, key=lambda pair: (-_known(pair[1].bound), -_known(pair[1].gain)))[
-            :MOST_EXCHANGES
-        ]:
-            yield _Move("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
-        yield _Move("exchange", part, (kept, emptied), total, None)
+        Those most alike, and the smallest with the largest, which took what it lacks.
+        """
+        part, held = self.part, self.held
+        smallest, most = int(np.argmin(held)), max(MOST_EXCHANGES, part.size // 3)
+        largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:most]
+        for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *self.pairs(alike)[:most]]):
+            places, total = (kept, emptied, kept), held[kept] + held[emptied]
+            if self.exchange_refused(places, total):
+                continue
+            merged = part.merge(self.state, kept, emptied)
+            birth = part.split(merged, kept, [emptied], 0, self.seed, goal=self.goal)
+            state, gain, bound = (None, np.nan, np.nan) if birth is None else (birth.state, birth.gain, birth.bound)
+            yield _Move("exchange", part, places, total, state, gain, bound=bound)
+
+    def exchanges(self, alike: Floats) -> Iterator[_Move]:
+        """Two that are alike become one, or the smallest goes, and another is split in the place that is left.
+
+        What a split gains hardly depends on the place that it fills: it is looked at for the first pair, and for others only
+        where it may make up for what their merge loses.
+        """
+        part, held, smallest = self.part, self.held, int(np.argmin(self.held))
+        gains: dict[int, float] = {}
+        for kept, emptied in [*self.pairs(alike)[:MOST_EXCHANGES], (smallest, smallest)]:
+            total = held[kept] + held[emptied]
+            loss = float(min(0.0, alike[smallest].max() if kept == emptied else alike[kept, emptied]))
+            if not loss >= part.most_loss or self.exchange_refused((kept, emptied), total):
+                continue
+            others = [k for k in range(part.size) if k not in (kept, emptied)]
+            if gains:
+                # Those of the first pair have not been looked at.
+                others = [k for k in others if k not in gains or _known(gains[k]) + loss >= WORTH_EXCHANGE]
+                others = sorted(others, key=lambda k: -_known(gains[k]) if k in gains else -np.inf)
+                others = others[: MOST_EXCHANGES + 2]
+            fewer = part.delete(self.state, kept) if kept == emptied else part.merge(self.state, kept, emptied)
+            births = [(k, part.split(fewer, k, [emptied], self.tries(k), self.seed, goal=self.goal)) for k in others]
+            gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
+            # Where the bound is known, it decides before any pass.
+            worth = [
+                (k, birth)
+                for k, birth in births
+                if birth and (not np.isnan(birth.bound) or _known(birth.gain) + loss >= WORTH_EXCHANGE)
+            ]
+            worth.sort(key=lambda pair: (-_known(pair[1].bound), -_known(pair[1].gain)))
+            for k, birth in worth[:MOST_EXCHANGES]:
+                yield _Move("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
+            yield _Move("exchange", part, (kept, emptied), total, None)
+
+    def pairs(self, alike: Floats) -> list[tuple[int, int]]:
+        """Pairs of components, the one that stays or the larger of the two first, those most alike first."""
+        held, stays = self.held, self.part.stays
+        rows, columns = np.triu_indices(len(held), 1)
+        good = alike[rows, columns] > -np.inf
+        rows, columns = rows[good], columns[good]
+        order = np.argsort(-alike[rows, columns], kind="stable")
+        pairs = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+        return [(i, j) if (stays[i], held[i]) >= (stays[j], held[j]) else (j, i) for i, j in pairs]
+
+    def refused(self, kind: str, components: tuple[int, ...], held: float) -> bool:
+        """Whether the same was refused when its components held about the same, and were these."""
+        for record in reversed(self.own):
+            if record.accepted and set(record.components) & set(components):
+                return False
+            same = record.components[: len(components)] == components
+            if record.kind == kind and same and not record.accepted:
+                return abs(held - record.held) <= CHANGED * record.held
+        return False
+
+    def exchange_refused(self, places: tuple[int, ...], total: float) -> bool:
+        """Whether all exchanges in the place of a pair were refused since the last move, when both held about the same."""
+        for record in reversed(self.own):
+            if record.accepted:
+                return False
+            if record.kind == "exchange" and record.components == places:
+                return abs(total - record.held) <= CHANGED * record.held
+        return False
+
+    def tries(self, k: int) -> int:
+        """How often the birth from a component was refused: the next one is another."""
+        return sum(record.kind == "birth" and not record.accepted and record.components[0] == k for record in self.own)
 
 
 def _known(gain: float) -> float:
     """What is not known is nothing."""
     return 0.0 if np.isnan(gain) else gain
-
-
-def _exchange_refused(own: list[ProposalRecord], pair: tuple[int, ...], total: float) -> bool:
-    """Whether all exchanges in the place of a pair were refused since the last move, when both held about the same."""
-    for record in reversed(own):
-        if record.accepted:
-            return False
-        if record.kind == "exchange" and record.components == pair:
-            return abs(total - record.held) <= CHANGED * record.held
-    return False
-
-
-def _pairs(alike: Floats, held: Floats, stays: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Pairs of components, the one that stays or the larger of the two first, those most alike first."""
-    rows, columns = np.triu_indices(len(held), 1)
-    good = alike[rows, columns] > -np.inf
-    rows, columns = rows[good], columns[good]
-    order = np.argsort(-alike[rows, columns], kind="stable")
-    pairs = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
-    return [(i, j) if (stays[i], held[i]) >= (stays[j], held[j]) else (j, i) for i, j in pairs]
-
-
-def _refused(own: list[ProposalRecord], kind: str, components: tuple[int, ...], held: float) -> bool:
-    """Whether the same was refused when its components held about the same, and were these."""
-    for record in reversed(own):
-        if record.accepted and set(record.components) & set(components):
-            return False
-        same = record.components[: len(components)] == components
-        if record.kind == kind and same and not record.accepted:
-            return abs(held - record.held) <= CHANGED * record.held
-    return False
-
-
-def _tries(own: list[ProposalRecord], k: int) -> int:
-    """How often the birth from a component was refused: the next one is another."""
-    return sum(record.kind == "birth" and not record.accepted and record.components[0] == k for record in own)

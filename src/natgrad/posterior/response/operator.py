@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.families.fisher import Covariances, covariances
+from natgrad.families._family import Covariances
 from natgrad.inference.problem import Block
 
 __all__ = ["FLAT", "Linearised", "Operator", "difference"]
@@ -88,7 +88,7 @@ class Operator:
         """Covariances under q, of each block."""
         if self.at.covariances is not None:
             return dict(self.at.covariances)
-        return {name: covariances(block.family, self.at.lam[name]) for name, block in self.at.blocks.items()}
+        return {name: block.family.covariances(self.at.lam[name]) for name, block in self.at.blocks.items()}
 
     @cached_property
     def weights(self) -> Floats | None:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAtMaximum
-from natgrad.families.fisher import covariances
 from natgrad.posterior.response.operator import FLAT, SMALL, Linearised, Operator
 
 __all__ = [
@@ -301,7 +300,7 @@ class Eliminated:
                 moved = operator.covariances[name].times(change)
             else:
                 wide = tuple(np.broadcast_to(part, (len(rows), *part.shape)) for part in at.lam[name])
-                moved = covariances(at.blocks[name].family, wide).times(change)
+                moved = at.blocks[name].family.covariances(wide).times(change)
             reached[:, place] = operator._rows(moved)
         self._rows, self._changes, self._reached = rows, changes[:, self._out], reached[:, self._out]
         schur = rows[:, self._in] + rows[:, self._out] @ self._reached.T
