@@ -57,11 +57,12 @@ def sum_rows(start, values, out):
 
 
 @parallel_kernel(of_pieces, plain=plain.gather_rows, work=plain.work_of_ratings)
-def gather_rows(low, high, pieces, start, other, values, offset, trust, tell, weight, block, sums):
+def gather_rows(low, high, pieces, start, other, values, offset, trust, less, tell, weight, block, sums):
     """The sums of the rows ``pieces[0] … pieces[-1]``; a thread has a run of pieces of about equal work.
 
     ``block`` is how many rows of ``tell`` are read at a time; ``offset`` is taken off every rating; ``weight`` is t of the
-    other side; ``trust`` [n], or [1] for all, multiplies the precision of single ratings.
+    other side; ``trust`` [n], or [1] for all, multiplies the precision of single ratings; ``less`` [n] or [1] is what zeros of
+    all pairs have counted of a rating's pair: it goes from Σ t, Σ t E[y yᵀ] and Σ t E[y].
     ``sums`` [rows, D(D+1)/2 + 2 D + 3].
     """
     first = pieces[0]
@@ -75,23 +76,24 @@ def gather_rows(low, high, pieces, start, other, values, offset, trust, tell, we
             end = last if edge >= tell.shape[0] else here
             while end < last and other[end] < edge:
                 end += 1
-            _add_ratings(here, end, other, values, offset, trust, tell, weight, sums[row - first])
+            _add_ratings(here, end, other, values, offset, trust, less, tell, weight, sums[row - first])
             cursor[row - own] = end
 
 
 @lane_kernel
-def _add_ratings(begin, end, other, values, offset, trust, tell, weight, out):
+def _add_ratings(begin, end, other, values, offset, trust, less, tell, weight, out):
     """Add what the ratings ``begin … end`` say, two at a time: half the traffic to the sums."""
     width = tell.shape[1]
     size = out.shape[0] - 3 - width
     mean = width - size
-    common = trust.shape[0] == 1
+    common, same = trust.shape[0] == 1, less.shape[0] == 1
     total, first, second = 0.0, 0.0, 0.0
     n = begin
     while n < end:
         j, rating = other[n], values[n] - offset
         w = weight[j] * trust[0 if common else n]
         rated = w * rating
+        w -= less[0 if same else n]
         total += w
         first += rated
         second += rated * rating
@@ -105,6 +107,7 @@ def _add_ratings(begin, end, other, values, offset, trust, tell, weight, out):
         i, rating = other[n], values[n] - offset
         v = weight[i] * trust[0 if common else n]
         also = v * rating
+        v -= less[0 if same else n]
         total += v
         first += also
         second += also * rating

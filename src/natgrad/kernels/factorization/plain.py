@@ -58,23 +58,24 @@ def pack(mean, second, tell):
     tell[:, : len(k)], tell[:, len(k) :] = second[:, k, h], mean
 
 
-def gather_rows(pieces, start, other, values, offset, trust, tell, weight, block, sums):
+def gather_rows(pieces, start, other, values, offset, trust, less, tell, weight, block, sums):
     """The sums of the rows ``pieces[0] … pieces[-1]``."""
     first, last = int(pieces[0]), int(pieces[-1])
     here = slice(int(start[first]), int(start[last]))
     j, rating = other[here], values[here] - offset
     w = weight[j] * (trust[0] if len(trust) == 1 else trust[here])
+    rated, w = w * rating, w - (less[0] if len(less) == 1 else less[here])
     width = tell.shape[1]
     size = sums.shape[1] - 3 - width
     parts = np.empty((len(j), sums.shape[1]))
     parts[:, :width] = w[:, None] * tell[j]
-    parts[:, width : width + size] = (w * rating)[:, None] * tell[j, width - size :]
-    parts[:, width + size], parts[:, width + size + 1], parts[:, width + size + 2] = w, w * rating, w * rating * rating
+    parts[:, width : width + size] = rated[:, None] * tell[j, width - size :]
+    parts[:, width + size], parts[:, width + size + 1], parts[:, width + size + 2] = w, rated, rated * rating
     begin, sizes = start[first:last] - start[first], np.diff(start[first : last + 1])
-    out, rated = sums[: last - first], np.flatnonzero(sizes)
+    out, some = sums[: last - first], np.flatnonzero(sizes)
     out[:] = 0.0
-    if len(rated):
-        out[rated] = np.add.reduceat(parts, begin[rated])
+    if len(some):
+        out[some] = np.add.reduceat(parts, begin[some])
 
 
 def _normal_equations(sums: Any, biased: bool, size: int) -> Any:
@@ -142,7 +143,7 @@ def draw_side(
     tell = np.empty((len(theirs), size * (size + 1) // 2 + size))
     pack(theirs, theirs[:, :, None] * theirs[:, None, :], tell)
     sums = np.empty((len(out), tell.shape[1] + size + 3))
-    gather_rows(np.array([0, len(out)]), start, other, values, offset, trust, tell, weight, 0, sums)
+    gather_rows(np.array([0, len(out)]), start, other, values, offset, trust, np.zeros(1), tell, weight, 0, sums)
     matrix, vector, _ = _normal_equations(sums, biased, size)
     own = scale[:, None]
     out[:], mean = _drawn(own[:, :, None] * matrix + np.diag(prior), own * vector + pull, noise)

@@ -2,13 +2,15 @@
 
 P(1) = σ(m + u · v + b + c) is the model of stored likes and dislikes, ``n_negatives=0``, by the bound of
 `natgrad.models.factorization.links`. By default every pair counts (`one_class`): a pair that is not stored is a zero whose log
-density counts as ``n_negatives`` parts of the likes, spread evenly,
+density counts in part, by how many likes its user has,
 
     x_ij ~ N(u_i · v_j + b_i + c_j, 1/τ)
-    weight 1 where x_ij is stored, c = min(1, n_negatives · likes / pairs not stored) elsewhere
+    weight 1 where x_ij is stored, N n_i / (N n_i + m_i) elsewhere      n_i likes and m_i pairs not stored of user i
 
-which is weighted alternating least squares (Hu, Koren and Volinsky, 2008) with a posterior in place of point estimates, and with
-noise and precisions learned by the bound. It costs the stored pairs, since all rows share one sum over the other side.
+with N = ``n_negatives``: who has many likes has looked at many items, so that a missing like tells more. This is weighted
+alternating least squares (Hu, Koren and Volinsky, 2008) with weights of users, in the spirit of the exposure of Liang et al.
+(2016), with a posterior in place of point estimates, and with noise and precisions learned by the bound. It costs the stored
+pairs, since all rows share one sum over the other side.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.models.factorization.likelihoods import RatingSettings, VectorModel
 from natgrad.models.factorization.predictors import LikesPredictor, Predictor
+from natgrad.models.factorization.problem import counted_pairs, unseen_weights
 
 __all__ = ["Likes", "one_class"]
 
-# Dislikes that all pairs which are not stored weigh as much as, for each like, where ``n_negatives`` is left out.
-DEFAULT_NEGATIVES = 4.0
+# Dislikes that the pairs of a user which are not stored weigh as much as, for each like, where ``n_negatives`` is left out.
+DEFAULT_NEGATIVES = 6.0
 
 
 @final
@@ -56,12 +59,9 @@ class Likes(VectorModel):
 
 def one_class(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
     """What pairs that are not stored count, and the variance of all pairs with these weights."""
-    likes = _n_likes(ratings)
-    elsewhere = ratings.n_users * ratings.n_items - len(ratings)
     negatives = DEFAULT_NEGATIVES if settings.n_negatives is None else float(settings.n_negatives)
-    unseen = min(1.0, negatives * likes / max(elsewhere, 1))
-    share = likes / (len(ratings) + unseen * elsewhere)
-    return {"offset": 0.0, "variance": max(share * (1.0 - share), 1e-6), "unseen": unseen}
+    share = _n_likes(ratings) / counted_pairs(ratings, unseen_weights(ratings, negatives))
+    return {"offset": 0.0, "variance": max(share * (1.0 - share), 1e-6), "negatives": negatives}
 
 
 def _n_likes(ratings: Ratings) -> int:

@@ -47,8 +47,9 @@ class FactorPriors:
         Whether users and items have a number besides the vectors, and ratings a mean; by default True, and False where every pair
         of likes counts: there popularity multiplies tastes.
     n_negatives : float, optional
-        Of likes: all pairs that are not stored weigh as much as this many dislikes for each like, spread evenly, none more than
-        a stored one; by default 4. With 0 stored likes and dislikes alone count, by a logistic model.
+        N, of likes: all pairs of a user that are not stored weigh about as much as N dislikes for each like of the user: each
+        N n/(N n + m), of n likes and m such pairs; by default 6. With 0 stored likes and dislikes alone count, by a logistic
+        model.
 
     Examples
     --------

@@ -30,6 +30,7 @@ from natgrad.models.factorization.checks import FactorPriors, RatingSettings, ch
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import Factors, RatingFiles, Subject, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, likelihood_of
+from natgrad.models.factorization.problem import counted_pairs, unseen_weights
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.rows import check_columns, matched_state
@@ -305,7 +306,8 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, RatingFiles):
             from natgrad.models.factorization.gibbs import DEFAULT_SWEEPS, RatingGibbs, gibbs_problem
 
             sampler = RatingGibbs(gibbs_problem(kind, ratings), int(self.n_sweeps or DEFAULT_SWEEPS))
-        observed = len(ratings) + getattr(kind, "unseen", 0.0) * (ratings.n_users * ratings.n_items - len(ratings))
+        negatives = getattr(kind, "negatives", 0.0)
+        observed = counted_pairs(ratings, unseen_weights(ratings, negatives)) if negatives else len(ratings)
         start = (lambda: kind.start(ratings, seed, 1.0)) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(

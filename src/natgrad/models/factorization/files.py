@@ -76,7 +76,7 @@ LEARNED: dict[str, Any] = {
     "bernoulli": {
         "offset": "real",
         "variance?": "positive",
-        "unseen?": "positive in (0, 1]",
+        "negatives?": "positive",
         "features?": FEATURES,
     },
 }
@@ -112,7 +112,7 @@ def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, 
             blocks[f"{name}_map"] = f"MultivariateNormal [number; {name}_feature]"
         if gaussian and kind["noise_per"] in (name, "both"):
             blocks[f"{name}_noise"] = f"Gamma [{name}]"
-    if kind["learn_noise"] and (gaussian or learned.get("unseen")):
+    if kind["learn_noise"] and (gaussian or learned.get("negatives")):
         blocks["noise"] = "Gamma []"
     return blocks
 
@@ -302,7 +302,7 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
         levels, cuts = (np.asarray(learned[name]) for name in ("levels", "cuts"))
         if len(cuts) != len(levels) - 1 or not ((np.diff(levels) > 0).all() and (np.diff(cuts) > 0).all()):
             refuse("learned", "has levels or cutpoints that do not increase, or not one cutpoint less than levels")
-    if settings["likelihood"] == "bernoulli" and ("unseen" in learned) != (settings["n_negatives"] != 0):
+    if settings["likelihood"] == "bernoulli" and ("negatives" in learned) != (settings["n_negatives"] != 0):
         refuse("learned", "says what pairs that are not stored count, and n_negatives says otherwise")
     for row, most in (("user_row", "user"), ("item_row", "item")):
         if sizes.get(row, 0) > sizes[most]:

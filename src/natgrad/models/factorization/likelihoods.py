@@ -28,7 +28,7 @@ from natgrad.models.factorization.predictors import (
     LikesPredictor,
     Predictor,
 )
-from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors, unseen_weights
 from natgrad.validation import check_unit
 
 __all__ = [
@@ -132,7 +132,7 @@ class VectorModel(ABC):
     learned: dict[str, Any]
     priors: RatingPriors
     link: Link | None = None
-    unseen = 0.0
+    negatives = 0.0
 
     def __init__(
         self, settings: RatingSettings, learned: Mapping[str, Any], features: Mapping[str, Floats] | None
@@ -159,7 +159,8 @@ class VectorModel(ABC):
             features_of(self.learned["features"], ratings, rows),
             self.offset if self.link is None else 0.0,
         )
-        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, offset, self.unseen, self.link)
+        unseen = unseen_weights(ratings, self.negatives) if self.negatives else None
+        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, offset, unseen, self.link)
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """Vectors drawn from the prior, biases zero."""
@@ -184,7 +185,7 @@ class VectorModel(ABC):
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         """Fit the vectors of some users, and their noise, to the items that they rated, with all else held."""
-        if self.learned["features"] or self.unseen:
+        if self.learned["features"] or self.negatives:
             return self._folded(state, some, rows, steps)
         some, near = narrowed(some, state)
         return folded_users(state, self._folded(near, some, rows, min(steps, ROUNDS)))
@@ -206,7 +207,7 @@ class VectorModel(ABC):
 class Gaussian(VectorModel):
     """Ratings with biases, learned precisions, and noise that may differ from user to user or item to item.
 
-    Of likes, every pair that is not stored counts ``unseen`` parts of a zero.
+    Of likes, every pair counts: those of a user that are not stored as ``negatives`` zeros for each like (`unseen_weights`).
     """
 
     def __init__(
@@ -222,7 +223,7 @@ class Gaussian(VectorModel):
             "variance": _variance(ratings.values),
         }
         super().__init__(settings, kept, features)
-        spread, self.unseen = kept["variance"], float(kept.get("unseen") or 0.0)
+        spread, self.negatives = kept["variance"], float(kept.get("negatives") or 0.0)
         # A product of K factors with this precision on both sides has the variance of the ratings.
         fitting = float(np.sqrt(settings.n_factors / spread))
         by, freedom = settings.noise_per, settings.noise_dof
@@ -239,7 +240,7 @@ class Gaussian(VectorModel):
         )
 
     def _check(self, ratings: Ratings, exact: bool, method: Method | None) -> None:
-        if self.unseen and not exact:
+        if self.negatives and not exact:
             raise ValueError(
                 f'likelihood="bernoulli" reads every pair at each step, got method={method}: leave it out, or give '
                 "n_negatives=0, with which stored likes and dislikes alone count"
@@ -250,8 +251,9 @@ class Gaussian(VectorModel):
         sizes = {"user_noise": len(state.mu["u"][0]), "item_noise": len(state.mu["v"][0])}
         rows = [mean_inverse(state.lam[name]) if name in state.lam else np.ones(n) for name, n in sizes.items()]
         noise = float(mean_inverse(state.lam["noise"])) if "noise" in state.lam else 1.0 / self.priors.noise
-        if self.unseen:
-            return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, 0.0, self.unseen)
+        if self.negatives:
+            unseen = unseen_weights(ratings, self.negatives, least=1.0)
+            return LikesPredictor(state.mu["u"], state.mu["v"], self.settings.biases, 0.0, unseen)
         return GaussianPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
 
 

@@ -140,18 +140,19 @@ def cut_sides(sides: Mapping[str, RatingsRows], n_threads: int) -> dict[str, Cut
 
 
 def shards_of(
-    ratings: Ratings, cuts: Mapping[str, CutRows], make: Mapping[str, Callable[[RatingsRows], Any]]
+    ratings: Ratings, cuts: Mapping[str, CutRows], maker: Callable[[str, int, int], Callable[[RatingsRows], Any]]
 ) -> list[Any]:
-    """The runs of both sides as ``make`` wants them; of ratings in a file, as whoever sees it reads them."""
+    """Make the shards of both sides, each by the maker of its side and rows; of ratings in a file, where they are read."""
     shards: list[Any] = []
     for name, cut in cuts.items():
         own, other = (ratings.user_ids, ratings.item_ids)[:: 1 if name == "u" else -1]
         for run, (a, b) in zip(cut.runs, pairwise(cut.borders), strict=True):
-            held = make[name](run)
+            make = maker(name, int(a), int(b))
+            held = make(run)
             if ratings.origin is None:
                 shards.append(held)
             else:
-                recipe = make[name], ratings.origin, name == "u", own[a:b], other
+                recipe = make, ratings.origin, name == "u", own[a:b], other
                 shards.append(ShardSpec(_read, recipe, ratings.origin.files, held))
     return shards
 

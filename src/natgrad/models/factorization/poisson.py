@@ -213,7 +213,7 @@ class CountsProblem(EdgeProblem):
         """Users, then items, in runs of rows with about equally many counts."""
         rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
         self._cuts = cut_sides(rows, n_threads)
-        return shards_of(self.ratings, self._cuts, dict.fromkeys(self._cuts, make_side))
+        return shards_of(self.ratings, self._cuts, lambda *_: make_side)
 
     def _elsewhere(self, name: str, own: Floats, other: Floats) -> tuple[Floats, Floats]:
         """The sums of every row, where the shards are."""

@@ -99,27 +99,27 @@ class GaussianPredictor(NamedTuple):
 class LikesPredictor(NamedTuple):
     """The probability of a like: σ(u·v + b + c + offset), or its share among all pairs.
 
-    Where every pair counts, one that is not stored ``unseen`` parts of a dislike, a share p of likes among pairs like these has
-    the expected value s = p/(p + unseen (1 − p)), so that p = unseen s/(1 − s + unseen s).
+    Where every pair counts, one of a user that is not stored c parts of a dislike (``unseen`` [users]), a share p of likes among
+    pairs like these has the expected value s = p/(p + c (1 − p)), so that p = c s/(1 − s + c s).
     """
 
     user: Pair
     item: Pair
     biased: bool
     offset: float
-    unseen: float = 0.0
+    unseen: Floats | None = None
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like, p, and p (1 − p)."""
         mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
-        chance = self._chance(mean) if self.unseen else probit_mean(mean + self.offset, variance)
+        chance = probit_mean(mean + self.offset, variance) if self.unseen is None else self._chance(rows, mean)
         return chance, chance * (1.0 - chance)
 
     def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
         """The probability itself, as far as it is known: that at the ends of the interval of u·v + b + c."""
         mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
         low, high = _gaussian_interval(mean + self.offset, variance, mass)
-        return self._chance(low), self._chance(high)
+        return self._chance(rows, low), self._chance(rows, high)
 
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
         """Of p or 1 − p, the logarithm."""
@@ -130,11 +130,11 @@ class LikesPredictor(NamedTuple):
         """As for ratings; the probability rises with the score."""
         return augmented(self.user[0], self.item[0], self.biased, self.offset)
 
-    def _chance(self, s: Floats) -> Floats:
-        if not self.unseen:
+    def _chance(self, rows: Ints, s: Floats) -> Floats:
+        if self.unseen is None:
             return np.asarray(special.expit(s))
-        s = np.clip(s, LEAST_CHANCE, 1.0 - LEAST_CHANCE)  # a line may reach beyond zero and one
-        return np.asarray(self.unseen * s / (1.0 - s + self.unseen * s))
+        s, c = np.clip(s, LEAST_CHANCE, 1.0 - LEAST_CHANCE), self.unseen[rows]  # a line may reach beyond zero and one
+        return np.asarray(c * s / (1.0 - s + c * s))
 
 
 @final

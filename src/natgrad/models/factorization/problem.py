@@ -34,11 +34,11 @@ from natgrad.models.factorization.links import Link, linked
 from natgrad.models.factorization.parts import LinkedMoments, PlacedRows, cut_sides, shards_of
 from natgrad.models.factorization.pruning import RatingPruning
 from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows, without_dead
-from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings, blended_block, owned, packed
+from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings, Zeros, blended_block, owned, packed
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 
-__all__ = ["FullRatingsProblem", "RatingPriors", "rescaled_noise"]
+__all__ = ["FullRatingsProblem", "RatingPriors", "counted_pairs", "rescaled_noise", "unseen_weights"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -104,8 +104,9 @@ class FullRatingsProblem(EdgeProblem):
         What is known of users or items: their vectors are N(W f, diag(α)⁻¹), the rows of W in the blocks "user_map", "item_map".
     offset : float, m
         What is taken off every rating: the model has no mean of its own.
-    unseen : float
-        What each pair that is not stored counts as an observed zero, in parts of a rating: its log density is multiplied by this.
+    unseen : array [users], optional
+        What each pair of a user that is not stored counts as an observed zero, in parts of a rating: its log density is
+        multiplied by this.
     link : float or Cuts, optional
         m of likes and dislikes, or the cutpoints of levels; the noise is known, 1, and the offset 0.
     """
@@ -123,19 +124,22 @@ class FullRatingsProblem(EdgeProblem):
         hold: bool = False,
         features: Mapping[str, Floats] | None = None,
         offset: float = 0.0,
-        unseen: float = 0.0,
+        unseen: Floats | None = None,
         link: Link | None = None,
     ) -> None:
-        self.unseen, self.link = unseen, link
+        self.link, self.zeros = link, None if unseen is None else self._zeros(unseen, ratings.n_items)
         self.features = dict(features or {})
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
         self.values, self.trust, self.offset = ratings.values, np.ones(1), offset
         self._placed: PlacedShards | None = None
-        self.sides = {
-            "u": SideRatings(ratings.sorted_by_user, priors.biases, offset, unseen=unseen),
-            "v": SideRatings(ratings.sorted_by_item, priors.biases, offset, unseen=unseen),
-        }
+        rows, zeros = {"u": ratings.sorted_by_user, "v": ratings.sorted_by_item}, self.zeros or {}
+        self.sides = {side: SideRatings(rows[side], priors.biases, offset, zeros=zeros.get(side)) for side in rows}
+
+    @staticmethod
+    def _zeros(unseen: Floats, n_items: int) -> dict[str, Zeros]:
+        alike = np.ones(n_items)
+        return {"u": Zeros(unseen, alike), "v": Zeros(alike, unseen)}
 
     @property
     def placed(self) -> PlacedShards | None:
@@ -148,14 +152,19 @@ class FullRatingsProblem(EdgeProblem):
         if self.link is not None:  # sides are made where they are ratings
             return
         for name, side in self.sides.items():
-            whole = self.unseen > 0.0
+            whole = self.zeros is not None
             side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name], whole=whole)
 
     def shards(self, n_threads: int) -> list[Any]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
         self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
-        make = partial(SideRatings, biased=self.priors.biases, offset=self.offset, unseen=self.unseen)
-        return shards_of(self.ratings, self.cuts, {name: partial(make, n_all=self.sides[name].n_all) for name in OTHER})
+
+        def make(name: str, first: int, last: int) -> Callable[[Any], SideRatings]:
+            zeros = None if self.zeros is None else self.zeros[name].rows(first, last)
+            n_all = self.sides[name].n_all
+            return partial(SideRatings, biased=self.priors.biases, offset=self.offset, n_all=n_all, zeros=zeros)
+
+        return shards_of(self.ratings, self.cuts, make)
 
     def at(self, sides: dict[str, SideRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""
@@ -327,8 +336,7 @@ class FullRatingsProblem(EdgeProblem):
     @property
     def n_counted(self) -> float:
         """Observations: ratings, and the parts of one that pairs without a rating count as."""
-        n_pairs = self.ratings.n_users * self.ratings.n_items
-        return len(self.ratings) + self.unseen * (n_pairs - len(self.ratings))
+        return float(len(self.ratings)) if self.zeros is None else counted_pairs(self.ratings, self.zeros["u"].own)
 
     def _n_children(self, name: str) -> Any:
         """Of each element of a Gamma."""
@@ -458,6 +466,23 @@ class FullRatingsProblem(EdgeProblem):
         mu, log_det = (np.empty(lam[0].shape), np.empty(lam[1].shape)), np.empty(len(lam[0]))
         rating_vectors.moments(*lam, *mu, log_det)
         return mu, log_det
+
+
+def unseen_weights(ratings: Ratings, negatives: float, least: float = 0.0) -> Floats:
+    """Compute what each pair of a user that is not stored counts as a zero, c_i = N n_i / (N n_i + m_i).
+
+    A user with n_i likes, or ``least``, and m_i pairs that are not stored has looked at so many of these that the odds of one to
+    be a dislike, not overlooked, are N n_i : m_i. Where m_i is much larger these are N dislikes for each like.
+    """
+    likes = np.maximum(np.bincount(ratings.users, ratings.values, ratings.n_users), least)
+    elsewhere = ratings.n_items - np.bincount(ratings.users, minlength=ratings.n_users)
+    return np.asarray(negatives * likes / (negatives * likes + np.maximum(elsewhere, 1)))
+
+
+def counted_pairs(ratings: Ratings, unseen: Floats) -> float:
+    """Count ratings, and the parts of one that pairs of each user without a rating count as."""
+    elsewhere = ratings.n_items - np.bincount(ratings.users, minlength=ratings.n_users)
+    return len(ratings) + float(unseen @ elsewhere)
 
 
 def rescaled_noise(problem: FullRatingsProblem, state: State) -> State:

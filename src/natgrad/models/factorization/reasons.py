@@ -22,6 +22,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.problem import State
 from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.links import Link, linked
+from natgrad.models.factorization.problem import unseen_weights
 from natgrad.models.factorization.sides import pair_moments
 
 __all__ = ["reasons"]
@@ -55,9 +56,10 @@ def reasons(kind: Any, state: State, ratings: Ratings, row: int, item: int) -> t
         return rated, _of_counts(state, row, item, rated, values)
     known = kind.priors.precisions(kind.n_factors)
     prior = np.asarray(state.mu["user_precision"][0] if "user_precision" in state.mu else known)
-    if isinstance(kind, Gaussian) and kind.unseen:
+    if isinstance(kind, Gaussian) and kind.negatives:
         tau = float(state.mu["noise"][0]) if "noise" in state.mu else kind.priors.noise
-        told = _Told(rated, values, np.full(len(rated), tau), prior, tau * kind.unseen)
+        unseen = tau * float(unseen_weights(ratings, kind.negatives)[row])
+        told = _Told(rated, values, np.full(len(rated), tau), prior, unseen)
     elif isinstance(kind, Gaussian):
         told = _Told(rated, values - kind.offset, _trust(kind, state, row, rated), prior)
     else:

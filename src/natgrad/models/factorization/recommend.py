@@ -362,7 +362,7 @@ class RecommendMixin:
         if unknown == "error" or counts or misspelled:
             self._pairs(held.user_ids[held.users], held.item_ids[held.items])
         LOG.info("%d users and %d items are not among those fitted: predicted from the prior", *new)
-        larger = with_new(self._kind, self.result_.state, *new)
+        larger = with_new(self._kind, self.result_.state, *new, self.ratings_)
         if self._kept_draws is not None:
             from natgrad.models.factorization.drawn import PartlyDrawn
 

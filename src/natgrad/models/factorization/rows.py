@@ -222,19 +222,22 @@ def halves(kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], held
         yield predictor, first + rows[asked], by_user.other[asked].astype(np.int64), by_user.values[asked]
 
 
-def with_new(kind: LikelihoodModel, state: State, new_users: int, new_items: int) -> Predictor:
+def with_new(
+    kind: LikelihoodModel, state: State, new_users: int, new_items: int, known: Ratings | None = None
+) -> Predictor:
     """Who predicts for the users and items of the fit, and for so many behind them of whom only the prior is known."""
     n_users, n_items = (len(state.mu[side][0]) for side in ("u", "v"))
     ids = np.arange(n_users + new_users), np.arange(n_items + new_items)
     nothing = Ratings.numbered(np.array([0]), np.array([0]), np.zeros(1), *ids)
     larger = kind.extended(state, nothing, 0)
     lam, mu = dict(larger.lam), dict(larger.mu)
-    for side, name, known in (("u", "user_precision", n_users), ("v", "item_precision", n_items)):
+    for side, name, n_known in (("u", "user_precision", n_users), ("v", "item_precision", n_items)):
         if name in mu:  # new rows are as wide as the prior that was learned, not as the one at the start
             precision = np.asarray(mu[name][0])
-            lam[side] = _put_behind(lam[side], known, (np.zeros_like(precision), np.diag(-0.5 * precision)))
-            mu[side] = _put_behind(mu[side], known, (np.zeros_like(precision), np.diag(1.0 / precision)))
-    predictor: Predictor = kind.predictor(State(lam, mu, state.t), nothing)
+            lam[side] = _put_behind(lam[side], n_known, (np.zeros_like(precision), np.diag(-0.5 * precision)))
+            mu[side] = _put_behind(mu[side], n_known, (np.zeros_like(precision), np.diag(1.0 / precision)))
+    ratings = nothing if known is None else Ratings.numbered(known.users, known.items, known.values, *ids)
+    predictor: Predictor = kind.predictor(State(lam, mu, state.t), ratings)
     return predictor
 
 

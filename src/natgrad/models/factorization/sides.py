@@ -26,6 +26,7 @@ __all__ = [
     "Moved",
     "SideRatings",
     "SweepInputs",
+    "Zeros",
     "add_sampled",
     "aligned",
     "blended_block",
@@ -47,7 +48,7 @@ BLOCK, SCRATCH = 2**19, 2**20
 # alone, so that results do not depend on the threads. A row's own work is that of so many ratings; fewer than
 # ``LEAST_RATINGS`` in all are not worth a second thread.
 PIECES, OF_A_ROW, LEAST_RATINGS = 32, 50, 10_000
-EVERYWHERE = np.ones(1)
+EVERYWHERE, NOWHERE = np.ones(1), np.zeros(1)
 # Users are "u", items "v".
 OTHER = {"u": "v", "v": "u"}
 PLATE = {"u": "user", "v": "item"}
@@ -86,6 +87,21 @@ class SweepInputs(NamedTuple):
     rho: float
 
 
+class Zeros(NamedTuple):
+    """Weights with which the zeros of all pairs count, c_ij = own_i · other_j; a stored pair counts as its rating alone."""
+
+    own: Floats
+    other: Floats
+
+    def rows(self, first: int, last: int) -> Zeros:
+        """Return those of a run of rows."""
+        return Zeros(self.own[first:last], self.other)
+
+    def of_stored(self, rows: RatingsRows) -> Floats:
+        """Return the weight of each stored pair."""
+        return np.asarray(np.repeat(self.own, np.diff(rows.start)) * self.other[rows.other])
+
+
 class RemoteSide(Protocol):
     """The same rows, computed by others."""
 
@@ -110,8 +126,8 @@ class SideRatings:
         What is taken off every rating.
     trust : array [n], optional
         A factor of the noise precision of each rating, in the order of the rows.
-    unseen : float
-        What each pair that is not stored counts as an observed zero, in parts of a stored one.
+    zeros : Zeros, optional
+        What each pair that is not stored counts as an observed zero, in parts of a stored one; without it they do not count.
     n_all : int, optional
         Ratings and rows of the whole side, where these are a run of its rows: whether NumPy or a kernel computes is a matter of
         all of them, so that runs have the bits of the whole.
@@ -124,9 +140,10 @@ class SideRatings:
         offset: float = 0.0,
         trust: Floats | None = None,
         n_all: int | None = None,
-        unseen: float = 0.0,
+        zeros: Zeros | None = None,
     ) -> None:
-        self.rows, self.biased, self.offset, self.unseen = rows, biased, offset, unseen
+        self.rows, self.biased, self.offset, self.zeros = rows, biased, offset, zeros
+        self.less = NOWHERE if zeros is None else zeros.of_stored(rows)
         self.n_all = len(rows.values) + len(rows.start) if n_all is None else n_all
         self.trust = EVERYWHERE if trust is None else trust
         # Who computes, while that is not this process.
@@ -248,18 +265,14 @@ class SideRatings:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
         width, shared = tell.shape[1], None
         block = max(1, BLOCK // width)
-        if self.unseen:  # zeros everywhere, less those in the places of ratings
+        if self.zeros is not None:  # zeros everywhere, less those in the places of ratings
             shared = np.zeros(width + size + 3)
-            shared[:width], shared[width + size] = self.unseen * tell.sum(0), self.unseen * len(tell)
+            shared[:width], shared[width + size] = self.zeros.other @ tell, self.zeros.other.sum()
         for pieces, sums in self._runs(width, width + size + 3):
-            self._run(
-                gather_rows, width, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums
-            )
-            if shared is not None:
-                mine = sums[: pieces[-1] - pieces[0]]
-                mine[:, :width] *= 1.0 - self.unseen
-                mine[:, width + size] *= 1.0 - self.unseen
-                mine += shared
+            ratings = self.rows.start, self.rows.other, self.rows.values, self.offset, self.trust, self.less
+            self._run(gather_rows, width, pieces, *ratings, tell, other_weight, block, sums)
+            if self.zeros is not None and shared is not None:
+                sums[: pieces[-1] - pieces[0]] += self.zeros.own[pieces[0] : pieces[-1], None] * shared
             yield pieces, sums
 
     def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:

@@ -97,10 +97,17 @@ class RatingSweep:
         """Σ_n E[t] of each row of a side."""
         start, other = self.problem.sides[side].rows.start, OTHER[side]
         if NOISE[other] not in self.mu:
-            rated, unseen = np.diff(start).astype(np.float64), self.problem.unseen
-            return rated + unseen * (self.problem.sides[other].n_rows - rated)
+            rated, zeros = np.diff(start).astype(np.float64), self.problem.zeros
+            return rated if zeros is None else rated + zeros[side].own * zeros[side].other.sum() - self._less(side)
         out = np.empty(len(start) - 1)
         sum_rows(start, self.weight(other)[self.problem.sides[side].rows.other], out)
+        return out
+
+    def _less(self, side: str) -> Floats:
+        """Weight of the zeros in the places of the ratings of each row."""
+        rows = self.problem.sides[side]
+        out = np.empty(rows.n_rows)
+        sum_rows(rows.rows.start, rows.less, out)
         return out
 
     def total_weight(self) -> float:
