@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GARBAGE", "garbage", "mutated"]
-
-# What a batch of a stream may be spoiled by; "lengths" is for batches with targets.
-GARBAGE = ("nan", "inf", "negative", "width", "empty", "text", "shape", "lengths")
+__all__ = ["garbage", "mutated"]
 
 # Tokens that numbers, names and separators turn into: too large, negative, not finite, not a number, not text, empty.
 STRANGE = (

@@ -18,6 +18,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from adversary.files import bits_of
+from adversary.inputs import garbage
 from cli.calls import call
 from inference.executors.test_threads import Elsewhere
 from promises.cases import LENGTHS, Case
@@ -123,7 +125,8 @@ def continued(case: Case, _: Path) -> None:
     gathered = isinstance(case.data[0], ng.Ratings) or case.of_network
     half.continue_fit(*(() if gathered else case.data), **{case.limit: 3})
     sampled = case.settings.get("inference") == "gibbs" and case.kind is ng.LDA
-    if case.kind in (ng.LDA, ng.MatrixFactorization) and not sampled and case.settings.get("n_topics") != "auto":
+    bits = case.kind in (ng.LDA, ng.MatrixFactorization) or half.kind == "topics"
+    if bits and not sampled and case.settings.get("n_topics") != "auto":
         same(answers(whole, case), answers(half, case))
         np.testing.assert_array_equal(half.trace_["elbo"], whole.trace_["elbo"])
     again = case.kind is ng.recommenders.ContextFactorization  # from means
@@ -226,6 +229,25 @@ def in_parts(case: Case, _: Path) -> None:
     model.partial_fit(*first, **names, **extra)
     model.partial_fit(*case.more, **{name: value[: len(case.more[0])] for name, value in names.items()})
     answers(model, case)
+
+
+def refused_batches(case: Case, _: Path) -> None:
+    """A batch that nobody can use is refused by `partial_fit`, and the model is bit by bit what it was."""
+    first, *rest = case.more
+    if "partial_fit" not in case.made().abilities or not isinstance(first, np.ndarray) or first.dtype.kind not in "if":
+        return
+    model = case.fitted()
+    before, rng = bits_of(model), np.random.default_rng(0)
+    for how in ("nan", "negative") if model.kind == "topics" else ():
+        refuse(model, garbage(first.astype(float), rng, how), rest)
+    for how in ("inf", "width", "empty", "text", "shape"):
+        refuse(model, garbage(first.astype(float), rng, how), rest)
+    assert bits_of(model) == before
+
+
+def refuse(model: Any, batch: Any, rest: list[Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        model.partial_fit(batch, *(part[: len(batch)] for part in rest))
 
 
 def as_stream(case: Case, _: Path) -> None:
@@ -671,6 +693,8 @@ def sources(case: Case, folder: Path) -> Iterator[tuple[dict[str, Any], tuple[An
         return
     targets = [name for name in case.table if name.startswith("target")]
     frame_of(case, "pandas").to_parquet(folder / "rows.parquet", row_group_size=7)
+    if case.command[0] == "mf":
+        yield {}, (written(case.table, folder / "rows.csv"),), features_of(case)
     if len(targets) < 2:
         columns = () if case.command[0] in ("mf", "context") else (targets or rest)
         yield named_settings(case), (folder / "rows.parquet", *columns), features_of(case)
@@ -816,4 +840,5 @@ CHARTER: dict[str, Ability] = {
     "other units": other_units,
     "continue_fit": continued,
     "stream, resume": stream_resumed,
+    "refused batches": refused_batches,
 }

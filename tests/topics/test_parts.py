@@ -139,19 +139,8 @@ def test_what_is_refused_of_later_parts() -> None:
     assert model.topics_ is topics
 
 
-def test_a_fit_that_goes_on_is_one_that_never_stopped(tmp_path) -> None:
-    """The words of a fit that ran out of steps name it."""
-    known = known_documents()
-    counts = known["X"]
-    model = ng.topics.SupervisedLDA(2, max_steps=3, tol=0).fit(counts, known["y"])
-    whole = ng.topics.SupervisedLDA(2, max_steps=7, tol=0).fit(counts, known["y"])
-    topics = model.topics_
-    assert model.continue_fit(4) is model
-    assert not np.array_equal(model.topics_, topics)
-    np.testing.assert_array_equal(model.topics_, whole.topics_)
-    assert model.elbo_ == whole.elbo_
-    assert len(model.trace_) == 7
-    model.save(tmp_path / "m")
+def test_a_file_has_no_documents_to_go_on_with(streamed, tmp_path) -> None:
+    streamed[-1].save(tmp_path / "m")
     with pytest.raises(ValueError, match="have no documents"):
         ng.load(tmp_path / "m").continue_fit()
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from reference.rating_blocks import naive_top
 
 import natgrad as ng
@@ -40,24 +39,6 @@ def test_it_learns_biases_noise_and_how_many_factors_there_are():
     assert abs(np.corrcoef(model.item_biases_.mean, np.where(held, np.nan, table).mean(0, where=~held))[0, 1]) > 0.8
     assert model.user_factors_.mean.shape == (60, 8)
     assert model.offset_ == pytest.approx(table[~held].mean())
-
-
-def test_every_source_of_ratings_gives_the_same_fit(tmp_path):
-    pd = pytest.importorskip("pandas")
-    table, held = made()
-    users, items = np.nonzero(~held)
-    frame = pd.DataFrame({"user": users, "item": items, "rating": table[users, items]})
-    frame.to_parquet(tmp_path / "ratings.parquet")
-    # Ids of a text are text; with two digits each they stand in the same order.
-    texts = [np.char.zfill(side.astype(str), 2) for side in (users, items)]
-    frame.assign(user=texts[0], item=texts[1]).to_csv(tmp_path / "ratings.csv", index=False)
-    sparse = scipy.sparse.coo_array((frame["rating"], (users, items)))
-    chunks = (frame[some : some + 500] for some in range(0, len(frame), 500))
-    wanted = fitted(max_steps=12, tol=0)
-    for source in (frame, sparse, tmp_path / "ratings.parquet", str(tmp_path / "ratings.csv"), chunks):
-        found = ng.MatrixFactorization(5, max_steps=12, tol=0, verbose=False).fit(source)
-        ids = texts if isinstance(source, str) else (users, items)
-        np.testing.assert_allclose(found.predict(*ids), wanted.predict(users, items), rtol=1e-5, atol=1e-6)
 
 
 def test_recommendations_are_the_best_of_all_unseen_predictions():

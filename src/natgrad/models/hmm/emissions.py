@@ -127,7 +127,7 @@ class Poissons(ByColumn):
     def observe(self, X: Array) -> Observed:
         base, rule = 0.0, "a whole number ≥ 0, or NaN. Negative values in data are no counts"
         for begin, part in chunks_of(X):
-            require_rows(part, (part >= 0) & (part == np.floor(part)) | (part != part), begin, rule)
+            require_rows(part, (part >= 0) & (part < np.inf) & (part == np.floor(part)) | (part != part), begin, rule)
             base -= float(
                 np.nansum(sp.gammaln(part.astype(np.float64) + 1.0))
             )  # in single precision it has seven digits
