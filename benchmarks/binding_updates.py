@@ -72,8 +72,9 @@ def touched(n: int) -> dict[str, Any]:
     less = more.forget(np.arange(5_000, 5_100), verbose=False)
     removed = time.process_time() - begin
     words = (
-        f"{fit.problem.n_read} chunks read by the fit ({first:.2f} s), {more.problem.n_read} by update ({added:.2f} s), "
-        f"{less.problem.n_read} by forget ({removed:.2f} s)"
+        f"{fit.problem.source.n_read} chunks read by the fit ({first:.2f} s), "
+        f"{more.problem.source.n_read} by update ({added:.2f} s), "
+        f"{less.problem.source.n_read} by forget ({removed:.2f} s)"
     )
     return {"seconds": [first, added, removed], "peak_MB": peak(), "words": words}
 

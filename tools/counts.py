@@ -24,7 +24,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "natgrad"
 MULTIPLY = {"einsum", "Contraction", "contract", "product_of", "grad", "linearize"}
-PROBLEMS = {"EdgeProblem", "GroupProblem", "Problem", "Chunked", "NetworkGroups", "ChunkBatches"}
+PROBLEMS = {"EdgeProblem", "GroupProblem", "Problem"}
 HOMES = {"network/language", "families"}
 Found = tuple[str, int]
 

@@ -21,6 +21,7 @@ from network.bound_cases import (
 )
 
 import natgrad as ng
+from natgrad.network.execute.problem import NetworkProblem
 
 FIT: dict[str, Any] = {"max_steps": 4, "tol": 0.0, "verbose": False, "backend": "numpy", "seed": 3}
 
@@ -237,7 +238,7 @@ def test_chunks_with_and_without_censored_rows_are_the_whole() -> None:
 def test_sequences_are_never_cut_and_memoised_batches_rise() -> None:
     case = sequences()
     fit = chunked(case, 11, max_steps=30, tol=1e-6)
-    assert [chunk.program.plan.terms["y"].sizes["time"] for chunk in fit.problem.chunks.held] == [10, 12, 8]
+    assert [chunk.program.plan.terms["y"].sizes["time"] for chunk in fit.problem.source.chunks.held] == [10, 12, 8]
     bounds = fit.trace["elbo"]
     assert np.diff(bounds[np.isfinite(bounds)]).min() >= -1e-9
     again = chunked(case, 11, max_steps=30, tol=1e-6)
@@ -308,3 +309,19 @@ def test_states_of_sequences_come_chunk_by_chunk() -> None:
         next(fit.rows("tau"))
     with pytest.raises(TypeError, match="this table was not read in chunks"):
         next(net.fit(SERIES, **options).rows("level"))
+
+
+def test_one_invalid_colour_ends_a_run_over_some_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a block that is moved colour after colour, the validity of the last one stood for all."""
+    right, calls = NetworkProblem.step_block, []
+
+    def step_block(self: Any, block: Any, *args: Any) -> Any:
+        state, info = right(self, block, *args)
+        calls.extend([1] if block.name == "skill" else [])
+        return state, info._replace(valid=info.valid & (len(calls) != 1))
+
+    monkeypatch.setattr(NetworkProblem, "step_block", step_block)
+    fit = chunked(contests(), 9, ng.SVI({"game": 9}))
+    assert len(calls) == 5  # the colours of one step
+    assert fit.stop.diverged
+    assert "'skill'" in str(fit.stop)

@@ -133,11 +133,11 @@ def test_levels_come_and_go() -> None:
     fit = network.fit(table, chunk_rows=12, **FIT, backend="numpy")
     less = fit.forget({"group": ["z"]}, **FIT)
     assert less["level"].frame()["group"].tolist() == ["a", "b", "d", "e"]
-    assert less.problem.n_read == 0  # the chunk of z is gone, the others told what they told
+    assert less.problem.source.n_read == 0  # the chunk of z is gone, the others told what they told
     refit = network.fit(cut(table, slice(12, None)), chunk_rows=12, **FIT, backend="numpy")
     assert less.elbo == pytest.approx(refit.elbo, rel=1e-8)
     more = less.update({"group": ["c", "a"], "y": [0.5, -0.5]}, **FIT)
-    assert more.problem.n_read == 1
+    assert more.problem.source.n_read == 1
     assert more["level"].frame()["group"].tolist() == ["a", "b", "d", "e", "c"]
     joined = {
         name: np.concatenate([table[name][12:], new]) for name, new in (("group", ["c", "a"]), ("y", [0.5, -0.5]))

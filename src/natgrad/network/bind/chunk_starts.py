@@ -6,7 +6,7 @@ says of the globals is where chunks begin. Sequences cannot be drawn row by row:
 
 **Sorted tables.** Steps of `SVI` with a step size read some chunks as if these had been drawn from all rows. Of a sorted table
 they are not: the components of other chunks are told nothing, and shrink to their priors by 1 − ρ at every step. What is
-remembered (no ``step=``) has no such steps (`ChunkGroups.begin`).
+remembered (no ``step=``) has no such steps (`ChunkSource.begin`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_ROWS, SWEEPS = 2_000, 30
 
 def start_from_rows(problem: Any, init: Init, seed: int) -> State:
     """The globals of a problem of chunks, as some rows tell them; ``init`` as the user gave it."""
-    some = NetworkProblem(problem.chunks.plan_of(some_rows(problem.chunks, seed)[0]), "numpy")
+    some = NetworkProblem(problem.source.chunks.plan_of(some_rows(problem.source.chunks, seed)[0]), "numpy")
     order = default_order(some.plan, started_nodes(some, init))
     start = find_start(some, init, seed, None)
     found = run(Phase(some, order=order), start, limits=Limits(SWEEPS, 0.0), seed=seed, verbose=False).state
@@ -74,7 +74,7 @@ BY_CHANCE, TOLD_BY_CHUNKS, LEFT = 1e-6, 0.1, 0.1
 
 def warn_of_sorted_rows(problem: Any, state: State, step: Step, batches: float, seed: int) -> None:
     """Look at some rows where they would be told from chunks, if steps of a ``batches``-th of all forget a start so soon."""
-    chunks, plan = problem.chunks, problem.plan
+    chunks, plan = problem.source.chunks, problem.plan
     gates = [name for name in plan.choices if name in chunks.local]
     if not gates or chunks.chained or chunks.n_chunks < 2:
         return

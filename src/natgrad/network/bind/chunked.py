@@ -16,6 +16,7 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby, islice
@@ -25,20 +26,19 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.origin import identities
+from natgrad.errors import NotAdditive
 from natgrad.inference.executors import BroadcastArgument, ShardSpec
 from natgrad.inference.problem import (
     Block,
     BlockInfo,
     ChildSet,
     EdgeProblem,
-    GlobalResult,
-    GroupProblem,
     GroupResult,
     Sampled,
     State,
     SweepResult,
 )
-from natgrad.inference.steppers.sampled import turns
+from natgrad.inference.steppers.groups import BEFORE
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks, Known
 from natgrad.network.bind.probing import shifted_in_chunks, split_in_chunks
@@ -47,10 +47,12 @@ from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.groups import BatchSource, ReadBatch
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.update import blended_block, blends, update
 
-__all__ = ["ChunkBatches", "Chunked", "ChunkedEdges", "shards_of", "visit_runs"]
+__all__ = ["ChunkSource", "ChunkedEdges", "shards_of", "visit_runs"]
 
 # Programs of this process, by the token of their fit; the last few, since each holds compiled functions.
 _PROGRAMS: dict[str, ChunkProgram] = {}
@@ -188,31 +190,55 @@ Moments = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
 # Bytes that travel in the time that a row takes, about; and runs of chunks, at least, so that some workers have one.
 TRAVELS, FEWEST_RUNS = 32, 4
+# Bytes of sums of chunks that are kept, for when rows come or go.
+TOLD = 2**27
 # Tasks for each thread: a worker is never without one, and the last ones end at about the same time.
 PARTS = 4
 
 
-class Chunked:
-    """What both kinds of problems have: chunks, a program, how many messages are read, and a way off saddles."""
+class ChunkSource(BatchSource):
+    """The chunks of a table as batches: what is hidden in their rows is solved when they are read, and not held.
 
-    probes: tuple[Callable[..., State | None], ...] = (shifted_in_chunks, split_in_chunks)
+    Parameters
+    ----------
+    chunks : Chunks
+    backend : name of the backend, optional
+    """
 
-    def set_chunks(self, chunks: Chunks, program: ChunkProgram) -> None:
-        self.chunks, self.program = chunks, program
-        self.plan, self.backend = program.plan, program.on
-        self.globals = {name: block for name, block in self.plan.blocks.items() if name not in program.local}
+    batch_size = 1
+    probes = (shifted_in_chunks, split_in_chunks)
 
-    def observations(self) -> dict[str, int]:
+    def __init__(self, chunks: Chunks, backend: BackendName | None) -> None:
+        name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
+        if chunks.chained and backend is None:
+            name = "numpy"  # sequences of other lengths are another program, and would be compiled for every chunk
+        self.chunks, self.program = chunks, ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
+        chunks.use(self.program.ready)
+        self.network, self.plan = self.program.problem, self.program.plan
+        self.blocks = {name: block for name, block in self.plan.blocks.items() if name not in chunks.local}
+        self.globals = tuple(self.blocks)
+        self.plate, self.n_groups = chunks.plate, chunks.n_chunks
+        with suppress(NotAdditive):
+            self.summary = self.program.summary
+        # The sums that each chunk told last, by its key, and how many were read; without hidden nodes they stay.
+        self.told: dict[Any, ChunkSums] = {}
+        self.n_read = 0
+        # Whether a start that tells components apart is to count in the first pass.
+        self.keeps_start = False
+
+    @property
+    def n_observed(self) -> dict[str, int]:
         """Observations that are not missing, by node."""
-        inner = self.program.problem.observed
+        inner = self.network.observed
         return {
             name: self.chunks.n_present.get(name, 0) if name in self.program.rows else len(inner[name])
             for name in inner
         }
 
-    def reads(self) -> int:
+    @cached_property
+    def n_messages(self) -> int:
         """Messages of a sweep; as many however the rows are cut."""
-        sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
+        sets = (c for name in self.plan.blocks for c in self.network.child_sets(name))
         return round(sum(c.n_reads * self._share(c.term) for c in sets))
 
     def _share(self, term: str) -> float:
@@ -224,14 +250,17 @@ class Chunked:
             return there / here
         return self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
 
-    # Only who computes elsewhere is handed the chunks.
-    shards_by_row = True
-    placed: Any = None
-
-    @property
+    @cached_property
     def run_length(self) -> int:
-        """Chunks whose sum is made before it is added to those of others."""
-        return 1
+        """Chunks whose sum is made before it is added to those of others: one where it is kept.
+
+        Otherwise so that a run takes about as long as its sum travels: a matter of the plan, whoever computes.
+        """
+        if self.summary is not None:
+            return 1
+        sizes = [sum(8 * int(np.prod(shape)) for shape in self.plan.nodes[name].stat_shapes()) for name in self.blocks]
+        n_runs = max(FEWEST_RUNS, math.isqrt(TRAVELS * self.chunks.n_rows // max(sizes, default=1)))
+        return max(1, self.chunks.n_chunks // n_runs)
 
     n_parts = 1
 
@@ -268,62 +297,6 @@ class Chunked:
                 lam = tuple(np.moveaxis(np.moveaxis(part, axis, 0)[: len(rows)], 0, axis) for part in lam)
             yield block, lam
 
-    def prior(self, fixed: Mapping[str, Stats]) -> State:
-        """Every global at its prior."""
-        whole = self.program.problem.prior(fixed)
-        return State({n: whole.lam[n] for n in self.globals}, {n: whole.mu[n] for n in self.globals}, 0)
-
-    def bound_by_node(self, state: State) -> dict[str, float]:
-        """Of a chunked network only the whole bound is known."""
-        raise NotImplementedError("the bound by node is not known of a network that was read in chunks; elbo is")
-
-
-class ChunkedEdges(Chunked, EdgeProblem):
-    """A network in chunks whose rows read several globals, each through an index of its own.
-
-    Parameters
-    ----------
-    chunks : Chunks
-    program : ChunkProgram
-    """
-
-    def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
-        self.set_chunks(chunks, program)
-        self.blocks = self.globals
-        self.gauges = tuple(pair for pair in program.problem.products if set(pair) <= set(self.blocks))
-
-    @cached_property
-    def observed(self) -> Mapping[str, Ints]:
-        """Of one chunk: samples of single observations are not taken."""
-        return self.program.problem.observed
-
-    @property
-    def n_observed(self) -> Mapping[str, int]:
-        return self.observations()
-
-    @cached_property
-    def n_messages(self) -> int:
-        return self.reads()
-
-    def child_sets(self, name: str) -> list[ChildSet]:
-        return self.program.problem.child_sets(name)
-
-    def coupling(self, name: str) -> int:
-        return self.program.problem.coupling(name)
-
-    def neighbours(self, name: str) -> set[str]:
-        return self.program.problem.neighbours(name) & set(self.blocks)
-
-    def moments(self, block: Block, lam: Stats) -> Stats:
-        return self.program.problem.moments(block, lam)
-
-    @cached_property
-    def run_length(self) -> int:
-        """So that a run takes about as long as its sum travels: a matter of the plan, whoever computes."""
-        sizes = [sum(8 * int(np.prod(shape)) for shape in self.plan.nodes[name].stat_shapes()) for name in self.blocks]
-        n_runs = max(FEWEST_RUNS, math.isqrt(TRAVELS * self.chunks.n_rows // max(sizes, default=1)))
-        return max(1, self.chunks.n_chunks // n_runs)
-
     def messages(
         self,
         before: Moments,
@@ -337,10 +310,130 @@ class ChunkedEdges(Chunked, EdgeProblem):
         """What the rows of all chunks, or of some, tell some globals, added up; chunks are handed the moments that they read."""
         if not self.program.local:
             before = {}  # where hidden nodes of rows are solved
-            read = {near for name in names for near in self.neighbours(name)}
+            read = {near for name in names for near in self.network.neighbours(name)}
             read |= {name for name in names if self.blocks[name].n_columns > 1}
             mu = mu if valued else {name: stats for name, stats in mu.items() if name in read}
         return summed(self.visit("messages", before, mu, names, column, valued, terms, numbers=numbers))
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """The sums of some chunks; where they do not add up nothing yet: blocks ask for messages when it is their turn."""
+        if self.summary is not None:
+            return self.solve_remembering(state, groups, fresh=bool(self.chunks.local))
+        share = 1.0 if groups is None else len(groups) / self.n_groups
+        read = ReadBatch(groups, {name: state.mu[name] for name in self.blocks}, 1.0)
+        return GroupResult([], read, 0.0, 1, int(self.n_messages * share))
+
+    def solve_remembering(self, state: State, groups: Ints | None, fresh: bool = False) -> GroupResult:
+        """The sums of some chunks, those that were read before as they were then unless they are to be ``fresh``."""
+        mu, keys = {name: state.mu[name] for name in self.blocks}, self.chunks.keys
+        wanted = range(self.n_groups) if groups is None else sorted(map(int, groups))
+        unread = [number for number in wanted if fresh or keys[number] not in self.told]
+        numbers = None if len(unread) == self.n_groups else unread
+        visits = self.visit("statistics", mu, numbers=numbers)
+        told = summed(self._noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
+        reads = int(self.n_messages * len(unread) / self.n_groups)
+        return GroupResult([], told.parts, told.value, 1, reads)
+
+    def _noted(self, key: Any, told: ChunkSums) -> ChunkSums:
+        """The sums of a chunk, kept as long as there is room for those of all."""
+        self.n_read += 1
+        if self.n_groups * told.nbytes <= TOLD:
+            self.told[key] = told
+        return told
+
+    def begin(self, state: State) -> tuple[State, int]:
+        """Where a start counts, remember what all chunks say there: until they are read anew, it stands for those not read yet.
+
+        The first batch of a sorted table knows some components alone, and the others would be lost.
+        """
+        if not self.keeps_start or self.n_groups == 1:
+            return state, 0
+        solved = self.solve(state, None, None, 0.0, 1)
+        return state._replace(memory={BEFORE: solved.messages}), solved.reads
+
+    def target(self, block: Block, state: State, read: ReadBatch, column: int | None = None) -> Stats:
+        """λ^temp of a global, or of one column of it, from chunks that stand for all."""
+        total = self.network.target(block, state, self.program.above, (), column)
+        told = self.messages(read.solved, state.mu, (block.name,), column, numbers=read.batch)
+        return tuple(np.asarray(a) + read.scale * b for a, b in zip(total, told.parts[block.name], strict=True))
+
+    def value(self, state: State, read: ReadBatch) -> float:
+        """The bound as some chunks estimate it."""
+        told = self.messages(read.solved, state.mu, (), valued=True, numbers=read.batch)
+        return float(read.scale * told.value + self.above_value(state))
+
+    def above_value(self, state: State) -> float:
+        """The part of the bound that is no row."""
+        return self.network.partial_bound(state, self.program.above, (), tuple(self.blocks))
+
+    def targets(self, mu: Moments) -> dict[str, Stats]:
+        """λ^temp of every global from the moments of the others; what is hidden in rows is solved there."""
+        here, network, summary = State({}, dict(mu), 0), self.network, self.summary
+        read = self.solve(here, None, None, 0.0, 1).messages
+        if summary is None:
+            return {name: self.target(block, here, read) for name, block in self.blocks.items()}
+
+        def build() -> Callable[..., Any]:
+            return lambda mu, stats, known: {
+                name: summary.target(block, mu, {**known, **stats}, None) for name, block in self.blocks.items()
+            }
+
+        found = network.compiled("targets", build)(dict(mu), {key: value[0] for key, value in read.items()})
+        return {name: tuple(map(np.asarray, stats)) for name, stats in found.items()}
+
+
+class ChunkedEdges(EdgeProblem):
+    """A network in chunks whose rows read several globals, each through an index of its own.
+
+    Parameters
+    ----------
+    source : ChunkSource
+    """
+
+    shards_by_row = True
+
+    def __init__(self, source: ChunkSource) -> None:
+        self.source, self.network, self.program = source, source.network, source.program
+        self.plan, self.backend, self.blocks = source.plan, source.network.backend, source.blocks
+        self.probes = source.probes
+        self.gauges = tuple(pair for pair in self.network.products if set(pair) <= set(self.blocks))
+
+    @property
+    def placed(self) -> Any:
+        """Where chunks are computed."""
+        return self.source.placed
+
+    @placed.setter
+    def placed(self, placed: Any) -> None:
+        self.source.placed = placed
+
+    def shards(self, size: int) -> list[Any]:
+        return self.source.shards(size)
+
+    @property
+    def observed(self) -> Mapping[str, Ints]:
+        """Of one chunk: samples of single observations are not taken."""
+        return self.network.observed
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        return self.source.n_observed
+
+    @property
+    def n_messages(self) -> int:
+        return self.source.n_messages
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        return self.network.child_sets(name)
+
+    def coupling(self, name: str) -> int:
+        return self.network.coupling(name)
+
+    def neighbours(self, name: str) -> set[str]:
+        return self.network.neighbours(name) & set(self.blocks)
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        return self.network.moments(block, lam)
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Every block once, in order, from sums over all chunks; the bound comes with the last pass."""
@@ -354,21 +447,21 @@ class ChunkedEdges(Chunked, EdgeProblem):
                 (name,) = stage
                 lam[name], mu[name], info[name] = self._in_turn(name, before, lam, mu, rho)
                 continue
-            told = self.messages(before, dict(mu), stage, valued=last)
+            told = self.source.messages(before, dict(mu), stage, valued=last)
             for name in stage:
                 lam[name], mu[name], info[name] = self._step(name, told.parts[name], lam, mu, rho)
             if last:
                 inner = sum(float(np.vdot(g, m)) for g, m in zip(told.parts[stage[0]], mu[stage[0]], strict=True))
                 value = told.value + inner
         if value is None:
-            value = self.messages(before, dict(mu), (), valued=True).value
+            value = self.source.messages(before, dict(mu), (), valued=True).value
         new = State(lam, mu, state.t + 1, {})
-        return SweepResult(new, value + self.above_bound(lam, mu), info)
+        return SweepResult(new, value + self.source.above_value(new), info)
 
     def bound(self, state: State) -> float:
         """With what is hidden in rows solved for the globals of the state."""
         mu = {name: self.moments(block, state.lam[name]) for name, block in self.blocks.items()}
-        return self.messages(mu, mu, (), valued=True).value + self.above_bound(state.lam, mu)
+        return self.source.value(State(state.lam, mu, 0), ReadBatch(None, mu, 1.0))
 
     def target(
         self,
@@ -378,22 +471,17 @@ class ChunkedEdges(Chunked, EdgeProblem):
         sampled: tuple[Sampled, ...] = (),
         column: int | None = None,
     ) -> Stats:
-        """From whole terms."""
-        if sampled:
+        """From all terms, or from some that are no rows."""
+        if sampled or set(full or ()) & set(self.program.rows):
             raise NotImplementedError("rows of chunks are read together")
-        mu = {name: state.mu[name] for name in self.blocks}
-        above = tuple(name for name in self.program.above if full is None or name in full)
-        total = self.from_above(block.name, mu, above, column)
-        rows = self.program.rows if full is None else tuple(name for name in self.program.rows if name in full)
-        if rows:
-            told = self.messages(mu, mu, (block.name,), column, terms=rows)
-            total = tuple(a + b for a, b in zip(total, told.parts[block.name], strict=True))
-        return total
+        if full is not None:
+            return self.network.target(block, state, full, (), column)
+        return self.source.target(block, state, ReadBatch(None, state.mu, 1.0), column)
 
     def step_block(
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
-        return self.program.problem.step_block(block, state, target, rho, column)
+        return self.network.step_block(block, state, target, rho, column)
 
     # -- parts --
 
@@ -411,9 +499,8 @@ class ChunkedEdges(Chunked, EdgeProblem):
         return stages
 
     def _step(self, name: str, told: Stats, lam: Any, mu: Any, rho: float) -> tuple[Stats, Stats, BlockInfo]:
-        block, on = self.blocks[name], self.program.on
-        own = {n: mu[n] for n in self.blocks}
-        target = tuple(a + b for a, b in zip(told, self.from_above(name, own, self.program.above, None), strict=True))
+        block, on = self.blocks[name], self.backend
+        target = tuple(a + b for a, b in zip(told, self._from_above(block, mu), strict=True))
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, target: Any, rho: Any) -> Any:
@@ -428,12 +515,12 @@ class ChunkedEdges(Chunked, EdgeProblem):
 
     def _in_turn(self, name: str, before: Any, lam: Any, mu: Any, rho: float) -> tuple[Stats, Stats, BlockInfo]:
         """One column, or colour, after the other: each is a pass."""
-        block, on = self.blocks[name], self.program.on
+        block, on = self.blocks[name], self.backend
 
         def message(number: Any, parts: Any) -> Stats:
             here = {**{n: mu[n] for n in self.blocks}, name: parts[1]}
-            told = self.messages(before, here, (name,), number).parts[name]
-            above = self.from_above(name, here, self.program.above, number)
+            told = self.source.messages(before, here, (name,), number).parts[name]
+            above = self._from_above(block, here, number)
             return tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
 
         def act(old: Any, target: Stats) -> Any:
@@ -445,36 +532,15 @@ class ChunkedEdges(Chunked, EdgeProblem):
             _, _, _, info = blended_block(on, block, lam[name], own, 1.0)
         return own, stats, info
 
-    def from_above(self, name: str, mu: Moments, terms: tuple[str, ...], column: int | None = None) -> Stats:
+    def _from_above(self, block: Block, mu: Moments, column: int | None = None) -> Stats:
         """The messages to a block from the terms that are no rows."""
-        program = self.program
+        total = self.network.target(block, State({}, dict(mu), 0), self.program.above, (), column)
+        return tuple(map(np.asarray, total))
 
-        def build() -> Callable[..., Any]:
-            def function(mu: Any, column: Any, known: Any) -> Stats:
-                return program.program.target(self.blocks[name], mu, known, terms, (), column)
-
-            return function
-
-        number = None if column is None else np.int32(column)
-        key = ("above", name, terms, column is not None)
-        return tuple(map(np.asarray, program.call(key, build, mu, number, program.problem.known_arrays)))
-
-    def above_bound(self, lam: Any, mu: Any) -> float:
-        """The part of the bound that is no row."""
-        program = self.program
-
-        def build() -> Callable[..., Any]:
-            def function(lam: Any, mu: Any, known: Any) -> Any:
-                total = sum((program.program.log_joint(n, mu, known) for n in program.above), program.on.xp.zeros(()))
-                for name, block in self.blocks.items():
-                    entropy = block.family.moments_entropy(lam[name])[1]
-                    total = total + program.program.entropy(block, entropy, known)
-                return total
-
-            return function
-
-        parts = ({name: part[name] for name in self.blocks} for part in (lam, mu))
-        return float(program.call("value above", build, *parts, program.problem.known_arrays))
+    def prior(self, fixed: Mapping[str, Stats]) -> State:
+        """Every global at its prior."""
+        whole = self.network.prior(fixed)
+        return State({n: whole.lam[n] for n in self.blocks}, {n: whole.mu[n] for n in self.blocks}, 0)
 
 
 def _plain(tree: Any) -> Any:
@@ -484,82 +550,3 @@ def _plain(tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple(_plain(part) for part in tree)
     return np.asarray(tree) if hasattr(tree, "__array__") else tree
-
-
-# Some chunks at a step, for `SVI`, where what chunks tell does not add up.
-
-
-class ChunkBatch(NamedTuple):
-    """Chunks that were read, standing for ``scale`` times as many; ``mu`` is where what is hidden in them was solved."""
-
-    numbers: Ints | None
-    mu: Mapping[str, Stats]
-    scale: float
-
-
-class ChunkBatches(Chunked, GroupProblem):
-    """Some chunks at each step, of a network whose chunks tell nothing that adds up: they are visited block after block.
-
-    Parameters
-    ----------
-    edges : ChunkedEdges
-    order : of the globals in a step
-    """
-
-    summarises = False
-
-    def __init__(self, edges: ChunkedEdges, order: tuple[str, ...]) -> None:
-        self.set_chunks(edges.chunks, edges.program)
-        self.edges, self.order, self.blocks = edges, order, edges.blocks
-        self.group_plate, self.batch_size = edges.chunks.plate, 1
-        self.n_groups, self.population = edges.chunks.n_chunks, float(edges.chunks.n_chunks)
-
-    @property
-    def n_observed(self) -> Mapping[str, int]:
-        return self.observations()
-
-    @property
-    def n_messages(self) -> int:
-        return self.reads()
-
-    def prior_of(self, name: str) -> Stats:
-        """Of a block of a network the prior is one of its messages."""
-        raise NotImplementedError("the prior of a block of a network is one of its messages")
-
-    def moments(self, block: Block, lam: Stats) -> Stats:
-        return self.edges.moments(block, lam)
-
-    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
-        """Nothing yet: blocks ask when it is their turn."""
-        share = 1.0 if groups is None else len(groups) / self.n_groups
-        batch = ChunkBatch(groups, {name: state.mu[name] for name in self.blocks}, 1.0)
-        return GroupResult([], batch, 0.0, 1, int(self.reads() * share))
-
-    def scaled(self, messages: Any, scale: float) -> Any:
-        return messages._replace(scale=scale)
-
-    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
-        """The globals in turn, each a part ρ of the way to what the chunks tell it."""
-        edges, info = self.edges, dict[str, BlockInfo]()
-        for name in self.order:
-            block = self.blocks[name]
-            for column, part in turns(block, rho):
-                target = self._target(block, state, messages, column)
-                state, info[name] = edges.step_block(block, state, target, part, column)
-        return GlobalResult(state, info, self.global_bound(state.lam, state.mu, messages))
-
-    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
-        """As these chunks estimate it."""
-        here = {name: mu[name] for name in self.blocks}
-        told = self.edges.messages(messages.mu, here, (), valued=True, numbers=messages.numbers)
-        return float(messages.scale * told.value + self.edges.above_bound(lam, here))
-
-    def bound(self, state: State) -> float:
-        """Of all chunks."""
-        return self.edges.bound(state)
-
-    def _target(self, block: Block, state: State, batch: ChunkBatch, column: int | None) -> Stats:
-        mu = {name: state.mu[name] for name in self.blocks}
-        total = self.edges.from_above(block.name, mu, self.program.above, column)
-        told = self.edges.messages(batch.mu, mu, (block.name,), column, numbers=batch.numbers)
-        return tuple(a + batch.scale * b for a, b in zip(total, told.parts[block.name], strict=True))

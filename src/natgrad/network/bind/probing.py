@@ -24,12 +24,12 @@ __all__ = ["shifted_in_chunks", "split_in_chunks"]
 def shifted_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """The components that hidden categories choose from, each moved by what a single child of its could tell of it."""
     chosen, times = _memberships(problem, state)
-    return moved_apart(problem.program.problem, state, chosen, generator(seed, Stream.PROBE, number), times)
+    return moved_apart(problem.network, state, chosen, generator(seed, Stream.PROBE, number), times)
 
 
 def split_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: int, number: int) -> State | None:
     """The lightest component of a category beside the heaviest, as likely as that."""
-    (chosen, times), inner = _memberships(problem, state), problem.program.problem
+    (chosen, times), inner = _memberships(problem, state), problem.network
     found = put_beside(inner, state, chosen, generator(seed, Stream.PROBE, number, 1), times)
     if found is None:
         return None
@@ -41,11 +41,11 @@ def split_in_chunks(problem: Any, state: State, order: tuple[str, ...], seed: in
 
 def _memberships(problem: Any, state: State) -> tuple[dict[str, npt.NDArray[np.float64]], float]:
     """Of the first chunk, by category, and how many times that are all rows."""
-    gates, chunks = problem.program.problem.plan.merging, problem.chunks
-    nodes = problem.program.problem.plan.nodes
+    gates, chunks = problem.network.plan.merging, problem.source.chunks
+    nodes = problem.network.plan.nodes
     chosen = {gate: memberships(nodes[gate].family, state.mu[gate]) for gate in gates if gate in state.mu}
-    if inside := [gate for gate in gates if gate in problem.program.local]:
-        told = next(problem.visit("hidden", {name: state.mu[name] for name in problem.globals}, numbers=[0]))
+    if inside := [gate for gate in gates if gate in chunks.local]:
+        told = next(problem.source.visit("hidden", {name: state.mu[name] for name in problem.blocks}, numbers=[0]))
         chosen.update({gate: memberships(nodes[gate].family, told.parts[gate]) for gate in inside})
     return chosen, chunks.n_rows / chunks.first_rows
 

@@ -17,18 +17,19 @@ from natgrad.inference.moves import Moves
 from natgrad.inference.options import checked_method, checked_step
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
-from natgrad.inference.steppers.groups import GroupStepper, WholePasses
+from natgrad.inference.steppers.groups import KEY, GroupMemory, GroupStepper, WholePasses, cut_of, replace_batch
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain, Template
-from natgrad.network.bind.chunk_groups import ChunkGroups, carry_over, chunked_problem, with_memory
 from natgrad.network.bind.chunk_starts import start_from_rows, warn_of_sorted_rows
-from natgrad.network.bind.chunked import ChunkBatches, ChunkedEdges
+from natgrad.network.bind.chunked import ChunkedEdges, ChunkSource
 from natgrad.network.bind.chunking import sequences_along
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
+from natgrad.network.bind.windows import ChunkSums, Window
 from natgrad.network.compile.origins import warn_of_offsets
 from natgrad.network.compile.plan import remarks
+from natgrad.network.execute.groups import NetworkGroups
 from natgrad.network.fit_run import FitRun
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
@@ -40,7 +41,7 @@ from natgrad.validation import whole_number
 
 __all__ = ["CannotBeCut", "fit_chunks"]
 
-ChunkProblem = ChunkGroups | ChunkedEdges
+ChunkProblem = NetworkGroups | ChunkedEdges
 # Batches of memoised VB, at most.
 BATCHES = 10
 # Numbers that are hidden in the rows of a chunk, if nobody says how long it is: beyond a processor's cache a row takes two to
@@ -88,11 +89,12 @@ def go_on(
     assert binding.chunk_rows is not None
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
-    before = old.chunks if old.chunks.plate == plate else None
+    earlier: ChunkSource = old.source
+    before = earlier.chunks if earlier.plate == plate else None
     chunks = Chunks(template, plate, as_chunks(tables[plate]), others, binding.chunk_rows, before)
     backend = old.backend.name if before is not None else None
     run = _Run(template, chunks, {"backend": backend, "init": None, "order": settings.order}, tables)
-    carry_over(old, run.problem)
+    carry_over(earlier, run.source)
     settings = replace(settings, order=run.order)
     stepper, _ = run.stepper_for(run.problem, settings)
     state = with_memory(run.problem, stepper, start(run.problem, chunks.domain), settings.seed)
@@ -104,39 +106,37 @@ class _Run:
 
     def __init__(self, template: Template, chunks: Chunks, options: Mapping[str, Any], tables: Rows) -> None:
         self.template, self.chunks, self.tables = template, chunks, tables
-        probe = chunked_problem(chunks, (), options["backend"])
-        inner = probe.program.problem
+        source = self.source = ChunkSource(chunks, options["backend"])
+        inner = source.network
         init = self.init = joined_init(options["init"], chunks.plan)
         started = started_nodes(inner, init)
         values = {n: v for n, v in init.items() if not isinstance(v, str)} if isinstance(init, Mapping) else None
         self.finds_local = bool(started & set(chunks.local))
         if wrong := sorted(started_nodes(inner, values) & set(chunks.local)):
             raise ValueError(
-                f"init: {wrong[0]!r} is hidden in every row, and rows are read in chunks: start {', '.join(probe.blocks)}"
+                f"init: {wrong[0]!r} is hidden in every row, and rows are read in chunks: start {', '.join(source.blocks)}"
             )
         joint = {name: member.joint for name, member in chunks.plan.members.items()}
         order = list(dict.fromkeys(joint.get(name, name) for name in options["order"] or ()))
-        order = order or [name for name in default_order(chunks.plan, started) if name in probe.blocks]
-        if sorted(order) != sorted(probe.blocks):
-            raise ValueError(f"order must name every hidden node that is not in rows once: {', '.join(probe.blocks)}")
-        self.order = tuple(order)
-        self.problem: ChunkProblem = probe
-        if isinstance(probe, ChunkGroups):
-            probe.order = self.order
+        order = order or [name for name in default_order(chunks.plan, started) if name in source.blocks]
+        if sorted(order) != sorted(source.blocks):
+            raise ValueError(f"order must name every hidden node that is not in rows once: {', '.join(source.blocks)}")
+        self.order = source.globals = tuple(order)
+        self.problem: ChunkProblem = ChunkedEdges(source) if source.summary is None else NetworkGroups(source)
 
     def fit(self, method: Method | None, options: Mapping[str, Any]) -> Fit:
         """A run from the start."""
         method = checked_method(method)
-        problem, inner = self.problem_for(method), self.problem.program.problem
+        problem, inner = self.problem_for(method), self.source.network
         seed = whole_number(options["seed"], "seed", least=0)
         warn_of_ties(problem.plan)
         warn_of_offsets(problem.plan, self.chunks.ends)
         moves = self._components(asked_moves(problem.plan, options.get("moves"), method))
 
-        adds_up, remembered = isinstance(problem, ChunkGroups), isinstance(options["step"], (Auto, type(None)))
-        if isinstance(problem, ChunkGroups):
-            in_batches = method is None or (isinstance(method, SVI) and remembered)
-            problem.keeps_start = in_batches and moves is None and bool(problem.plan.choices)
+        remembered = isinstance(options["step"], (Auto, type(None)))
+        in_batches = method is None or (isinstance(method, SVI) and remembered)
+        adds_up = self.source.summary is not None
+        self.source.keeps_start = adds_up and in_batches and moves is None and bool(problem.plan.choices)
 
         def start() -> State:
             state = begun()
@@ -182,7 +182,7 @@ class _Run:
 
     def _found(self, asked: Any) -> tuple[NetworkComponents, ...]:
         """The components that would move in memory."""
-        moves = moves_of(self.problem.program.problem, asked, default_order(self.chunks.plan))
+        moves = moves_of(self.source.network, asked, default_order(self.chunks.plan))
         return () if moves is None else tuple(part for part in moves.parts if isinstance(part, NetworkComponents))
 
     def _components(self, asked: Any) -> Moves | None:
@@ -197,8 +197,8 @@ class _Run:
 
     def words(self, moving: bool) -> str:
         """Remarks on the plan."""
-        if moving and isinstance(self.problem, ChunkGroups):
-            self.problem.told.clear()  # a move that was refused may have been asked last
+        if moving:
+            self.source.told.clear()  # a move that was refused may have been asked last
         return remarks(self.problem.plan, moving)
 
     def fit_at(self, result: Result, settings: Settings) -> Fit:
@@ -220,34 +220,33 @@ class _Run:
         """The stepper of chunks as groups; of others the engine chooses it."""
         chunks, method, step = self.chunks, settings.method, settings.step
         words = f"{chunks.n_rows:,} rows in {chunks.n_chunks} chunks of {chunks.size:,}"
-        if isinstance(problem, ChunkedEdges) and not isinstance(method, SVI):
+        adds_up = self.source.summary is not None
+        if not adds_up and not isinstance(method, SVI):
             return None, words
         if isinstance(method, SVI) and method.plate != chunks.plate:
             raise PlateMismatch(
                 f"SVI: batch names plate {method.plate!r}, and the rows that come in chunks lie along {chunks.plate!r}: SVI({{"
                 f"{chunks.plate!r}: {chunks.size}}}) reads a chunk at a step"
             )
-        if isinstance(problem, ChunkedEdges):
-            assert isinstance(method, SVI)
-            size = min(max(1, round(method.size / chunks.size)), chunks.n_chunks)
-            rule = PerNode() if isinstance(step, Auto) else step
-            batches = ChunkBatches(problem, self.order)
-            whole = GroupStepper(batches, size, *batches.local_limits, rule, remember=False)
-            return whole, f"{words}; {rule}: what chunks tell does not add up, and is not remembered"
-        # Without hidden nodes chunks tell the same for ever: batches would exchange nothing.
-        at_once = problem.n_groups == 1 or not problem.program.local
-        if isinstance(method, VB) or (method is None and at_once):
-            whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
-            return whole, f"{words}; coordinate ascent on all of them"
-        # As many batches as make progress; the chunks of one are computed together, by whoever computes.
-        size = -(-problem.n_groups // BATCHES)
+        groups = NetworkGroups(self.source) if isinstance(problem, ChunkedEdges) else problem
+        limits, of_step = groups.local_limits, chunks.n_chunks
         if isinstance(method, SVI):
-            size = min(max(1, round(method.size / chunks.size)), chunks.n_chunks)
-            if not isinstance(step, Auto):
-                return GroupStepper(
-                    problem, size, *problem.local_limits, step, remember=False
-                ), f"{words}; {step}, as asked"
-        memoised = GroupStepper(problem, size, *problem.local_limits, remember=True)
+            of_step = min(max(1, round(method.size / chunks.size)), chunks.n_chunks)
+        if not adds_up:
+            rule = PerNode() if isinstance(step, Auto) else step
+            why = f"{words}; {rule}: what chunks tell does not add up, and is not remembered"
+            return GroupStepper(groups, of_step, *limits, rule, remember=False), why
+        # Without hidden nodes chunks tell the same for ever: batches would exchange nothing.
+        at_once = groups.n_groups == 1 or not chunks.local
+        if isinstance(method, VB) or (method is None and at_once):
+            return GroupStepper(
+                groups, groups.n_groups, *limits, remember=True
+            ), f"{words}; coordinate ascent on all of them"
+        if isinstance(method, SVI) and not isinstance(step, Auto):
+            return GroupStepper(groups, of_step, *limits, step, remember=False), f"{words}; {step}, as asked"
+        # As many batches as make progress; the chunks of one are computed together, by whoever computes.
+        size = of_step if isinstance(method, SVI) else -(-groups.n_groups // BATCHES)
+        memoised = GroupStepper(groups, size, *limits, remember=True)
         why = f"{words}; memoised VB: given the globals they are independent"
         return (WholePasses(memoised) if method is None else memoised), why
 
@@ -276,3 +275,70 @@ def _longest(template: Template, tables: Rows) -> str:
         return float("inf") if table.n_rows is None else float(table.n_rows)
 
     return max(free, key=length)
+
+
+# Where rows came or went, the sums of chunks that stayed are carried over bit by bit. Sums by the elements of an index have an
+# axis of levels: a level that is new has none, one that is gone is left out. The rest is what it was. Messages of the touched
+# chunks are summed anew, nothing is subtracted, and a run goes on from there.
+
+
+def carry_over(old: ChunkSource, new: ChunkSource) -> None:
+    """Keep the sums of the chunks that two tables share."""
+    if old.summary is None or new.summary is None or not _alike(old, new):
+        return
+    axes = _level_axes(new)
+    if axes is None:
+        return
+    for key in new.chunks.keys:
+        if key in old.told:
+            new.told[key] = _moved(old.told[key], axes, old.chunks.domain, new.chunks.domain)
+
+
+def _alike(old: ChunkSource, new: ChunkSource) -> bool:
+    """Whether two sources have the same terms, in the same order, measured from the same origins."""
+    a, b = old.chunks, new.chunks
+    return a._keys == b._keys and a._origins is b._origins and (a.lost, a.parts) == (b.lost, b.parts)
+
+
+def _level_axes(source: ChunkSource) -> dict[str, str] | None:
+    """The plate of the first axis of each sum by an index; None if levels are an axis in any other way."""
+    levels, plate_of = source.chunks.domain.levels, {}
+    assert source.summary is not None
+    for term, entries in source.summary.entries.items():
+        for number, entry in enumerate(entries):
+            if any(label in levels for label in entry.kept):
+                return None
+            if entry.plate is not None and entry.plate in levels:
+                plate_of[source.summary.key(term, number)] = entry.plate
+    return plate_of
+
+
+def _moved(told: ChunkSums, axes: dict[str, str], before: Domain, after: Domain) -> ChunkSums:
+    parts, windows = {}, {}
+    for key, (array,) in told.parts.items():
+        if key in told.windows:
+            (window,), old, new = told.windows[key], before.levels[axes[key]], after.levels[axes[key]]
+            codes = new.find(old.ids[window.levels])
+            array, windows[key] = array[codes >= 0], (Window(0, codes[codes >= 0], len(new.ids)),)
+        elif key in axes:
+            codes = before.levels[axes[key]].find(after.levels[axes[key]].ids)
+            if len(codes) != len(array) or not np.array_equal(codes, np.arange(len(array))):
+                array = np.where((codes >= 0).reshape(-1, *(1,) * (array.ndim - 1)), array[np.maximum(codes, 0)], 0.0)
+        parts[key] = (array,)
+    return ChunkSums(parts, told.value, windows)
+
+
+def with_memory(problem: Any, stepper: Any, state: State, seed: int) -> State:
+    """The state from which a run goes on: sums of chunks that stayed are there, the others are read."""
+    inner, source = stepper.inner if isinstance(stepper, WholePasses) else stepper, problem.source
+    if (
+        not isinstance(inner, GroupStepper)
+        or not inner.remember
+        or not any(k in source.told for k in source.chunks.keys)
+    ):
+        return state
+    memory = GroupMemory({}, 0.0, (None,) * inner.n_batches, (problem.group_plate, inner.n_batches, seed))
+    for number, groups in enumerate(cut_of(seed, problem.n_groups, inner.n_batches)):
+        memory = replace_batch(memory, number, source.solve_remembering(state, groups))
+    after: State = problem.global_step(state, memory.messages).state
+    return after._replace(memory={KEY: memory})

@@ -320,7 +320,7 @@ def _is_in(table: Table, column: str, wanted: list[Any]) -> npt.NDArray[np.bool_
 def _pieces(binding: Binding, tables: Mapping[str, Any]) -> tuple[str, Pieces]:
     """The plate whose rows come in chunks, and these."""
     assert binding.chunk_rows is not None
-    plate = binding.problem.chunks.plate
+    plate = binding.problem.source.chunks.plate
     return plate, Pieces.of(binding.template, plate, binding.chunk_rows, tables[plate])
 
 
@@ -340,7 +340,7 @@ def _without(binding: Binding, tables: Mapping[str, Any], what: Any) -> dict[str
     remaining = dict(tables)
     rows, pieces = _pieces(binding, tables)
     if not isinstance(what, Mapping):
-        flags = _row_flags(what, binding.problem.chunks.n_rows)
+        flags = _row_flags(what, binding.problem.source.chunks.n_rows)
         remaining[rows] = pieces.without((), lambda part, first: flags[first : first + part.n_rows]).table()
         return remaining
     wanted = {c: [ids] if isinstance(ids, str) or np.ndim(ids) == 0 else list(ids) for c, ids in what.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,19 +22,22 @@ from natgrad.inference.problem import (
     LocalResult,
     Sampled,
     State,
+    SweepResult,
 )
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.sampled import BlockUpdates, turns
 from natgrad.network.compile.incidence import group_plates
 from natgrad.network.compile.plan import PlannedTerm
+from natgrad.network.execute.update import blended_block
 from natgrad.network.polynomial import Take
 
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan
     from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
+    from natgrad.network.execute.summary import Summary
 
-__all__ = ["Batch", "Groups", "NetworkGrouping", "NetworkGroups"]
+__all__ = ["Batch", "BatchSource", "Groups", "NetworkGrouping", "NetworkGroups", "PlateSource", "ReadBatch"]
 
 # Groups of one plate and what is inside them: local variables, the terms of a batch, how many messages it reads.
 #
@@ -290,15 +294,239 @@ class Visit(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """A batch that was just read, as what it tells the globals; ``scale`` times as many groups stand behind it."""
+    """A batch that was just read, in place of its messages: ``solved`` is what was found in it, or where.
 
-    batch: Batch
-    local: LocalResult
+    ``scale`` times as many groups stand behind it.
+    """
+
+    batch: Any
+    solved: Any
     scale: float
 
 
+class BatchSource(ABC):
+    """Batches of groups of a network, of a plate in memory (`PlateSource`) or of a table in chunks.
+
+    Attributes
+    ----------
+    network : NetworkProblem, whose functions move the globals
+    blocks : the hidden nodes that a state has
+    globals : names of those that all groups share, in order of update
+    plate, n_groups, batch_size : the plate along which groups lie, how many there are, and how many are in a batch
+    summary : Summary, whose sums are the messages of a batch; None where they do not add up, or need not be kept
+    row_bytes : what remembering the local variables of a group takes
+    leading : globals that are updated before the local variables
+    holds_rows : whether a state has the local variables
+    placed : where parts of a batch are computed
+    probes : of a problem over the source, as `Problem` has them
+    """
+
+    network: NetworkProblem
+    blocks: Mapping[str, Block]
+    globals: tuple[str, ...]
+    plate: str
+    n_groups: int
+    batch_size: int
+    summary: Summary | None = None
+    row_bytes: int = 0
+    leading: tuple[str, ...] = ()
+    holds_rows: bool = False
+    placed: Any = None
+    probes: tuple[Callable[..., State | None], ...] = ()
+
+    @property
+    @abstractmethod
+    def n_observed(self) -> Mapping[str, int]:
+        """Observations that are not missing, by node."""
+
+    @property
+    @abstractmethod
+    def n_messages(self) -> int:
+        """Messages of a sweep."""
+
+    @abstractmethod
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """Optimise the local variables of a batch; its messages are sums, or a `ReadBatch`."""
+
+    @abstractmethod
+    def target(self, block: Block, state: State, read: ReadBatch, column: int | None) -> Stats:
+        """λ^temp of a global, or of one column of it, from a batch that stands for all."""
+
+    @abstractmethod
+    def value(self, state: State, read: ReadBatch) -> float:
+        """The bound as a batch estimates it, without the entropies of local variables that the state holds."""
+
+    def begin(self, state: State) -> tuple[State, int]:
+        """The state before its first batch is read, and the messages that this took."""
+        return state, 0
+
+    def rows_in(self, state: State, groups: Ints | None) -> Any:
+        """λ of the local variables of a batch; None if the state has none."""
+        return None
+
+    def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
+        """Whether local variables are those of a batch; refuses what they cannot be."""
+        return True
+
+    def write_rows(self, state: State, groups: Ints | None, solved: GroupResult) -> State:
+        """The state with the local variables of a batch."""
+        return state
+
+    def collect(self, state: State, batches: Sequence[tuple[Ints | None, Any]]) -> State:
+        """The state with the remembered local variables of all batches."""
+        return state
+
+    def shards(self, size: int) -> Sequence[Any] | None:
+        """The data cut for so many threads; None if they cannot be shared out."""
+        return None
+
+
 class NetworkGroups(GroupProblem):
-    """The groups of a network along a plate.
+    """Groups of a network that are independent given the globals: batches of any source, then the globals in turn.
+
+    Parameters
+    ----------
+    source : BatchSource
+    """
+
+    shards_by_row = True
+
+    def __init__(self, source: BatchSource) -> None:
+        self.source, self.network, self.summary = source, source.network, source.summary
+        self.plan, self.backend, self.blocks = source.network.plan, source.network.backend, source.blocks
+        self.group_plate, self.n_groups, self.population = source.plate, source.n_groups, float(source.n_groups)
+        self.batch_size, self.row_bytes, self.leading = source.batch_size, source.row_bytes, source.leading
+        self.summarises, self.probes = source.holds_rows, source.probes
+
+    @property
+    def placed(self) -> Any:
+        """Where batches are computed."""
+        return self.source.placed
+
+    @placed.setter
+    def placed(self, placed: Any) -> None:
+        self.source.placed = placed
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        """Observations that are not missing, by node."""
+        return self.source.n_observed
+
+    @property
+    def n_messages(self) -> int:
+        """Messages of a sweep."""
+        return self.source.n_messages
+
+    def prior_of(self, name: str) -> Stats:
+        """η̃ of a block without parents; of others it depends on these, and is part of what the network computes."""
+        raise NotImplementedError("the prior of a block of a network is one of its messages")
+
+    def prior(self, fixed: Mapping[str, Stats]) -> State:
+        """Every block at its prior, as `NetworkProblem.prior` has it."""
+        whole = self.network.prior(fixed)
+        return State({n: whole.lam[n] for n in self.blocks}, {n: whole.mu[n] for n in self.blocks}, 0)
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound at a state; local variables that it does not have are solved."""
+        return self.network.bound(state) if self.source.holds_rows else super().bound(state)
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        """μ = ∇A(λ)."""
+        return self.network.moments(block, lam)
+
+    def begin(self, state: State) -> tuple[State, int]:
+        """The state before its first batch is read, and the messages that this took."""
+        return self.source.begin(state)
+
+    def rows_in(self, state: State, groups: Ints | None) -> Any:
+        """λ of the local variables of a batch; None if the state has none."""
+        return self.source.rows_in(state, groups)
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """Optimise the local variables of a batch, and find its messages to the globals."""
+        return self.source.solve(state, groups, rows, tol, limit)
+
+    def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
+        """Refuses what is no natural parameter of the local variables of a batch."""
+        return self.source.fits(rows, groups, state, where)
+
+    def write_rows(self, state: State, groups: Ints | None, solved: GroupResult) -> State:
+        """The local variables of a batch put back among all of them."""
+        return self.source.write_rows(state, groups, solved)
+
+    def collect(self, state: State, batches: Sequence[tuple[Ints | None, Any]]) -> State:
+        """The remembered local variables of all batches put in their places."""
+        return self.source.collect(state, batches)
+
+    def shards(self, size: int) -> Sequence[Any] | None:
+        """The data cut for so many threads; None if they cannot be shared out."""
+        return self.source.shards(size)
+
+    def scaled(self, messages: Any, scale: float) -> Any:
+        """The messages of a batch, for ``scale`` times as many groups."""
+        if isinstance(messages, ReadBatch):
+            return messages._replace(scale=scale)
+        return {key: (value[0] * scale,) for key, value in messages.items()}
+
+    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
+        """The globals in turn: from S, or each from the batch that was read."""
+        if not isinstance(messages, ReadBatch):
+            return self._settle(state, messages, float(np.mean(rho)))
+        updates = BlockUpdates(self.network, state, together=False)
+        for name in self.source.globals:
+            for column, part in turns(self.blocks[name], rho):
+                target = self.source.target(self.blocks[name], updates.state, messages, column)
+                updates.move(self.blocks[name], target, part, column)
+        after = updates.state
+        return GlobalResult(after, updates.info, self.source.value(after, messages))
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """The bound without the entropies of local variables."""
+        if isinstance(messages, ReadBatch):
+            return self.source.value(State(lam, mu, 0), messages)
+        bound = self._settle(State(lam, mu, 0), messages, 1.0, ()).bound
+        assert bound is not None
+        return bound
+
+    def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
+        """All groups, then the globals in some order."""
+        self.swept += self.n_messages
+        solved = self.solve_all(state)
+        after, info, bound = self._settle(state, solved.messages, rho, order or None)
+        assert bound is not None
+        return SweepResult(after._replace(t=state.t + 1, memory={}), solved.rest + bound, info)
+
+    def _settle(
+        self, state: State, stats: dict[str, Stats], rho: float, names: tuple[str, ...] | None = None
+    ) -> GlobalResult:
+        """The named globals in turn, a part ρ of the way to their exact update from S; the bound with it."""
+        assert self.summary is not None
+        summary, exact = self.summary, rho == 1.0
+        chosen = self.source.globals if names is None else names
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, stats: Any, rho: Any, known: Any) -> Any:
+                lam, mu, info = dict(lam), dict(mu), {}
+                for name in chosen:
+                    block = self.blocks[name]
+                    target, fresh, info[name] = summary.update(block, lam, mu, stats, known)
+                    if not exact:
+                        target, fresh, _, info[name] = blended_block(self.backend, block, lam[name], target, rho)
+                    lam[name], mu[name] = target, fresh
+                return lam, mu, summary.bound(lam, mu, stats, 0.0, known), info
+
+            return function
+
+        lam, mu = ({name: part[name] for name in self.source.globals} for part in (state.lam, state.mu))
+        sums = {key: value[0] for key, value in stats.items()}
+        key = ("settle", self.group_plate, chosen, exact)
+        lam, mu, bound, info = self.network.compiled(key, build)(lam, mu, sums, rho)
+        after = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
+        return GlobalResult(after, info, float(bound))
+
+
+class PlateSource(BatchSource):
+    """The groups of a network along a plate, in memory.
 
     Parameters
     ----------
@@ -306,11 +534,11 @@ class NetworkGroups(GroupProblem):
     method : SVI, whose plate the groups lie along
     order : of a sweep
     remember : bool
-        Whether what is told is summarised, so that it can be kept.
+        Whether messages are summed up, so that they can be kept.
     executor : Executor, optional
     """
 
-    summarises = True
+    holds_rows = True
 
     def __init__(
         self,
@@ -320,16 +548,14 @@ class NetworkGroups(GroupProblem):
         remember: bool,
         executor: Executor | None = None,
     ) -> None:
-        self.network, self.order, self.method, self.remember = problem, order, method, remember
+        self.network, self.remember, self.blocks = problem, remember, problem.blocks
         self.groups = groups = Groups(problem, method.plate, order)
-        self.blocks: Mapping[str, Block] = problem.blocks
-        self.group_plate, self.n_groups, self.population = method.plate, len(groups), float(len(groups))
+        self.globals, self.plate, self.n_groups = groups.globals, method.plate, len(groups)
         self.batch_size = min(method.size, self.n_groups)
         self.row_bytes = 8 * sum(_numbers(problem, name) for name in groups.local) // max(1, self.n_groups)
         local = [order.index(name) for name in groups.local]
         # The others keep their start until the local variables have seen it: it may be all that tells components apart.
         self.leading = tuple(order[: min(local, default=0)])
-        self.summary = None
         self._batches: dict[int, tuple[Ints | None, list[Batch]]] = {}
         if remember:
             from natgrad.network.execute.summary import Summary
@@ -343,8 +569,6 @@ class NetworkGroups(GroupProblem):
                 [Broadcast(_RemoteNetwork(problem.plan, problem.backend.name, method, order, self))]
             )
 
-    # -- what the engine asks --
-
     @property
     def n_observed(self) -> Mapping[str, int]:
         """Of the network."""
@@ -354,18 +578,6 @@ class NetworkGroups(GroupProblem):
     def n_messages(self) -> int:
         """Of the network."""
         return self.network.n_messages
-
-    def prior_of(self, name: str) -> Stats:
-        """η̃ of a block without parents; of others it depends on these, and is part of what the network computes."""
-        raise NotImplementedError("the prior of a block of a network is one of its messages")
-
-    def bound(self, state: State) -> float:
-        """Of the network."""
-        return self.network.bound(state)
-
-    def moments(self, block: Block, lam: Stats) -> Stats:
-        """μ = ∇A(λ)."""
-        return self.network.moments(block, lam)
 
     def begin(self, state: State) -> tuple[State, int]:
         """The leading globals, updated from the start of the local variables."""
@@ -407,28 +619,6 @@ class NetworkGroups(GroupProblem):
         after = {name: tuple(map(np.asarray, value)) for name, value in local.lam.items()}
         return Visit(after, {}, local.iterations, *self._contribution(after, batch))
 
-    def scaled(self, messages: Any, scale: float) -> Any:
-        """What a batch tells, for ``scale`` times as many groups."""
-        if isinstance(messages, ReadBatch):
-            return messages._replace(scale=scale)
-        return {key: (value[0] * scale,) for key, value in messages.items()}
-
-    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
-        """The globals in turn: exactly from S, or a step of length ρ from a batch."""
-        if isinstance(messages, ReadBatch):
-            return self._step_from_batch(state, messages, rho)
-        return self._settle(state, messages)
-
-    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
-        """The bound without the entropies of local variables."""
-        if isinstance(messages, ReadBatch):
-            local = {**mu, **messages.local.mu}
-            samples = self._samples(messages, self.groups.grouped)
-            return self.network.partial_bound(State(lam, local, 0), self.groups.whole, samples, self.groups.globals)
-        bound = self._settle(State(lam, mu, 0), messages, ()).bound
-        assert bound is not None
-        return bound
-
     def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
         """Refuses what is no natural parameter of the local variables of a batch."""
         parts = self._parts(groups)
@@ -452,7 +642,7 @@ class NetworkGroups(GroupProblem):
         read: ReadBatch = solved.messages
         lam, mu = dict(state.lam), dict(state.mu)
         for name in self.groups.local:
-            for new, out in ((read.local.lam, lam), (read.local.mu, mu)):
+            for new, out in ((read.solved.lam, lam), (read.solved.mu, mu)):
                 out[name] = tuple(np.array(full) for full in out[name])
                 self.groups.put_rows(name, out[name], new[name], read.batch)
         return state._replace(lam=lam, mu=mu)
@@ -471,7 +661,7 @@ class NetworkGroups(GroupProblem):
                 if rows is not None:
                     self.groups.put_rows(name, arrays, rows[name], part)
             lam[name] = arrays
-            fresh = tuple(np.array(part) for part in self.moments(self.blocks[name], arrays))
+            fresh = tuple(np.array(part) for part in self.network.moments(self.blocks[name], arrays))
             for part, rows in pieces:
                 if rows is None:  # not visited yet: it may still be a point mass
                     self.groups.put_rows(name, fresh, self.groups.take_rows(name, mu[name], part), part)
@@ -499,21 +689,19 @@ class NetworkGroups(GroupProblem):
     def _samples(self, read: ReadBatch, terms: Any) -> tuple[Sampled, ...]:
         return tuple(self.groups.sampled(term, read.batch, read.scale) for term in terms)
 
-    def _step_from_batch(self, state: State, read: ReadBatch, rho: Any) -> GlobalResult:
-        plan, plate_of = self.network.plan, self.groups.plate_of
-        updates = BlockUpdates(self.network, state._replace(mu={**state.mu, **read.local.mu}), together=False)
-        for name in self.groups.globals:
-            block, terms = self.blocks[name], plan.terms_of(name)
-            whole = tuple(t.node for t in terms if plate_of[t.node] is None)
-            samples = self._samples(read, [t for t in terms if plate_of[t.node] is not None])
-            for column, part in turns(block, rho):
-                target = self.network.target(block, updates.state, whole, samples, column)
-                updates.move(block, target, part, column)
-        after = updates.state
-        bound = self.global_bound(after.lam, after.mu, read)
-        # Local variables are written when the step is done: here they are those of the batch alone.
-        rest = {name: state.mu[name] for name in self.groups.local}
-        return GlobalResult(after._replace(mu={**after.mu, **rest}), updates.info, bound)
+    def target(self, block: Block, state: State, read: ReadBatch, column: int | None) -> Stats:
+        """λ^temp of a global from the terms outside the groups and those of the batch, at its local variables."""
+        terms, plate_of = self.network.plan.terms_of(block.name), self.groups.plate_of
+        whole = tuple(t.node for t in terms if plate_of[t.node] is None)
+        samples = self._samples(read, [t for t in terms if plate_of[t.node] is not None])
+        here = state._replace(mu={**state.mu, **read.solved.mu})
+        return self.network.target(block, here, whole, samples, column)
+
+    def value(self, state: State, read: ReadBatch) -> float:
+        """The bound as a batch estimates it, without the entropies of its local variables."""
+        samples = self._samples(read, self.groups.grouped)
+        here = State(state.lam, {**state.mu, **read.solved.mu}, 0)
+        return self.network.partial_bound(here, self.groups.whole, samples, self.globals)
 
     def _contribution(self, rows: dict[str, Stats], batch: Batch) -> tuple[dict[str, Stats], float]:
         """S and the entropy of a part whose local variables have these natural parameters."""
@@ -535,28 +723,6 @@ class NetworkGroups(GroupProblem):
         )
         return {key: (np.asarray(value),) for key, value in stats.items()}, float(entropy)
 
-    def _settle(self, state: State, stats: dict[str, Stats], names: tuple[str, ...] | None = None) -> GlobalResult:
-        """The named globals once, exactly, from S; the bound with it."""
-        assert self.summary is not None
-        globals_, summary = self.groups.globals, self.summary
-        chosen = globals_ if names is None else names
-
-        def build() -> Callable[..., Any]:
-            def function(lam: Any, mu: Any, stats: Any, known: Any) -> Any:
-                lam, mu, info = dict(lam), dict(mu), {}
-                for name in chosen:
-                    block = self.network.blocks[name]
-                    lam[name], mu[name], info[name] = summary.update(block, lam, mu, stats, known)
-                return lam, mu, summary.bound(lam, mu, stats, 0.0, known), info
-
-            return function
-
-        lam, mu = {name: state.lam[name] for name in globals_}, {name: state.mu[name] for name in globals_}
-        sums = {key: value[0] for key, value in stats.items()}
-        lam, mu, bound, info = self.network.compiled(("settle", self.groups.plate, chosen), build)(lam, mu, sums)
-        after = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
-        return GlobalResult(after, info, float(bound))
-
 
 class NetworkGrouping:
     """The plates of a network along which groups are independent."""
@@ -566,11 +732,11 @@ class NetworkGrouping:
 
     def along(self, method: SVI, order: tuple[str, ...], executor: Executor | None = None) -> NetworkGroups:
         """For steps that remember nothing."""
-        return NetworkGroups(self.problem, method, order, remember=False)
+        return NetworkGroups(PlateSource(self.problem, method, order, remember=False))
 
     def remembered(self, method: SVI, order: tuple[str, ...], executor: Executor | None = None) -> NetworkGroups:
         """For memoised steps."""
-        return NetworkGroups(self.problem, method, order, remember=True, executor=executor)
+        return NetworkGroups(PlateSource(self.problem, method, order, remember=True, executor=executor))
 
     def best(self, order: tuple[str, ...], observations: int) -> SVI | None:
         """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
@@ -610,25 +776,23 @@ class _RemoteNetwork:
     """The groups of this process, which another one makes for itself when it is first asked."""
 
     def __init__(
-        self, plan: Plan, backend: BackendName, method: SVI, order: tuple[str, ...], groups: NetworkGroups | None = None
+        self, plan: Plan, backend: BackendName, method: SVI, order: tuple[str, ...], source: PlateSource | None = None
     ) -> None:
-        self.plan, self.backend, self.method, self.order, self._groups = plan, backend, method, order, groups
+        self.plan, self.backend, self.method, self.order, self._source = plan, backend, method, order, source
 
     def __reduce__(self) -> Any:
         return _RemoteNetwork, (self.plan, self.backend, self.method, self.order)
 
     @property
-    def groups(self) -> NetworkGroups:
-        """Those of this process."""
+    def source(self) -> PlateSource:
+        """That of this process."""
         from natgrad.network.execute.problem import NetworkProblem
 
-        if self._groups is None:
-            self._groups = NetworkGroups(
-                NetworkProblem(self.plan, self.backend), self.method, self.order, remember=True
-            )
-        return self._groups
+        if self._source is None:
+            self._source = PlateSource(NetworkProblem(self.plan, self.backend), self.method, self.order, remember=True)
+        return self._source
 
 
 def _visit(network: _RemoteNetwork, *arguments: Any) -> Visit:
     """A part, in whatever process."""
-    return network.groups.visit(*arguments)
+    return network.source.visit(*arguments)

@@ -60,6 +60,8 @@ class NetworkProblem(EdgeProblem):
     backend : "numpy" or "jax"; by default whichever is expected to be done first
     """
 
+    source = None  # known arrays are in memory
+
     def __init__(self, plan: Plan, backend: BackendName | None = None) -> None:
         self.plan = plan
         self.backend = make_backend(backend or choose_backend(plan).name)

@@ -197,18 +197,19 @@ class Summary:
         name, on = block.name, self.problem.backend
         known = {**known, **stats}
         if block.n_columns == 1:
-            target = self._target(block, mu, known, None)
+            target = self.target(block, mu, known, None)
             fresh, entropy = _moments_entropy(on, block, target)
             return target, fresh, validity(on, block, lam[name], target, entropy)
 
         def message(number: Any, parts: Any) -> Stats:
-            return self._target(block, {**mu, name: parts[1]}, known, number)
+            return self.target(block, {**mu, name: parts[1]}, known, number)
 
         new, fresh = update(on, block, (lam[name], mu[name]), message, sets(block))
         _, entropy = block.family.moments_entropy(new)
         return new, fresh, validity(on, block, lam[name], new, entropy)
 
-    def _target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
+    def target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
+        """λ^temp of a global block, or of one column of it, from the statistics among the ``known`` arrays."""
         program = self.problem.program
         place = None if column is None or block.column_axis is None else (block.column_axis, column)
         terms = [term.node for term in self.problem.plan.terms_of(block.name)]

@@ -125,23 +125,21 @@ class TableFit(ExportMixin, ShowMixin):
         >>> [levels.mean().round(1).tolist() for levels in fit.rows("level")]
         [[0.9, 1.4, 1.9, 2.4], [2.9, 3.4]]
         """
-        from natgrad.network.bind.chunked import Chunked
-
         key, problem = getattr(name, "name", name), vars(self).get("problem")
         if problem is None:
             raise TypeError(
                 f"rows({key!r}): a fit that was loaded has no data; predict(table) has what it says of a table"
             )
-        blocks: Any = problem.blocks
-        if not isinstance(problem, Chunked):
+        source: Any = problem.source
+        if source is None:
             raise TypeError(f"rows({key!r}): this table was not read in chunks, and fit[{key!r}] has all of its rows")
         member = self._members.get(key)
         whole = key if member is None else member.joint
-        if whole not in problem.program.local or problem.plan.nodes[whole].is_observed:
-            hidden = [n for n in problem.program.local if not problem.plan.nodes[n].is_observed]
+        if whole not in source.chunks.local or problem.plan.nodes[whole].is_observed:
+            hidden = [n for n in source.chunks.local if not problem.plan.nodes[n].is_observed]
             raise KeyError(f"{key!r} is not hidden in rows; hidden there are {', '.join(hidden) or 'none'}")
-        mu = {n: problem.program.problem.moments(own, self.state.lam[n]) for n, own in blocks.items()}
-        for block, lam in problem.in_rows(whole, mu):
+        mu = {n: problem.moments(own, self.state.lam[n]) for n, own in source.blocks.items()}
+        for block, lam in source.in_rows(whole, mu):
             if member is not None:
                 yield marginal(key, member, block, lam)
             else:
@@ -332,6 +330,8 @@ class Fit(TableFit):
 
     def elbo_by_node(self) -> dict[str, float]:
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
+        if self.problem.source is not None:
+            raise NotImplementedError("the bound by node is not known of a network that was read in chunks; elbo is")
         return self.problem.bound_by_node(self.state)
 
     def natural_gradient(self, name: str | Node) -> tuple[npt.NDArray[Any], ...]:
@@ -673,7 +673,9 @@ def warn_at_end(problem: NetworkProblem, result: Result) -> None:
         if latent:
             what, why = "mean", "what was seen of it was nearly certain"
             weight = curvature = float(problem.n_observed[owner])
-        held: Any = [(block, state.lam[name])] if name in state.lam else cast(Any, problem).in_rows(name, state.mu)
+        held: Any = (
+            [(block, state.lam[name])] if name in state.lam else cast(Any, problem).source.in_rows(name, state.mu)
+        )
         for _, stats in held:
             lam = tuple(np.asarray(part, np.float64) for part in stats)
             usual = block.family.usual(lam)
@@ -728,18 +730,9 @@ def linearised(
 
 def linearised_chunks(problem: Any, state: State) -> Linearised:
     """A network that was read in chunks near a state: what is hidden in rows is solved again at each product, in two passes."""
-    from natgrad.network.bind.chunked import ChunkedEdges
     from natgrad.posterior.response.linearised import by_differences
 
-    blocks = problem.blocks
-
-    def targets(mu: dict[str, Stats]) -> dict[str, Stats]:
-        if isinstance(problem, ChunkedEdges):
-            return {name: tuple(map(np.asarray, problem.target(b, State({}, mu, 1)))) for name, b in blocks.items()}
-        messages = problem.solve(State({}, mu, 1), None, None, 0.0, 0).messages
-        return {name: problem.target_from(block, mu, messages) for name, block in blocks.items()}
-
-    linearised = by_differences(blocks, state.lam, targets)
+    linearised = by_differences(problem.blocks, state.lam, problem.source.targets)
     views = {name: (member.joint, member.place) for name, member in problem.plan.members.items()}
     return linearised._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)), views=views)
 
