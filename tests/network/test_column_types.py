@@ -83,3 +83,20 @@ def test_expressions_in_chunks_are_those_of_floats() -> None:
     x, y, z = (column.astype(float) for column in table.values())
     assert fit["small"].mean() == pytest.approx(((x - y) * (1 - x)).sum() / (ROWS + 1))
     assert fit["large"].mean() == pytest.approx((100 * x + z * z).sum() / (ROWS + 1))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "float32", "object"])
+def test_whole_numbers_of_every_type_choose_elements(dtype: str) -> None:
+    """Of a table, of a plate with a size, and of one that has an element for each of them."""
+    row, three, group = ng.Plate("row"), ng.Plate("three", 3), ng.Plate("group")
+    sized, by_id = ng.Normal("sized", 0.0, 1.0, plate=three), ng.Normal("by id", 0.0, 1.0, plate=group)
+    at = ng.Column("at")
+    mean = sized[at] + by_id[at] + ng.table([1.0, 2.0, 4.0])[at]
+    network = ng.Network(ng.Normal("y", mean, 1.0, plate=row, observed=ng.Column("y")))
+    y = np.array([0.5, 1.0, -2.0, 3.0])
+    found, expected = (
+        network.fit({"at": np.array([0, 2, 1, 2]).astype(kind), "y": y}, verbose=False) for kind in (dtype, "int64")
+    )
+    assert found.elbo == expected.elbo
+    for name in expected:
+        np.testing.assert_array_equal(found[name].mean(), expected[name].mean())

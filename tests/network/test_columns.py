@@ -245,3 +245,16 @@ def test_a_mask_of_a_text_file(words: tuple[str, str], tmp_path: Path) -> None:
         "y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("x"), mask=ng.Column("seen")
     )
     assert ng.Network(y).fit(tmp_path / "rows.csv", **FIT)["mu"].mean() == pytest.approx(4.0 / 3.0)
+
+
+def test_counts_in_columns_whose_trials_are_their_sums() -> None:
+    counts = np.array([[1, 2], [3, 4], [0, 5]])
+
+    def declared(plate: ng.Plate, observed: Any) -> ng.Network:
+        return ng.Network(ng.Multinomial("y", None, ng.Dirichlet("p", 1.0, size=2), plate=plate, observed=observed))
+
+    table = {"a": counts[:, 0], "b": counts[:, 1]}
+    by_columns = declared(ng.Plate("row"), ng.Columns("a", "b")).fit(table, verbose=False)
+    by_arrays = declared(ng.Plate("row", 3), counts).fit(verbose=False)
+    assert by_columns.elbo == by_arrays.elbo
+    np.testing.assert_array_equal(by_columns["p"].mean(), by_arrays["p"].mean())

@@ -103,6 +103,27 @@ def test_what_has_its_data_beside_the_columns_comes_back(declared: Any) -> None:
     np.testing.assert_allclose(fits[1].trace["elbo"], fits[0].trace["elbo"], rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "key", [slice(1, 3), slice(None, None, -2), slice(-2, None), [0, 3], np.array([1, 2])], ids=str
+)
+def test_slices_and_integers_beside_an_index_come_back(key: Any) -> None:
+    level = ng.Normal("level", 0.0, 1.0, plate=(ng.Plate("group"), ng.Plate("four", 4)))
+    on = ng.Plate("row"), ng.Plate("pair", 2)
+    y = ng.Normal("y", level[ng.Column("group"), key], 1.0, plate=on, observed=ng.Columns("a", "b"))
+    network = ng.Network(y)
+    table = {"group": ["u", "v", "u"], "a": [0.5, -1.0, 2.0], "b": [0.0, 1.0, 3.0]}
+    assert network.template is not None
+    again = ng.Network(*from_data(to_data(network.template)).roots)
+    found, expected = (net.fit(table, **FIT)["level"].mean() for net in (again, network))
+    np.testing.assert_array_equal(found, expected)
+    forged = to_data(network.template)
+    for entry in forged["nodes"]:
+        if entry["name"] == "y":
+            entry["options"]["mean"]["arguments"][1][1] = {"slice": [0, 2.5, None]}
+    with pytest.raises(Misfit, match="slice that is none"):
+        from_data(forged)
+
+
 def test_what_a_file_cannot_hold_is_left_out_with_a_warning(tmp_path: Path) -> None:
     f = ng.GaussianProcess("f", ng.covariance.RBF(), inducing=[[0.0], [1.0]])
     fixed = ng.Normal("fixed", f(np.array([[0.2], [0.4]])), 1.0, plate=ng.Plate("two", 2), observed=[0.1, 0.2])

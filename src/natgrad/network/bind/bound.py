@@ -175,22 +175,12 @@ def _categories(template: Template, tables: Mapping[str, Table]) -> dict[str, Le
         if use.role != "observed" or use.column.name in levels or not node.function.is_category:
             continue
         table, name = tables[_of(template, use)], use.column.name
-        if name in counted or not _is_number(table, name):
+        if name in counted or not table.holds_numbers(name):
             levels[name] = Levels.of([ids_of(table.take(~table.missing(name)), name)])
     for name in counted - set(levels):
         table = next(tables[_of(template, u)] for u in template.uses if u.column.name == name and u.role != "size")
         levels[name] = Levels.of([ids_of(table, name)])
     return levels
-
-
-def _is_number(table: Table, name: str) -> bool:
-    if table.is_numeric(name):
-        return True
-    try:
-        table.numbers(name)
-    except TypeError:
-        return False
-    return True
 
 
 def _gathered(table: Table, rows: Any) -> Table:

@@ -488,7 +488,7 @@ class Builder:
                 )
             return Index(codes, (own,))
         name = "a table" if plate is None else f"plate {plate.name!r}"
-        if not table.is_numeric(column.name) and not table.is_text:
+        if not table.holds_numbers(column.name):
             raise TypeError(
                 f"{table.where}: column {column.name!r} chooses elements of {name}, which has a size: its elements are "
                 f"numbered 0, 1, …, but the column holds {table.cells(column.name)[0]!r}. Leave the "

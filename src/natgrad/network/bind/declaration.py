@@ -14,6 +14,7 @@ none of them will do.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -149,6 +150,8 @@ def _key(key: Any) -> list[Any]:
 def _selector(entry: Any) -> Any:
     if entry is None or (isinstance(entry, slice) and entry == slice(None)):
         return {"all": True}
+    if isinstance(entry, slice):
+        return {"slice": [None if n is None else operator.index(n) for n in (entry.start, entry.stop, entry.step)]}
     if isinstance(entry, Index) and entry.chosen_by is not None:
         return _value(entry.chosen_by)
     if isinstance(entry, Index):
@@ -286,6 +289,11 @@ class _Reader:
     def _selector(self, entry: Any, where: str, depth: int) -> Any:
         if isinstance(entry, dict) and "all" in entry:
             return slice(None)
+        if isinstance(entry, dict) and "slice" in entry:
+            ends = entry["slice"]
+            if not isinstance(ends, list) or len(ends) != 3 or any(type(end) not in (int, type(None)) for end in ends):
+                refuse(f"{where} in the declaration", "has a slice that is none")
+            return slice(*ends)
         if isinstance(entry, dict) and "index" in entry:
             values = np.asarray(entry["index"])
             if values.dtype.kind not in "iu":

@@ -113,9 +113,12 @@ class Table:
             return np.array([is_missing(cell) or str(cell).strip() == "" for cell in cells], dtype=bool)
         return np.array([is_missing(cell) for cell in cells], dtype=bool)
 
-    def is_numeric(self, name: str) -> bool:
-        """Whether a column holds numbers by its type."""
-        return self.cells(name).dtype.kind in "biuf"
+    def holds_numbers(self, name: str) -> bool:
+        """Whether every cell of a column is a number, or missing."""
+        try:
+            return self.numbers(name).ndim > 0
+        except TypeError:
+            return False
 
     def take(self, rows: Any) -> Table:
         """Some of the rows."""
@@ -131,8 +134,7 @@ class Table:
 
     def repeated(self, length: int) -> Table:
         """The same table, its first row repeated at the end until it has so many."""
-        rows = np.concatenate([np.arange(self.n_rows), np.zeros(length - self.n_rows, dtype=np.int64)])
-        return Table({name: column[rows] for name, column in self._columns.items()}, self.where, self.is_text)
+        return self.take(np.concatenate([np.arange(self.n_rows), np.zeros(length - self.n_rows, dtype=np.int64)]))
 
     def _at(self, name: str) -> str:
         return f"{self.where}: column {name!r}"

@@ -149,10 +149,15 @@ class RecordedNode(Recorded):
     def __init__(self, cls: type, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> None:
         made: Any = cls
         try:
-            bound = inspect.signature(made.__init__).bind(None, *arguments, **options).arguments
+            signature = inspect.signature(made.__init__)
+            bound = signature.bind(None, *arguments, **options).arguments
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}") from None
-        given = {key: value for key, value in list(bound.items())[1:] if value is not None}
+        given = {
+            key: value
+            for key, value in list(bound.items())[1:]
+            if value is not None or signature.parameters[key].default is inspect.Parameter.empty
+        }
         name = given.get("name")
         if not isinstance(name, str) or not name:
             raise TypeError(f"a node's name comes first and is a non-empty string, got {name!r}")

@@ -277,7 +277,7 @@ class Multinomial(Node):
     def placeholder(cls, options: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
         probs = options["probs"]
         counts = np.zeros((*shape, (probs.size or 0) if isinstance(probs, Expression) else np.shape(probs)[-1]))
-        counts[..., 0] = options.get("trials", 0)
+        counts[..., 0] = 0 if options["trials"] is None else options["trials"]
         return counts
 
     def saved_options(self) -> dict[str, Any]:
