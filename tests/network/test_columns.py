@@ -258,3 +258,38 @@ def test_counts_in_columns_whose_trials_are_their_sums() -> None:
     by_arrays = declared(ng.Plate("row", 3), counts).fit(verbose=False)
     assert by_columns.elbo == by_arrays.elbo
     np.testing.assert_array_equal(by_columns["p"].mean(), by_arrays["p"].mean())
+
+
+@pytest.mark.parametrize("n_rows", [2, 3])
+@pytest.mark.parametrize("rows_first", [True, False])
+@pytest.mark.parametrize("what", ["scalars", "probabilities", "vectors"])
+def test_columns_side_by_side_are_a_plate_or_entries_whichever_plate_comes_first(
+    n_rows: int, rows_first: bool, what: str
+) -> None:
+    """Also where there are as many rows as columns: the numbers are those of arrays with the axes of the declaration."""
+    rng = np.random.default_rng(n_rows)
+    numbers, seen = rng.dirichlet(np.ones(2), n_rows), rng.normal(size=(n_rows, 2))
+    table = dict(zip("abpq", (*numbers.T, *seen.T), strict=True))
+    other = ng.Plate("other", 2)
+
+    def network(row: ng.Plate, known: Any, observed: Any) -> ng.Network:
+        plates = (row, other) if rows_first else (other, row)
+        if what == "vectors":
+            shift = ng.MultivariateNormal("shift", np.zeros(2), np.eye(2), plate=other)
+            mean = ng.MultivariateNormal("mean", known, np.eye(2), plate=plates)
+            read = ng.Normal("read", ng.dot(mean, shift), 1.0, plate=plates, observed=observed)
+            return ng.Network(read)
+        shift = ng.Normal("shift", 0.0, 1.0, plate=other)
+        if what == "scalars":
+            return ng.Network(ng.Normal("y", shift + known, 1.0, plate=plates, observed=observed))
+        z = ng.Categorical("z", known, plate=plates)
+        level = ng.Normal("level", [-1.0, 1.0], 1.0, plate=ng.Plate("level of", 2))
+        return ng.Network(ng.Normal("y", level[z] + shift, 1.0, plate=plates, observed=observed))
+
+    entries = what != "scalars"
+    wide = numbers[:, None] if rows_first else numbers
+    known = wide if entries else (numbers if rows_first else numbers.T)
+    by_columns = network(ng.Plate("row"), ng.Columns("a", "b"), ng.Columns("p", "q")).fit(table, verbose=False)
+    by_arrays = network(ng.Plate("row", n_rows), known, seen if rows_first else seen.T).fit(verbose=False)
+    assert by_columns.elbo == pytest.approx(by_arrays.elbo, rel=1e-12)
+    np.testing.assert_allclose(by_columns["shift"].mean(), by_arrays["shift"].mean(), rtol=1e-10)

@@ -47,9 +47,9 @@ __all__ = [
     "with_ancestors",
 ]
 
-ROLES = {"observed": "observed", "mask": "mask", "size": "size", "lengths": "lengths"}
+ROLES = {"observed": "observed", "mask": "mask", "size": "size", "lengths": "lengths", "inputs": "vector"}
 # Functions whose arguments are rows of numbers.
-OF_VECTORS = ("dot", "evaluate")
+OF_VECTORS = ("dot", "evaluate", "frequencies", "concatenate")
 # Flags of `censored`.
 SIDES = ("right", "left")
 
@@ -212,7 +212,7 @@ def _uses(node: RecordedNode) -> Iterator[Use]:
                 if plate.later is not None:
                     yield Use(node.name, "weight", _single(plate), plate)
         elif key != "name":
-            yield from _inside(node.name, value, ROLES.get(key, "number"))
+            yield from _inside(node.name, value, _role(node, key))
 
 
 def _single(plate: Plate) -> Column:
@@ -242,6 +242,12 @@ def _inside(node: str, value: Any, role: str) -> Iterator[Use]:
     elif isinstance(value, Recorded):
         for key, part in (*enumerate(value.arguments), *value.options.items()):
             yield from _inside(node, part, _role_inside(value.function, key, role))
+
+
+def _role(node: RecordedNode, key: str) -> str:
+    """The role of columns in an argument of a node."""
+    of_vectors = {slot.name for slot in node.function.slots_of if slot.event_ndim == 1}
+    return ROLES.get(key, "vector" if key in of_vectors else "number")
 
 
 def _role_inside(function: str, key: Any, role: str) -> str:
@@ -434,7 +440,7 @@ class Builder:
             return len(self.domain.categories[value.name])
         if key == "lengths" and isinstance(value, Column):
             return self._lengths(recorded, value)
-        return self.value(recorded, value, ROLES.get(key, "number"))
+        return self.value(recorded, value, _role(recorded, key))
 
     def value(self, recorded: RecordedNode, value: Any, role: str) -> Any:
         """An argument of a node, with the arrays of its columns."""
@@ -529,14 +535,17 @@ class Builder:
         return values.reshape(values.shape[:1] + (1,) * trailing + values.shape[1:])
 
     def _columns(self, recorded: RecordedNode, columns: Columns, role: str) -> Any:
+        """Columns side by side: entries of vectors, or elements of the plate after that of the rows, or else before it."""
         table, plate = self._table(recorded)
-        if role == "observed":
-            return np.stack([table.numbers(name) for name in columns.names], axis=-1)
-        values = np.stack([self._numbers(table, name, f"{recorded.name!r}") for name in columns.names], axis=-1)
-        trailing = self._trailing(recorded, plate)
+        seen, trailing = role == "observed", self._trailing(recorded, plate)
+        read = table.numbers if seen else lambda name: self._numbers(table, name, f"{recorded.name!r}")
+        values = np.stack([read(name) for name in columns.names], axis=-1)
         if role == "vector":
             return values.reshape(len(values), *(1,) * trailing, -1)
-        return values.reshape(len(values), -1, *(1,) * max(trailing - 1, 0)) if trailing else values
+        are_entries = seen and recorded.function.family.event_ndim > 0
+        if trailing == 0 and len(recorded.plates) > 1 and not are_entries:
+            return values.T
+        return values if seen else values.reshape(*values.shape, *(1,) * max(trailing - 1, 0))
 
     def _trailing(self, recorded: RecordedNode, plate: str) -> int:
         """Plates after that of the rows: a number is the same for all their elements."""
