@@ -11,7 +11,7 @@ Quantiles are those of mixtures of distributions, by their distribution function
 
 Secant steps, within a bracket that is halved in the order of floating-point numbers where a step does not halve the error: no
 scale is needed, and gaps between modes do no harm. Steps begin at the quantile and the slope of every eighth part, which are
-found in the same way. Whole numbers are counted up and down in steps that double, and halved when both sides are known.
+found in the same way. A side that is not known yet is looked for in steps that double; of whole numbers alone, without secants.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ STRIDE, FEW = 8, 16
 # How near F is to be to p, and evaluations of F, at most.
 NEAR, MOST_STEPS = 1e-9, 300
 LARGEST = float(np.finfo(float).max)
-# Whole numbers above it are not counted.
-MOST_COUNT = 2.0**100
+# By how much F of a whole number may miss p, by rounding.
+MISSED = 1e-12
 # Draws that are compared before all of them are, to find elements that are equal.
 COMPARED = 4
 
@@ -158,13 +158,12 @@ def mixture_quantiles(parts: Sequence[Cdf], weights: Any, levels: Sequence[float
         weights, columns = np.ones((1, weights.shape[1])), [column[:1] for column in columns]
     out = np.empty((len(levels), len(np.arange(count)[chosen])))
     width = max(1, BLOCK // len(weights))
-    solve = _whole if parts[0].is_whole else _root
     with np.errstate(all="ignore"):  # a step may lead to where a distribution has no mass
         for begin in range(0, out.shape[1], width):
             own = slice(begin, begin + width)
             few = [column if column.shape[1] == 1 else column[:, own] for column in (weights, *columns)]
             for row, p in zip(out, levels, strict=True):
-                row[own] = solve(parts[0].function, few, p, row[own].size)[0]
+                row[own] = _solve(parts[0].function, few, p, row[own].size, parts[0].is_whole)[0]
     out = out if parts[0].back is None else np.asarray(parts[0].back(out))
     return [(row if places is None else row[places]).reshape(shape) for row in out]
 
@@ -213,29 +212,31 @@ def _few(columns: list[Array]) -> list[Array] | None:
     return [own / total, *(column[::STRIDE] for column in columns[1:])]
 
 
-def _root(cdf: Callable[..., Any], columns: list[Array], p: float, size: int) -> tuple[Array, Array]:
-    """Where F is p, and its slope there."""
+def _solve(cdf: Callable[..., Any], columns: list[Array], p: float, size: int, is_whole: bool) -> tuple[Array, Array]:
+    """Where F is p, and its slope there; of whole numbers the smallest with F(x) ≥ p."""
     value, few = _mixture(cdf, columns), _few(columns)
-    x, slope = (np.zeros(size), np.ones(size)) if few is None else _root(cdf, few, p, size)
-    low, high = np.full(size, -LARGEST), np.full(size, LARGEST)
+    x, slope = (np.zeros(size), np.ones(size)) if few is None else _solve(cdf, few, p, size, is_whole)
+    lowest, level = (-1.0, p - MISSED) if is_whole else (-LARGEST, p)
+    low, high = np.full(size, lowest), np.full(size, LARGEST)
     before, past, far = x, np.full(size, np.inf), np.zeros(size)
     for _ in range(MOST_STEPS):
-        excess = value(x) - p
+        excess = value(x) - level
         low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
         moved = (x != before) & np.isfinite(past)
         new = (excess - past) / (x - before)
         slope = np.where(moved & (new > 0), new, slope)
-        done = (np.abs(excess) <= NEAR) | (np.nextafter(low, high) >= high)
+        done = (high - low <= 1.0 if is_whole else np.abs(excess) <= NEAR) | (np.nextafter(low, high) >= high)
         if done.all():
             break
         step, other = x - excess / slope, _between(low, high)
-        if few is not None:  # a side that is not known yet is looked for near by
-            far = np.maximum(2.0 * far, np.maximum(np.abs(excess / slope), np.spacing(np.abs(x))))
-            near_by = x - np.sign(excess) * far
-            other = np.where(((low == -LARGEST) | (high == LARGEST)) & np.isfinite(near_by), near_by, other)
-        good = (step > low) & (step < high) & (np.abs(excess) <= 0.5 * np.abs(past))
-        before, past, x = x, excess, np.where(done, x, np.where(good, step, other))
-    return x, slope
+        if is_whole or few is not None:  # a side that is not known yet is looked for near by
+            far = np.maximum(2.0 * far, 1.0 if is_whole else np.maximum(np.abs(excess / slope), np.spacing(np.abs(x))))
+            near_by = np.where(excess < 0, x + far, x - far)
+            unknown = ((low == lowest) | (high == LARGEST)) & np.isfinite(near_by)
+            other = np.where(unknown & (near_by > low), near_by, other)
+        good = (step > low) & (step < high) & (np.abs(excess) <= 0.5 * np.abs(past)) & (not is_whole)
+        before, past, x = x, excess, np.where(done, x, np.where(good, step, np.ceil(other) if is_whole else other))
+    return (np.where(high < LARGEST, high, np.nan) if is_whole else x), slope
 
 
 def _between(low: Array, high: Array) -> Array:
@@ -247,19 +248,6 @@ def _between(low: Array, high: Array) -> Array:
 def _ordered(bits: Array) -> Array:
     """The bits of floating-point numbers as integers in their order, and back."""
     return np.asarray(np.where(bits < 0, np.int64(-(2**63)) - bits, bits))
-
-
-def _whole(cdf: Callable[..., Any], columns: list[Array], p: float, size: int) -> tuple[Array, None]:
-    """The smallest whole number with F(x) ≥ p."""
-    value, few = _mixture(cdf, columns), _few(columns)
-    x = np.zeros(size) if few is None else _whole(cdf, few, p, size)[0]
-    low, high, far = np.full(size, -1.0), np.full(size, np.inf), 1.0
-    while far < MOST_COUNT and not (high - low <= 1).all():
-        reached = value(x) >= p - 1e-12
-        high, low = np.where(reached, np.minimum(high, x), high), np.where(reached, low, np.maximum(low, x))
-        x = np.where(np.isinf(high), low + far, np.maximum(np.floor(0.5 * (low + high)), high - far))
-        x, far = np.where(high - low <= 1, high, x), 2.0 * far
-    return np.where(high - low <= 1, high, np.nan), None
 
 
 # Draws of the parents for intervals of very many rows, at least, and numbers that are evaluated at once.
