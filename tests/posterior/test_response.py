@@ -333,6 +333,16 @@ def test_it_reads_like_a_fit():
         fit.linear_response(["x"])
 
 
+def test_a_function_counts_as_it_is_near_the_means():
+    """Far away it may be constant: on which of many elements it depends is found by small steps."""
+    group = ng.Plate("group", 40)
+    x = ng.Normal("x", 0.0, 1.0, plate=group)
+    fit = ng.Network(ng.Normal("y", x, 2.0, plate=group, observed=np.arange(40.0) / 20)).fit()
+    mean, lr = float(fit["x"].mean()[17]), fit.linear_response()
+    found = lr.std(lambda m: np.where(np.abs(m["x"][17] - mean) < 0.1, m["x"][17], mean))
+    assert found == pytest.approx(lr["x"].std()[17], rel=1e-5)
+
+
 def test_an_uncoupled_node_keeps_the_variance_of_q():
     fit = CASES["several"]().network.fit(backend="numpy", tol=1e-12)
     lr = fit.linear_response()

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from promises.cases import DECLARED_TOPICS, known_documents, of_documents
+from reference.coherence import c_v_slowly
 from sklearn.base import clone
 
 import natgrad as ng
@@ -98,6 +99,15 @@ def test_pages_show_topics_and_what_the_model_has_besides(streamed, tmp_path) ->
     assert f'id="{key}"' in text
     assert "held-out score" in text
     assert 'id="topics-data"' in text
+
+
+def test_coherence_is_that_of_the_likeliest_words(streamed) -> None:
+    """C_v of counts by its definition; its NPMI is held to another in `tests/models/lda`."""
+    model, counts = streamed[-1], known_documents()["X"]
+    documents = [set(np.flatnonzero(row).tolist()) for row in counts]
+    wanted = [c_v_slowly(words, documents) for words in model.top_words(4)]
+    np.testing.assert_allclose(model.coherence(counts, 4, "c_v"), wanted, rtol=1e-10)
+    assert model.coherence(counts, 4).shape == (2,)
 
 
 def test_callbacks_see_the_model_as_it_would_be(streamed) -> None:

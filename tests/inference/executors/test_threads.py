@@ -176,7 +176,9 @@ def test_models_have_the_same_bits_elsewhere(name, place, small_parts, tmp_path)
     here, there = fit(None), fit(tmp_path if place == "a file" else None, executor=other)
     assert len(set(other.calls)) > 1
     if place == "a file":
-        most = 4_500 if name.startswith("rows") or "every pair" in name else 2_000  # weights of rows and of users travel
+        most = (
+            4_500 if name.startswith("rows") or "every pair" in name else 2_000
+        )  # weights of rows and of users travel
         assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < most for shard in other.shards)
     same(here, there)
 

@@ -26,6 +26,12 @@ def test_labels_of_mixtures_come_as_they_do_of_categories() -> None:
     np.testing.assert_allclose(many[-1], model.predict_proba(letters[:4])[-1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (4, 1, 1), (1, 2, 2)])
+def test_labels_are_one_column(shape) -> None:
+    with pytest.raises(ValueError, match="one column of categories, got an array of shape"):
+        ng.CategoricalHMM(2).fit(np.array(["sun", "rain", "sun", "fog"]).reshape(shape))
+
+
 def test_labels_stay_what_they_are() -> None:
     mixed = ng.CategoricalHMM(2, max_passes=3, tol=0).fit(
         ["a", 1, "b", 2] * 10
