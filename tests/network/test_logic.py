@@ -157,3 +157,13 @@ def test_a_coin_that_chooses_is_a_category_of_two(n_coins):
     assert evidence - 2.0 < ours.elbo < evidence
     draws = ours.draws(1000)["z"].values.reshape(-1, n_coins).mean(axis=0)
     np.testing.assert_allclose(draws, np.exp(np.array(log_joint) - evidence) @ values, atol=0.05)
+
+
+def test_categories_that_choose_a_category_have_no_axis_of_its_table():
+    """t[z[k, l]]: three hidden categories in one term, and a table of which one of them chooses a row."""
+    k, l = ng.Categorical("k", [0.5, 0.5]), ng.Categorical("l", [0.3, 0.7])  # noqa: E741
+    z = ng.Categorical("z", [0.2, 0.8], plate=(ng.Plate("a", 2), ng.Plate("b", 2)))
+    table = ng.Dirichlet("t", 1.0, size=2, plate=ng.Plate("c", 2), observed=[[0.6, 0.4], [0.3, 0.7]])
+    net = ng.Network(ng.Categorical("x", table[z[k, l]], observed=1))
+    evidence = np.log(0.2 * 0.4 + 0.8 * 0.7)
+    assert evidence - 0.05 < net.fit(verbose=False).elbo < evidence

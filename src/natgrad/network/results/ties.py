@@ -101,7 +101,8 @@ def _strength(plan: Plan, term: PlannedTerm, hidden: tuple[Factor, ...], monomia
         if total is None:
             return 0.0
     assert total is not None
-    return _strongest(total, range(len(hidden)))
+    # Of nested choices, x[z[k]], only what chooses from the table has an axis of it; the last axis is all else.
+    return _strongest(total, range(total.ndim - 1))
 
 
 def _strength_of_coins(plan: Plan, term: PlannedTerm, monomials: list[Monomial]) -> float:
