@@ -230,8 +230,8 @@ class _WayBack:
         return away
 
 
-# Starts are compared with one another: half of those that lead go on, then a quarter, …. What they read is counted by the run
-# that begins with the best of them.
+# Starts are compared with one another. After every round those go on that may still overtake the first, each optimum once and the
+# highest first, as far as the budget of sweeps lasts. What they read is counted by the run that begins with the best of them.
 
 
 class Starts(NamedTuple):
@@ -244,10 +244,9 @@ class Starts(NamedTuple):
     stepper : a function that makes the stepper of a candidate, given its number: threads share none
     rounds : steps of every candidate, and then of those that are left in each later round
     finish : makes the state that the run begins with from the best one
+    budget : sweeps of all candidates together, beyond those of the first round
     n_threads : how many are tried at a time; the result does not depend on it
-    until_clear : whether all that may overtake the first go on, however slowly they begin; otherwise the better half does
     names : what the candidates are called in the trace
-    budget : messages after which no further round begins
     read : messages that were read to find the candidates
     """
 
@@ -256,10 +255,9 @@ class Starts(NamedTuple):
     stepper: Callable[[int], Stepper]
     rounds: tuple[int, int]
     finish: Callable[[State], State]
+    budget: float
     n_threads: int = 1
-    until_clear: bool = False
     names: tuple[str, ...] = ()
-    budget: float = math.inf
     read: int = 0
 
 
@@ -293,11 +291,10 @@ def compare(starts: Starts, seed: int, late: Callable[[], bool]) -> tuple[State,
             list(pool.map(improve, left) if starts.n_threads > 1 else map(improve, left))
             ranked = _ranked(left)
             n_rounds += 1
-            left = ranked[: len(ranked) // 2]
-            if starts.until_clear:
-                others = [c for c in ranked[1:] if n_rounds <= LONGEST and _may_overtake(c, ranked[0])]
-                left = [ranked[0], *others] if others else []
-            if not left or sum(candidate.read for candidate in every) >= starts.budget or late():
+            left = _contenders(ranked)
+            taken = sum(candidate.read for candidate in every) / max(1, starts.problem.n_messages)
+            del left[max(0, int((starts.budget - taken) // max(1, starts.rounds[1]))) :]
+            if len(left) < 2 or late():
                 best = ranked[0]
                 return starts.finish(best.make()), _records(starts, best, every)
 
@@ -344,6 +341,22 @@ def _ranked(candidates: Iterable[_Candidate]) -> list[_Candidate]:
         else:
             groups.append([candidate])
     return [candidate for group in groups for candidate in sorted(group, key=lambda candidate: candidate.number)]
+
+
+def _contenders(ranked: Sequence[_Candidate]) -> list[_Candidate]:
+    """The first, and those that may overtake it, without those that follow another one to its optimum."""
+    first, *others = ranked
+    left = [first]
+    for candidate in others:
+        if _may_overtake(candidate, first) and not any(_is_twin(candidate, other) for other in left):
+            left.append(candidate)
+    return left
+
+
+def _is_twin(one: _Candidate, other: _Candidate) -> bool:
+    """Whether two candidates have had the same bounds after the last two steps: they differ in labels, or in little else."""
+    pairs = zip(one.bounds[-2:], other.bounds[-2:], strict=False)
+    return all(abs(a - b) < WORTH for a, b in pairs)
 
 
 def _may_overtake(second: _Candidate, first: _Candidate) -> bool:

@@ -23,6 +23,7 @@ from natgrad.random import Stream, generator
 __all__ = [
     "CERTAIN",
     "SWEEPS",
+    "SWEEPS_PER_START",
     "Clustered",
     "distinct_rows",
     "row_starts",
@@ -32,8 +33,8 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# Sweeps of every guess, and then of those that lead: a half, a quarter, ….
-SWEEPS = (6, 10)
+# Sweeps of every guess, and then, round by round, of those that may overtake the first; of all together, for each guess so many.
+SWEEPS, SWEEPS_PER_START = (6, 10), 15
 # Rows of the slice.
 SLICE = 20_000
 # A cluster's rows count this much for it, the rest for all alike: hard counts would be an optimum of their own.
@@ -82,6 +83,7 @@ def row_starts(problem: RowProblem, n_clusters: int, seed: int, n_init: int) -> 
         stepper,
         SWEEPS,
         lambda state: part.at(scaled_natural(part, state, factor)),
+        SWEEPS_PER_START * n_init,
     )
 
 

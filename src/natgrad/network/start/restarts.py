@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["MAX_MESSAGES", "find_start", "part_of_plan", "random_starts", "sample_of", "start_of_whole"]
+__all__ = ["find_start", "part_of_plan", "random_starts", "sample_of", "start_of_whole"]
 
 # Compare starts of a large network on a random sample of its groups: rows of a mixture, documents of a corpus.
 #
@@ -39,8 +39,10 @@ __all__ = ["MAX_MESSAGES", "find_start", "part_of_plan", "random_starts", "sampl
 # the whole network starts; local variables follow from them in the first sweep.
 
 Ints = npt.NDArray[np.int64]
-# Messages that a sweep of the sample reads: some ten milliseconds. Observations that a group plate must have to be sampled.
-MAX_MESSAGES, MIN_OBSERVATIONS = 1_000_000, 1_000
+# Messages that a sweep of a network reads in which each start counts, and that one of a sample reads: some milliseconds.
+LARGE = 200_000
+# Observations that a group plate must have to be sampled.
+MIN_OBSERVATIONS = 1_000
 # Stream of the random groups, beside those of nodes.
 SAMPLE = 2**21
 
@@ -50,10 +52,10 @@ def sample_of(problem: NetworkProblem, order: tuple[str, ...], seed: int) -> Net
     from natgrad.network.execute.problem import NetworkProblem
 
     method = problem.grouping.best(order, MIN_OBSERVATIONS)
-    if method is None or problem.n_messages < 2 * MAX_MESSAGES:
+    if method is None or problem.n_messages < 2 * LARGE:
         return None
     groups = Groups(problem, method.plate, order)
-    n_groups = max(1, len(groups) * MAX_MESSAGES // problem.n_messages)
+    n_groups = max(1, len(groups) * LARGE // problem.n_messages)
     chosen = np.sort(generator(seed, Stream.START, SAMPLE).choice(len(groups), n_groups, replace=False))
     elements = {plate: np.sort(groups.grouping.elements(plate, chosen)) for plate in groups.grouping.members}
     plan = part_of_plan(problem.plan, elements)
@@ -191,15 +193,14 @@ class _Cut:
 # A candidate makes exact sweeps in an order in which its start counts, as long as it may overtake the first. The run goes on from
 # the best.
 
-# Starts of a mixture of which nothing was said; of one that reads so many messages in a sweep that each of them counts, fewer.
-STARTS, FEWER, LARGE = 5, 3, 200_000
+# Starts of a mixture of which nothing was said; of a large one fewer.
+STARTS, FEWER = 5, 3
 # Sweeps of every candidate, and of those that are left in each later round.
 SWEEPS = (5, 5)
 # The same of a large network.
 LARGE_SWEEPS = (2, 2)
-# Work of all starts together, after which the one that leads is taken: messages, or sweeps where these read more. A run makes
-# some dozens of sweeps, of a large network at least so many.
-BUDGET, BUDGET_SWEEPS, LARGE_BUDGET_SWEEPS = 4_000_000, 60, 20
+# Sweeps of all starts together: about as many as a run makes.
+BUDGET, LARGE_BUDGET = 60, 20
 
 
 class _Candidate(NamedTuple):
@@ -254,7 +255,6 @@ def find_start(
             return state
         candidates = [candidates[0]._replace(make=lambda: state)]
     is_large = compared.n_messages > LARGE
-    sweeps = LARGE_BUDGET_SWEEPS if is_large else BUDGET_SWEEPS
     rounds = LARGE_SWEEPS if is_large else SWEEPS
 
     def finish(state: State) -> State:
@@ -266,9 +266,8 @@ def find_start(
         lambda number: _Sweeps(compared, candidates[number].order),
         rounds if len(candidates) > 1 else (0, 0),
         finish,
-        until_clear=True,
+        LARGE_BUDGET if is_large else BUDGET,
         names=tuple(candidate.name for candidate in candidates),
-        budget=max(BUDGET, sweeps * compared.n_messages),
         read=compared.swept if compared is not problem else problem.swept - swept,
     )
 
