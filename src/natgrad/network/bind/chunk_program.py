@@ -148,15 +148,6 @@ class ChunkProgram:
         }
         return _told(cut, float(entropy))
 
-    def hidden(self, known: Known, mu: Moments) -> ChunkSums:
-        """Moments of the hidden nodes of a chunk's rows, given the globals."""
-
-        def build() -> Callable[..., Any]:
-            return lambda mu, known: self.solved(self.windows.moments(mu, known, self.on.xp), known)[1]
-
-        moments = self.call("hidden", build, mu, known)
-        return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in moments.items()}, 0.0)
-
     def naturals(self, known: Known, mu: Moments) -> ChunkSums:
         """λ of the hidden nodes of a chunk's rows, given the globals."""
 

@@ -45,8 +45,10 @@ def _memberships(problem: Any, state: State) -> tuple[dict[str, npt.NDArray[np.f
     nodes = problem.network.plan.nodes
     chosen = {gate: memberships(nodes[gate].family, state.mu[gate]) for gate in gates if gate in state.mu}
     if inside := [gate for gate in gates if gate in chunks.local]:
-        told = next(problem.source.visit("hidden", {name: state.mu[name] for name in problem.blocks}, numbers=[0]))
-        chosen.update({gate: memberships(nodes[gate].family, told.parts[gate]) for gate in inside})
+        solved = next(problem.source.visit("naturals", {name: state.mu[name] for name in problem.blocks}, numbers=[0]))
+        for gate in inside:
+            family = nodes[gate].family
+            chosen[gate] = memberships(family, family.expected_stats(solved.parts[gate]))
     return chosen, chunks.n_rows / chunks.first_rows
 
 
