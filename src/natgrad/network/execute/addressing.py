@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.network.execute.contraction import diagonals
 from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = [
@@ -236,10 +237,8 @@ class Reader:
 
     def over(self, array: Array, labels: Labels) -> Array:
         """What was read with its axes among other labels: diagonals taken, axes of length one where it has none."""
-        if len(self.distinct) < len(self.labels):
-            number = {label: i for i, label in enumerate(self.distinct)}
-            array = np.einsum(array, [number[label] for label in self.labels], list(number.values()))
-        order = [self.distinct.index(label) for label in labels if label in self.distinct]
+        array, own = diagonals(array, self.labels)
+        order = [own.index(label) for label in labels if label in own]
         return array.transpose(order)[tuple(slice(None) if label in self.distinct else None for label in labels)]
 
     def adjoint(self, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:

@@ -20,7 +20,7 @@ from natgrad._jax import compiled, in_64_bits
 from natgrad.families import _spd  # noqa: F401  (what is traced is there before a program is named by it)
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, Reader, View
 from natgrad.network.execute.backend import BackendName, ColumnGradient
-from natgrad.network.execute.contraction import contract, diagonal
+from natgrad.network.execute.contraction import traced_product
 from natgrad.network.execute.lower import Jobs, Reads
 from natgrad.network.execute.packing import packed_readers
 from natgrad.network.polynomial import Label
@@ -96,13 +96,11 @@ class JaxBackend:
     def product_of(
         self, out: Labels, inputs: tuple[Labels, ...], shapes: tuple[tuple[int, ...], ...]
     ) -> Callable[..., Array] | None:
-        if inputs == (out,):
-            return None
-        return lambda *arrays: contract(out, [Labelled(*pair) for pair in zip(arrays, inputs, strict=True)])
+        return traced_product(out, inputs, shapes)
 
     def adjoint(self, reader: Reader, shape: tuple[int, ...], known: Known, view: View) -> Callable[[Array], Array]:
         def read(array: Array) -> Array:
-            return diagonal(Labelled(reader.read(array, known, view), reader.labels), reader.distinct)
+            return reader.over(reader.read(array, known, view), reader.distinct)
 
         whole = jax.eval_shape(lambda: jnp.zeros(shape))
         back, wide = jax.linear_transpose(read, whole), jax.eval_shape(read, whole).shape

@@ -12,8 +12,8 @@ import numpy as np
 from natgrad.network.execute.addressing import FULL, Piece, Reader, View, segment_sum
 from natgrad.network.execute.backend import BackendName, ColumnGradient
 from natgrad.network.execute.column_sums import ColumnSlopes
+from natgrad.network.execute.contraction import product_of
 from natgrad.network.execute.lower import Jobs
-from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.polynomial import Label
 from natgrad.threads import one_blas_thread
 
@@ -75,7 +75,7 @@ class NumpyBackend:
         return reader.adjoint(shape, known, view)
 
     def inner(self, first: Array, second: Array) -> Array:
-        return np.vdot(first, second)
+        return np.vdot(first, second) if np.ndim(first) else first * second
 
     def segment_sum(self, rows: Array, index: Array, size: int) -> Array:
         return segment_sum(rows, index, size)
