@@ -17,7 +17,8 @@ from natgrad.network.bind.windows import ChunkSums, Window, Windows
 from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.update import updated_in_turn
+from natgrad.network.execute.program import BoundProgram
+from natgrad.network.execute.update import block_update
 
 __all__ = ["ChunkProgram", "ReadyChunk"]
 
@@ -93,6 +94,8 @@ class ChunkProgram:
     def solved(self, mu: Moments, known: Any) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
         """Solve the hidden nodes of a chunk's rows given the globals: their λ, moments and entropy; to be traced."""
         xp, here, lam = self.on.xp, dict(mu), {}
+        bound = BoundProgram(self.program, known, changing=True)
+        updates = {name: block_update(bound, self.plan.blocks[name]) for name in self.local}
         for name in self.local:
             block, shapes = self.plan.blocks[name], self.plan.nodes[name].stat_shapes()
             empty = tuple(xp.zeros(shape) for shape in shapes)
@@ -105,8 +108,8 @@ class ChunkProgram:
             lam, own, _, _, count = carry
             entropy, change = xp.zeros(()), xp.zeros(())
             for name in self.local:
-                block, old = self.plan.blocks[name], own[name]
-                new, fresh, _, gained = updated_in_turn(self.program, block, lam, {**mu, **own}, 1.0, known, [])
+                old = own[name]
+                new, fresh, _, gained = updates[name](lam, {**mu, **own})
                 for a, b in zip(fresh, old, strict=True):
                     change = xp.maximum(change, xp.max(xp.abs(a - b)) / (1.0 + xp.max(xp.abs(a))))
                 lam, own, entropy = {**lam, name: new}, {**own, name: fresh}, entropy + gained

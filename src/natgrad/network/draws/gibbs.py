@@ -48,8 +48,8 @@ from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weigh
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.execute.program import BoundProgram
 from natgrad.network.execute.update import Parts, update
-from natgrad.network.execute.written_out import Writer
 from natgrad.random import Stream, generator
 
 __all__ = ["Copies", "Gibbs", "ScaleDraw", "Schedule", "copies_of", "point_stats", "sampler_of", "scales_of"]
@@ -269,7 +269,7 @@ class Gibbs(Stepper):
             self.scales[group] = scales_of(problem, group, [*taken, *self.copies])
         self._group_of = {name: group for group in self.groups for name in group.names}
         self._with_group = {scale.name for scales in self.scales.values() for scale in scales}
-        self._writer: Writer | None = None
+        self._bound: BoundProgram | None = None
         self.sizes = {name: problem.plan.nodes[name].size for name in problem.blocks}
         self._near = {name: (name, *sorted(problem.neighbours(name))) for name in problem.blocks}
 
@@ -355,17 +355,14 @@ class Gibbs(Stepper):
 
     def conditional(self, block: Block, stats: Mapping[str, Stats], column: int | None = None) -> Stats:
         """The natural parameter of a block given the values of the others; of one column, if they go in turn."""
-        if column is None and self.problem.interpreter is not None and not self._is_weighted(block):
-            if self._writer is None:
-                self._writer = Writer(self.problem.program, self.problem.known_arrays, (self.chains,))
-            return self._writer.target_of(block, None)(stats)
+        if column is None and self.problem.interpreter is not None:
+            if self._bound is None:
+                self._bound = BoundProgram(self.problem.program, self.problem.known_arrays, (self.chains,))
+            return tuple(map(np.asarray, self._bound.target(block)(stats)[1]))
         function = self.problem.compiled(("conditional", block.name, column is not None), partial(self._build, block))
         near = {name: stats[name] for name in self._near[block.name]}
         lam = function(near, None if column is None else np.int32(column))
         return tuple(np.asarray(part) for part in lam)
-
-    def _is_weighted(self, block: Block) -> bool:
-        return any(plate in self.problem.plan.weights for plate in block.plates)
 
     def _build(self, block: Block) -> Callable[..., Any]:
         def function(stats: Any, column: Any, known: Any) -> Stats:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from natgrad.inference.problem import State
 from natgrad.network.execute.addressing import Piece
+from natgrad.network.execute.program import BoundProgram
 from natgrad.network.polynomial import Monomial
 
 if TYPE_CHECKING:
@@ -64,18 +65,15 @@ class JointMeans:
         return state._replace(lam=lam, mu=mu), reads
 
     def _function(self, group: tuple[str, ...]) -> Callable[..., Any]:
-        interpreter = self.problem.interpreter
-        if interpreter is None:
-            return self.problem.compiled(("joint", group), partial(self._build, group))
+        bound = self.problem.interpreter
+        if bound is None:
+            program = self.problem.program
+            return self.problem.compiled(
+                ("joint", group),
+                lambda: lambda lam, mu, known: self._means(BoundProgram(program, known), group)(lam, mu),
+            )
         if group not in self._interpreted:
-            written, pieces = interpreter.written, self._pieces(group)
-            whole = {name: written.bound(pieces, name) for name in group}
-            lines = {name: written.bound(_mixed(pieces, group), name, stats=(0,)) for name in group}
-            first: dict[str, Derivative] = {
-                name: lambda here, line=line: line.added(line.reads(here))[0]  # type: ignore[misc]
-                for name, line in lines.items()
-            }
-            self._interpreted[group] = _Means(self.problem, group, whole, first)
+            self._interpreted[group] = self._means(bound, group)
 
         def solved(lam: Any, mu: Any) -> Any:
             with self.problem.backend.running():
@@ -83,33 +81,22 @@ class JointMeans:
 
         return solved
 
-    def _pieces(self, group: tuple[str, ...]) -> list[Piece]:
-        """The monomials in which means of the group are."""
+    def _means(self, bound: BoundProgram, group: tuple[str, ...]) -> _Means:
+        """The solve of a group, by the monomials in which its means are."""
         program, plan = self.problem.program, self.problem.plan
-        terms = [term for term in plan.terms.values() if term.node in group or set(group) & set(term.readings)]
-        return [
+        pieces = [
             piece._replace(monomials=tuple(m for m in piece.monomials if _degree(m, group)))
-            for term in terms
+            for term in plan.terms.values()
+            if term.node in group or set(group) & set(term.readings)
             for piece in program.pieces(term)
         ]
-
-    def _build(self, group: tuple[str, ...]) -> Callable[..., Any]:
-        on, pieces = self.problem.backend, self._pieces(group)
-
-        def function(lam: Any, mu: Any, known: Any) -> Any:
-            def gradient(pieces: list[Piece], name: str, here: Any) -> Stats:
-                parts = [on.gradient(piece, name, here, known) for piece in pieces]
-                return tuple(sum(stats) for stats in zip(*parts, strict=True))
-
-            whole = {name: partial(gradient, pieces, name) for name in group}
-            lines = {name: partial(gradient, _mixed(pieces, group), name) for name in group}
-            first: dict[str, Derivative] = {
-                name: lambda here, line=line: line(here)[0]  # type: ignore[misc]
-                for name, line in lines.items()
-            }
-            return _Means(self.problem, group, whole, first)(lam, mu)
-
-        return function
+        whole = {name: bound.lowered(pieces, name) for name in group}
+        lines = {name: bound.lowered(_mixed(pieces, group), name, stats=(0,)) for name in group}
+        first: dict[str, Derivative] = {
+            name: lambda here, line=line: line.add(here, line.known)[0]  # type: ignore[misc]
+            for name, line in lines.items()
+        }
+        return _Means(self.problem, group, whole, first)
 
 
 class _Means:

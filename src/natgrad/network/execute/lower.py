@@ -33,7 +33,18 @@ from natgrad.network.polynomial import Factor, Label, Monomial, Take, readings
 if TYPE_CHECKING:
     from natgrad.network.execute.backend import Backend
 
-__all__ = ["MOST_KEPT", "Bound", "Job", "Jobs", "Product", "Reads", "lower_product", "product_at", "times_unread"]
+__all__ = [
+    "MOST_KEPT",
+    "Bound",
+    "Job",
+    "Jobs",
+    "Product",
+    "Reads",
+    "Unbound",
+    "lower_product",
+    "product_at",
+    "times_unread",
+]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -332,6 +343,8 @@ class Job:
                 self._add(piece, monomial, occurrence, packed)
 
     def _add(self, piece: Piece, monomial: Monomial, occurrence: int | None, pack: Pack | None) -> None:
+        if self.name is not None and not _touches(monomial, self.name):
+            return
         packed = None if pack is None else pack(monomial, piece, self.layout)
         factors: Sequence[Any] = monomial.factors if packed is None else packed
         readers = [f if isinstance(f, Reader) else self._reader(f) for f in factors]
@@ -559,8 +572,43 @@ class Bound:
             parts[key] = parts[key] + value if key in parts else value
         return parts
 
+    def add(self, moments: Moments, total: Sequence[Array]) -> list[Array]:
+        """The derivative by each statistic but for `known`, added to a total."""
+        return self.added(self.reads(moments), total)
+
     def __call__(self, moments: Moments) -> Any:
         return self.of(self.reads(moments))
+
+
+class Unbound:
+    """The same of pieces that are read and multiplied at every call: those that are traced, or whose known arrays change."""
+
+    spots = (None,)  # nothing is a constant
+
+    def __init__(
+        self, on: Backend, pieces: Iterable[Piece], name: str | None, known: Known, shapes: Sequence[Shape]
+    ) -> None:
+        self.on, self.name, self.at, self.shapes = on, name, known, shapes
+        self.known: list[Array] = [0.0 for _ in shapes] or [0.0]
+        self.pieces = [piece for piece in pieces if any(name is None or _touches(m, name) for m in piece.monomials)]
+
+    def add(self, moments: Moments, total: Sequence[Array]) -> list[Array]:
+        """The derivative by each statistic, added to a total."""
+        assert self.name is not None
+        for piece in self.pieces:
+            gradient = self.on.gradient(piece, self.name, moments, self.at)
+            total = [a + b for a, b in zip(total, gradient, strict=True)]
+        return list(total)
+
+    def __call__(self, moments: Moments) -> Any:
+        zeros = self.on.xp.zeros
+        if self.name is None:
+            return sum([self.on.value(piece, moments, self.at) for piece in self.pieces], zeros(()))
+        return tuple(self.add(moments, [zeros(shape) for shape in self.shapes]))
+
+
+def _touches(monomial: Monomial, name: str) -> bool:
+    return any(factor.source == name and not factor.known for factor in monomial.factors)
 
 
 class Jobs:

@@ -33,11 +33,21 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
 from natgrad.network.execute.groups import NetworkGrouping
 from natgrad.network.execute.joint import JointMeans
-from natgrad.network.execute.program import Program
+from natgrad.network.execute.program import BoundProgram, Program
 from natgrad.network.execute.state_rotation import rotation_of
-from natgrad.network.execute.sweep import Interpreter, Repeated, all_told, one_sweep, repeated_sweeps, told
-from natgrad.network.execute.update import blended_block, choose, put_column, solve_rows, take_column
-from natgrad.network.execute.written_out import Writer
+from natgrad.network.execute.update import (
+    Repeated,
+    Sweep,
+    all_told,
+    blended_block,
+    choose,
+    one_sweep,
+    put_column,
+    repeated_sweeps,
+    solve_rows,
+    take_column,
+    told,
+)
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import probes_of
 
@@ -73,6 +83,7 @@ class NetworkProblem(EdgeProblem):
         self._folded = False
         self._child_sets: dict[str, list[ChildSet]] = {}
         self._counts: dict[int, Array] = {}
+        self._sweeps: dict[tuple[str, ...], Sweep] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies hold the plan; what was compiled is made again where it is needed."""
@@ -141,10 +152,7 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent: mu[parent] for parent in self.plan.parents_of(name) if parent in mu}
-            if self._is_weighted(block):
-                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
-            else:
-                lam[name] = self._priors.prior(block, parents)
+            lam[name] = self._priors.prior(block, parents)
             node = self.plan.nodes[name]
             if node.is_improper or node.is_auxiliary or node.has_no_mean:
                 lam[name] = block.family.proper(lam[name])
@@ -152,19 +160,12 @@ class NetworkProblem(EdgeProblem):
         return State(lam, mu, 0)
 
     @cached_property
-    def _priors(self) -> Writer:
+    def _priors(self) -> BoundProgram:
         """Of NumPy, whichever backend: compiling a prior for one use would take longer."""
         if self.interpreter is not None:
-            return self.interpreter.written
+            return self.interpreter
         program = Program(self.plan, make_backend("numpy"))
-        return Writer(program, program.known)
-
-    def _prior(self, block: Block) -> Callable[..., Any]:
-        def function(parents: Mapping[str, Stats], known: Any) -> Stats:
-            empty = tuple(self.backend.xp.zeros(shape) for shape in self.plan.nodes[block.name].stat_shapes())
-            return self.program.target(block, {**parents, block.name: empty}, known, (block.name,))
-
-        return function
+        return BoundProgram(program, program.known)
 
     def _first_moments(self, block: Block, lam: Stats) -> Stats:
         """Moments at the start: in NumPy, because compiling them for one use would take longer unless it is large."""
@@ -179,8 +180,8 @@ class NetworkProblem(EdgeProblem):
         exact = rho == 1.0
         whole = len(order) == len(self.blocks)
         self.swept += self.n_messages if whole else sum(c.n_reads for name in order for c in self.child_sets(name))
-        if exact and self.interpreter is not None:
-            return self._possible(self.interpreter.sweep(state, order), state)
+        if self.interpreter is not None:
+            return self._possible(self._interpreted(state, order, None if exact else rho), state)
         if exact and self.ahead > 1:
             made = self.sweeps_ahead(state, order, 1)
             return SweepResult(made.end, *made.results[0])
@@ -189,6 +190,14 @@ class NetworkProblem(EdgeProblem):
         lam = self.repeated.for_all(lam, order) if exact else lam
         bound, info = told(order, np.asarray(numbers).tolist())  # one transfer for all of them
         return self._possible(SweepResult(State(lam, mu, state.t + 1, state.memory), bound, info), state)
+
+    def _interpreted(self, state: State, order: tuple[str, ...], rho: float | None) -> SweepResult:
+        with self.backend.running():
+            if order not in self._sweeps:
+                assert self.interpreter is not None
+                self._sweeps[order] = Sweep(self.interpreter, order, lambda: self.late())
+            lam, mu, info, bound = self._sweeps[order](state.lam, state.mu, rho)
+        return SweepResult(State(lam, mu, state.t + 1, state.memory), float(bound), info)
 
     def sweeps_ahead(self, state: State, order: tuple[str, ...], count: int) -> Sweeps:
         """Exact sweeps in one call of a compiled program; of a network with long sweeps, or interpreted, there is one."""
@@ -222,11 +231,11 @@ class NetworkProblem(EdgeProblem):
         return result
 
     @cached_property
-    def interpreter(self) -> Interpreter | None:
-        """What NumPy does without going through the program; None where JAX compiles it."""
+    def interpreter(self) -> BoundProgram | None:
+        """What NumPy calls without going through compiled functions; None where JAX compiles."""
         if self.backend.name != "numpy":
             return None
-        return Interpreter(self, self.known_arrays)
+        return BoundProgram(self.program, self.known_arrays)
 
     def _impossible(self, state: State) -> str:
         ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
@@ -265,9 +274,9 @@ class NetworkProblem(EdgeProblem):
         column: int | None = None,
     ) -> Stats:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
-        whole = not sampled and column is None and not self._is_weighted(block)
-        if whole and self.interpreter is not None and self._reads_any(block, full):
-            return self.interpreter.target(block, full, state.mu)
+        if not sampled and column is None and self.interpreter is not None:
+            with self.backend.running():
+                return tuple(map(np.asarray, self.interpreter.target(block, (), full)(state.mu)[1]))
         layouts = tuple(s.layout for s in sampled)
         key = ("target", block.name, full, layouts, column is not None)
         arrays = [s.arrays for s in sampled]
@@ -281,12 +290,6 @@ class NetworkProblem(EdgeProblem):
 
         result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
         return result
-
-    def _reads_any(self, block: Block, terms: tuple[str, ...] | None) -> bool:
-        return terms is None or any(term.node in terms for term in self.plan.terms_of(block.name))
-
-    def _is_weighted(self, block: Block) -> bool:
-        return any(plate in self.plan.weights for plate in block.plates)
 
     def step_block(
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None

@@ -7,7 +7,7 @@ with the terms evaluated on the sample. What the data alone determine is folded 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,15 @@ from natgrad.network.execute.addressing import (
     SAMPLE,
     Labelled,
     Piece,
+    Reader,
     View,
 )
 from natgrad.network.execute.backend import Backend
-from natgrad.network.execute.lower import product_at
+from natgrad.network.execute.lower import Bound, Job, Reads, Unbound, product_at
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 
-__all__ = ["Program"]
+__all__ = ["BoundProgram", "Program", "Target"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -330,6 +331,139 @@ class Program:
                 shape = [-1 if axis == position else 1 for axis in range(len(block.shape))]
                 entropy = entropy * known[weight_key(plate)].reshape(shape)
         return self.backend.xp.sum(entropy)
+
+
+class Target:
+    """λ^temp of a block, as the sum of messages; that of the ``ending`` ones is wanted by itself as well.
+
+    Calling it gives the sum over the ending messages (None if there are none), and that over all.
+    """
+
+    def __init__(
+        self, block: Block, xp: Any, shapes: Sequence[tuple[int, ...]], ending: Sequence[Any], others: Sequence[Any]
+    ) -> None:
+        def known(parts: Sequence[Any]) -> list[Array]:
+            total = [sum(own) for own in zip(*(part.known for part in parts), strict=True)] or [0.0 for _ in shapes]
+            return [
+                array if array.__class__ is not float and array.shape == shape else xp.zeros(shape) + array
+                for array, shape in zip(total, shapes, strict=True)
+            ]
+
+        self.project = block.family.project if any(block.family.symmetric) else None
+        self.ending = (known(ending), [part for part in ending if part.spots]) if ending else None
+        self.others = (known(others), [part for part in others if part.spots]) if others or not ending else None
+
+    def __call__(self, moments: Moments) -> tuple[Sequence[Array] | None, Stats]:
+        ended = None if self.ending is None else _sum(*self.ending, moments)
+        rest = None if self.others is None else _sum(*self.others, moments)
+        if ended is None or rest is None:
+            target: Any = rest if ended is None else ended
+        else:
+            target = [a + b for a, b in zip(ended, rest, strict=True)]
+        return ended, tuple(target) if self.project is None else self.project(tuple(target))
+
+
+def _sum(known: list[Array], messages: list[Any], moments: Moments) -> list[Array]:
+    total = known
+    for message in messages:
+        total = message.add(moments, total)
+    return total
+
+
+class _Unweighted:
+    """A message to a block on a weighted plate, divided by the weights that do not cancel."""
+
+    spots = (None,)  # it is found as a whole at every call
+
+    def __init__(self, message: Any, divide: Callable[[Stats], Stats]) -> None:
+        self.message, self.divide = message, divide
+        self.known = [0.0 for _ in message.known]
+
+    def add(self, moments: Moments, total: list[Array]) -> list[Array]:
+        return [a + b for a, b in zip(total, self.divide(self.message(moments)), strict=True)]
+
+
+class BoundProgram:
+    """A program with its known arrays: messages to blocks and values of terms as functions of the moments, each made once.
+
+    NumPy keeps it, and what is multiplied of known arrays alone, unless these ``changing`` ones are for one call; JAX makes it
+    when it traces. ``lead`` are sizes of axes that all arrays of hidden nodes have in front (`natgrad.network.draws.chains`).
+    """
+
+    def __init__(self, program: Program, known: Known, lead: tuple[int, ...] = (), *, changing: bool = False) -> None:
+        self.program, self.on, self.known, self.lead = program, program.backend, known, lead
+        self.keeps = self.on.keeps and not changing
+        self._shapes: dict[str, Sequence[tuple[int, ...]]] = {}
+        self._messages: dict[Any, Any] = {}
+        self._targets: dict[Any, Target] = {}
+        self._values: dict[tuple[str, str | None], Bound | Unbound] = {}
+        self._readers: dict[Any, Reader] = {}
+
+    def shapes(self, name: str) -> Sequence[tuple[int, ...]]:
+        """The shapes of a node's statistics."""
+        shapes = self._shapes.get(name)
+        if shapes is None:
+            own = self.program.plan.nodes[name].stat_shapes()
+            shapes = self._shapes[name] = [(*self.lead, *shape) for shape in own]
+        return shapes
+
+    def lowered(
+        self, pieces: Sequence[Piece], name: str | None = None, stats: Sequence[int] | None = None
+    ) -> Bound | Unbound:
+        """The value of some pieces, or their derivative by the moments of a node, or by some of its statistics."""
+        shapes = () if name is None else self.shapes(name)
+        if not self.keeps:
+            return Unbound(self.on, pieces, name, self.known, shapes)
+        job = Job(pieces, name, stats=stats, readers=self._readers)
+        return job.bind(self.on, Reads(self.known, shapes=self.shapes), shapes)
+
+    def target(
+        self,
+        block: Block,
+        ending: Iterable[str] = (),
+        terms: Iterable[str] | None = None,
+        part: Callable[[Piece, str], Piece] | None = None,
+    ) -> Target:
+        """λ^temp of a block from some of its terms, all if None; ``part`` (`Program.once`, `often`) chooses monomials."""
+        chosen, last = None if terms is None else tuple(terms), tuple(ending)
+        key = block.name, last, chosen, None if part is None else part.__name__
+        if key not in self._targets:
+            of_term = {
+                term.node: self._message(block, term, part)
+                for term in self.program.plan.terms_of(block.name)
+                if chosen is None or term.node in chosen
+            }
+            ended = [message for node, message in of_term.items() if node in last]
+            others = [message for node, message in of_term.items() if node not in last]
+            self._targets[key] = Target(block, self.on.xp, self.shapes(block.name), ended, others)
+        return self._targets[key]
+
+    def _message(self, block: Block, term: PlannedTerm, part: Callable[[Piece, str], Piece] | None) -> Any:
+        key = block.name, term.node, None if part is None else part.__name__
+        if key not in self._messages:
+            program, dropped = self.program, self.program.dropped(block, term)
+            pieces: Sequence[Piece] = program.pieces(term, dropped)
+            if part is not None:
+                pieces = [part(piece, block.name) for piece in pieces]
+            message: Any = self.lowered(pieces, block.name)
+            if any(plate in program.plan.weights and plate not in dropped for plate in block.plates):
+                message = _Unweighted(message, lambda stats: program.unweighted(block, dropped, stats, self.known))
+            self._messages[key] = message
+        return self._messages[key]
+
+    def prior(self, block: Block, parents: Moments) -> Stats:
+        """λ of a block as its own term says, given the moments of its parents alone."""
+        message = self._message(block, self.program.plan.terms[block.name], None)
+        with self.on.running():
+            return tuple(map(np.asarray, block.family.project(message(parents))))
+
+    def value(self, term: str, without: str | None = None) -> Bound | Unbound:
+        """A term, or the part of it that the moments of a node do not touch."""
+        if (term, without) not in self._values:
+            pieces = self.program.pieces(self.program.plan.terms[term])
+            pieces = pieces if without is None else [self.program.apart(piece, without) for piece in pieces]
+            self._values[term, without] = self.lowered(pieces)
+        return self._values[term, without]
 
 
 def _with_places(

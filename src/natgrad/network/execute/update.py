@@ -1,39 +1,47 @@
-"""Update a block: set it to its target, step towards it, or draw from it; all elements at once, or in turn.
+"""Update a block: set it to its target, step towards it, or draw from it; a sweep updates every block, with the bound.
 
 Elements that are each other's co-parents take turns: columns along the plate of a sum, colours where a term reads a node
-twice. `update` is the only place that goes through them; what is done at a turn is an `Act`.
+twice. `update` is the only place that goes through them; what is done at a turn is an `Act`. NumPy carries a sweep out, JAX
+compiles it; where a compiled sweep takes less time than a call, one call makes several. How many is an argument of the program,
+so that one and many run the same code and have the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad.families.natural_step import blend, over_events
 from natgrad.inference.problem import Block, BlockInfo, Sampled
+from natgrad.network.compile.plan import ending_terms
 from natgrad.network.execute.backend import Backend
-from natgrad.network.execute.program import Program
+from natgrad.network.execute.program import BoundProgram, Program
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = [
+    "Repeated",
+    "Sweep",
+    "all_told",
     "blended_block",
     "blends",
+    "block_update",
     "choose",
+    "one_sweep",
     "put_column",
     "relative_change",
+    "repeated_sweeps",
     "sets",
     "settle",
-    "shortened",
     "solve_rows",
     "take_column",
+    "told",
     "update",
-    "updated_at_once",
-    "updated_in_turn",
     "validity",
 ]
 
@@ -44,6 +52,8 @@ Parts = tuple[Stats, ...]  # λ, μ, and whatever else an act keeps of a block
 Message = Callable[[Any, Parts], Stats]
 # The parts of a block, or of one column, after a turn, given those before and the target.
 Act = Callable[[Parts, Stats], Parts]
+# λ, μ, what happened, and what is added to the bound.
+Updated = tuple[Stats, Stats, BlockInfo, Array]
 
 
 def update(
@@ -92,13 +102,14 @@ def blended_block(
 def settle(
     on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...], ...]
 ) -> tuple[Stats, Array, BlockInfo]:
-    """Moments and entropies of λ^temp, and what happened on the way from λ.
+    """Moments and entropies of λ^temp, for NumPy their sum alone, and what happened on the way from λ.
 
     ``shared`` lists, for each statistic, the plates along which its target is the same for every element (the precision of
     the scores of a PCA without missing data): one element is then factorised for all.
     """
     if not any(shared):
-        fresh, entropy = block.family.moments_entropy(target)
+        of = block.family._moments_total_entropy if on.keeps else block.family.moments_entropy
+        fresh, entropy = of(target)
         return fresh, entropy, validity(on, block, lam, target, entropy)
     short, before = shortened(target, shared), shortened(lam, shared)
     fresh, entropy = block.family.moments_entropy(short)
@@ -108,7 +119,7 @@ def settle(
     return fresh, entropy, validity(on, block, before, short, entropy)
 
 
-def shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
+def shortened(stats: Sequence[Array], shared: tuple[tuple[int, ...], ...]) -> Stats:
     """One element in place of all along the shared plates of each statistic."""
     short = []
     for stat, axes in zip(stats, shared, strict=True):
@@ -118,96 +129,237 @@ def shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
     return tuple(short)
 
 
-def updated_at_once(
-    program: Program, block: Block, lam: Any, mu: Any, rho: Array | None, known: Any, ending: list[str]
-) -> Any:
-    """One exact update; the terms that change no more in this sweep hand over their value for free.
+class _AtOnce:
+    """The update of a block whose elements do not meet one another.
 
-    What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
+    What touches μ_i in a term is linear in it, so the value of an ``ending`` term, which changes no more in this sweep, is
+    ⟨gradient, μ_i⟩ and what does not touch it: nothing is read again.
     """
-    on, name, shared = program.backend, block.name, program.shared_plates(block)
-    total: Array = on.xp.zeros(())
-    last: list[Stats] = []
-    other: list[Stats] = []
-    for term in program.plan.terms_of(name):
-        for piece in program.pieces(term):
-            gradient = program.gradient(piece, block, mu, known)
-            if term.node not in ending:
-                other.append(gradient)
-                continue
-            last.append(gradient)
-            total = total + on.value(program.apart(piece, name), mu, known)
-    target = block.family.project(_summed([*last, *other]))
-    if rho is None:
-        new, (fresh, entropy, info) = target, settle(on, block, lam[name], target, shared)
-    else:
-        new, fresh, entropy, info = blended_block(on, block, lam[name], target, rho)
-    if last:
-        # Along the plates that a gradient is the same on, moments are added up first, as their children read them.
-        short = shortened(_summed(last), shared)
-        sums = [f.sum(axes, keepdims=True) if axes else f for f, axes in zip(fresh, shared, strict=True)]
-        total = total + sum(on.inner(g, f) for g, f in zip(short, sums, strict=True))
-    return new, fresh, info, total + program.entropy(block, entropy, known)
+
+    def __init__(self, bound: BoundProgram, block: Block, ending: Sequence[str]) -> None:
+        name = block.name
+        self.block, self.on, self.shared = block, bound.on, bound.program.shared_plates(block)
+        self.target = bound.target(block, ending)
+        values = [bound.value(term, name) for term in ending]
+        self.values = [value for value in values if value.spots]
+        self.known = sum([float(value.known[0]) for value in values if not value.spots], 0.0)
+        self.scalar = any(not shape for shape in bound.shapes(name))
+
+    def __call__(self, lam: Any, mu: Any, rho: Array | None = None) -> Updated:
+        block, on, shared, total = self.block, self.on, self.shared, self.known
+        for value in self.values:
+            total = total + value(mu)
+        ended, target = self.target(mu)
+        if rho is None:
+            new, (fresh, entropy, info) = target, settle(on, block, lam[block.name], target, shared)
+        else:
+            new, fresh, entropy, info = blended_block(on, block, lam[block.name], target, rho)
+        if ended is not None:
+            means: Sequence[Array] = fresh
+            if any(shared):  # where a gradient is the same along plates, moments are added up first
+                ended = shortened(ended, shared)
+                means = [f.sum(axes, keepdims=True) if axes else f for f, axes in zip(fresh, shared, strict=True)]
+            for gradient, mean in zip(ended, means, strict=True):
+                total = total + on.inner(gradient, mean)
+        if self.scalar:
+            new, fresh = tuple(map(on.xp.asarray, new)), tuple(map(on.xp.asarray, fresh))
+        return new, fresh, info, total + (entropy.sum() if np.ndim(entropy) else entropy)
 
 
-def updated_in_turn(
-    program: Program, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str],
-    late: Callable[[], bool] = bool, message: Message | None = None, value: Callable[[Any], Array] | None = None,
-) -> Any:  # fmt: skip
-    """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents.
+class _InTurn:
+    """The update of one column (or colour) after the other, for elements that are each other's co-parents.
 
-    Interpreted turns end when it is ``late``: the other columns keep their λ, and the bound is that of what came out. The
-    ``message`` to the block and the ``value`` of the ending terms are found here if they are not given.
+    What is linear in all elements is the same at each turn, and found once. Interpreted turns end when it is ``late``: the
+    other columns keep their λ, and the bound is that of what came out.
     """
-    on, name = program.backend, block.name
-    act = sets(block) if isinstance(rho, float) and rho == 1.0 else blends(on, block, rho)
-    message = message or _message(program, block, mu, known)
-    new, fresh = update(on, block, (lam[name], mu[name]), message, act, late)
-    moments, entropy = block.family._moments_entropy(new)
-    if late():  # a start may have given those that had no turn moments which are not those of their λ
-        fresh = moments
-    here = {**mu, name: fresh}
-    total = (
-        sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
-        if value is None
-        else value(here)
-    )
-    info = validity(on, block, lam[name], new, entropy)
-    return new, fresh, info, total + program.entropy(block, entropy, known)
+
+    def __init__(self, bound: BoundProgram, block: Block, ending: Sequence[str], late: Callable[[], bool]) -> None:
+        program = bound.program
+        self.bound, self.block, self.late = bound, block, late
+        self.values = [bound.value(term) for term in ending]
+        in_turn = block.n_columns > 1
+        self.still = bound.target(block, part=program.once) if in_turn else None
+        self.moving = (
+            bound.target(block, part=program.often if in_turn else None) if block.column_axis is None else None
+        )
+
+    def __call__(self, lam: Any, mu: Any, rho: Array | None = None) -> Updated:
+        bound, block, on, name = self.bound, self.block, self.bound.on, self.block.name
+        act = sets(block) if rho is None else blends(on, block, rho)
+        new, fresh = update(on, block, (lam[name], mu[name]), self._message(mu), act, self.late)
+        moments, entropy = block.family._moments_entropy(new)
+        if self.late():  # a start may have given those that had no turn moments which are not those of their λ
+            fresh = moments
+        here = {**mu, name: fresh}
+        total = sum([value(here) for value in self.values], on.xp.zeros(()))
+        info = validity(on, block, lam[name], new, entropy)
+        return new, fresh, info, total + bound.program.entropy(block, entropy, bound.known)
+
+    def _message(self, mu: Any) -> Message:
+        on, block, moving, axis = self.bound.on, self.block, self.moving, self.block.column_axis
+        name = block.name
+        still = None if self.still is None else self.still(mu)[1]
+        if moving is not None:
+
+            def of_all(number: Any, parts: Parts) -> Stats:
+                rest = moving({**mu, name: parts[1]})[1]
+                return rest if still is None else tuple(a + b for a, b in zip(still, rest, strict=True))
+
+            return of_all
+        assert still is not None
+        assert axis is not None
+        gradients = [on.column_gradient(piece, name, axis) for piece in self.bound.program.meeting(block)]
+
+        def of_column(number: Any, parts: Parts) -> Stats:
+            here = {**mu, name: parts[1]}
+            target = take_column(on, block, still, number)
+            for gradient in gradients:
+                rest = block.family.project(gradient(number, here, self.bound.known))
+                target = tuple(a + b for a, b in zip(target, rest, strict=True))
+            return target
+
+        return of_column
 
 
-def _message(program: Program, block: Block, mu: Any, known: Any) -> Message:
-    """The target of a block at its turns. What is linear in all elements is the same at each turn, and found once."""
-    on, name, axis = program.backend, block.name, block.column_axis
-    if block.n_columns == 1:
-        return lambda number, parts: program.target(block, {**mu, name: parts[1]}, known)
-    still = program.target(block, mu, known, part=program.once)
-    if axis is None:
+def block_update(
+    bound: BoundProgram, block: Block, ending: Sequence[str] = (), late: Callable[[], bool] = bool
+) -> Callable[..., Updated]:
+    """The update of a block in a sweep, given all λ and μ: exact, or a step of length ρ.
 
-        def of_all(number: Any, parts: Parts) -> Stats:
-            rest = program.target(block, {**mu, name: parts[1]}, known, part=program.often)
-            return tuple(a + b for a, b in zip(still, rest, strict=True))
-
-        return of_all
-    gradients = [on.column_gradient(piece, name, axis) for piece in program.meeting(block)]
-
-    def of_column(number: Any, parts: Parts) -> Stats:
-        here = {**mu, name: parts[1]}
-        target = take_column(on, block, still, number)
-        for gradient in gradients:
-            rest = block.family.project(gradient(number, here, known))
-            target = tuple(a + b for a, b in zip(target, rest, strict=True))
-        return target
-
-    return of_column
+    It returns λ, μ, what happened, and what the block adds to the bound: its entropy and the values of the ``ending`` terms.
+    """
+    if block.n_columns == 1 and not any(plate in bound.program.plan.weights for plate in block.plates):
+        return _AtOnce(bound, block, ending)
+    return _InTurn(bound, block, ending, late)
 
 
-def _summed(parts: list[Stats]) -> Stats:
-    """Statistics added up, one after the other."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = tuple(a + b for a, b in zip(total, part, strict=True))
-    return total
+# -- a sweep --
+
+
+class Sweep:
+    """Every block once, in order, each from the freshest neighbours, with the bound.
+
+    ``shared`` are the plates along which λ of a block goes in and out once (`Repeated`).
+    """
+
+    def __init__(
+        self,
+        bound: BoundProgram,
+        order: tuple[str, ...],
+        late: Callable[[], bool] = bool,
+        shared: Mapping[str, tuple[tuple[int, ...], ...]] = {},
+    ) -> None:
+        plan = bound.program.plan
+        ending = ending_terms(plan, order)
+        self.shared, self.untouched = shared, [bound.value(term) for term in ending[None]]
+        self.updates = {name: block_update(bound, plan.blocks[name], ending[name], late) for name in order}
+
+    def __call__(self, lam: Any, mu: Any, rho: Array | None = None) -> tuple[Any, Any, dict[str, BlockInfo], Array]:
+        lam, mu, info = dict(lam), dict(mu), {}
+        total: Array = sum([value(mu) for value in self.untouched], 0.0)
+        for name, update in self.updates.items():
+            new, mu[name], info[name], gained = update(lam, mu, rho)
+            lam[name] = shortened(new, self.shared[name]) if name in self.shared else new
+            total = total + gained
+        return lam, mu, info, total
+
+
+def one_sweep(problem: NetworkProblem, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
+    """A sweep as a function to compile, which returns λ, μ and a row of numbers.
+
+    The numbers are the bound, then of each block whether it is valid and its relative change.
+    """
+    xp = problem.backend.xp
+
+    def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
+        bound = BoundProgram(problem.program, known)
+        sweep = Sweep(bound, order, shared=problem.repeated.plates if exact else {})
+        lam, mu, info, total = sweep(lam, mu, None if exact else rho)
+        flat = [
+            entry for name in order for entry in (xp.asarray(info[name].valid, dtype=float), info[name].relative_change)
+        ]
+        return lam, mu, xp.stack([total, *flat])
+
+    return function
+
+
+def repeated_sweeps(problem: NetworkProblem, order: tuple[str, ...]) -> Callable[..., Any]:
+    """λ, μ, how many exact sweeps and the known arrays in; λ, μ and a row of numbers of each out, after one that says how many.
+
+    A sweep whose numbers are not finite, or after which a block is not valid, is the last.
+    """
+    on, sweep = problem.backend, one_sweep(problem, order, exact=True)
+    xp, width = on.xp, 1 + 2 * len(order)
+
+    def function(lam: Any, mu: Any, count: Array, known: Any) -> Any:
+        def going(carry: Any) -> Array:
+            return (carry[0] < count) & carry[1]
+
+        def body(carry: Any) -> Any:
+            number, _, lam, mu, rows = carry
+            lam, mu, row = sweep(lam, mu, 1.0, known)
+            fine = xp.isfinite(row).all() & (row[1::2] == 1.0).all()
+            return number + 1, fine, lam, mu, on.put_column(rows, row, number + 1, 0)
+
+        begin = (xp.zeros_like(count), xp.asarray(True), dict(lam), dict(mu), xp.zeros((1 + problem.ahead, width)))
+        number, _, lam, mu, rows = on.repeat_while(going, body, begin)
+        return lam, mu, on.put_column(rows, xp.full(width, number, rows.dtype), 0, 0)
+
+    return function
+
+
+def all_told(order: tuple[str, ...], rows: npt.NDArray[np.float64]) -> list[tuple[float, dict[str, BlockInfo]]]:
+    """The same of all sweeps of a call."""
+    return [told(order, row) for row in rows[1 : 1 + int(rows[0, 0])].tolist()]
+
+
+def told(order: tuple[str, ...], row: list[float]) -> tuple[float, dict[str, BlockInfo]]:
+    """The bound, and what happened to each block, of the numbers of a sweep."""
+    return row[0], {name: BlockInfo(row[2 * i + 1] == 1.0, row[2 * i + 2]) for i, name in enumerate(order)}
+
+
+# The precision of the scores of a PCA without missing data is one matrix. A sweep reads of the old one how far it moved, and
+# makes one new one; writing it for every row, and reading it in the next sweep, would take as long as the update.
+
+
+class Repeated:
+    """Blocks of a program with plates along which λ of an exact update is the same."""
+
+    def __init__(self, program: Program) -> None:
+        self.plan = plan = program.plan
+        # Elements that are updated in turn differ, and weights are each element's own.
+        at_once = {
+            name: block
+            for name, block in plan.blocks.items()
+            if block.n_columns == 1 and not any(plate in plan.weights for plate in block.plates)
+        }
+        by_block = {name: program.shared_plates(block) for name, block in at_once.items()}
+        self.plates = {name: shared for name, shared in by_block.items() if any(shared)}
+
+    def shortened(self, name: str, lam: Stats) -> Stats:
+        """λ of one block, one element in place of all that share it."""
+        return shortened(lam, self.plates[name]) if name in self.plates else lam
+
+    def once(self, lam: Mapping[str, Stats], order: tuple[str, ...]) -> dict[str, Stats]:
+        """λ as a sweep in this order takes it; blocks that it does not update are as they are."""
+        own = {name: shared for name, shared in self.plates.items() if name in order}
+        arrays = {  # NumPy cuts without a call of JAX
+            name: tuple(np.asarray(p) if axes else p for p, axes in zip(lam[name], shared, strict=True))
+            for name, shared in own.items()
+        }
+        return {**lam, **{name: shortened(arrays[name], shared) for name, shared in own.items()}}
+
+    def for_all(self, lam: Mapping[str, Stats], order: tuple[str, ...]) -> dict[str, Stats]:
+        """λ as a state has it: views, which take no memory."""
+        full = {
+            name: tuple(
+                np.broadcast_to(np.asarray(part), shape) if axes else part
+                for part, axes, shape in zip(lam[name], shared, self.plan.nodes[name].stat_shapes(), strict=True)
+            )
+            for name, shared in self.plates.items()
+            if name in order
+        }
+        return {**lam, **full}
 
 
 # -- the local variables of a batch --
