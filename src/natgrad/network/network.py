@@ -36,6 +36,7 @@ from natgrad.network.results.ties import warn_of_ties
 from natgrad.network.start.components import asked_moves
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order
+from natgrad.network.start.probes import probes_of
 from natgrad.network.start.restarts import find_start
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
@@ -182,7 +183,7 @@ class Network:
         self._refuse_template("its problem")
         name = backend if backend in BACKENDS else self._chosen(backend).name
         if name not in self._problems:
-            self._problems[name] = NetworkProblem(self._plan, name)
+            self._problems[name] = NetworkProblem(self._plan, name, probes_of)
         return self._problems[name]
 
     def bind(self, data: Any) -> Network:

@@ -26,7 +26,7 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.start.initial import Init, started_nodes
 from natgrad.network.start.order import default_order
-from natgrad.network.start.probes import memberships
+from natgrad.network.start.probes import memberships, probes_of
 from natgrad.network.start.restarts import find_start
 from natgrad.random import Stream, generator
 
@@ -41,7 +41,8 @@ MOST_ROWS, SWEEPS = 2_000, 30
 
 def start_from_rows(problem: Any, init: Init, seed: int) -> State:
     """The globals of a problem of chunks, as some rows tell them; ``init`` as the user gave it."""
-    some = NetworkProblem(problem.source.chunks.plan_of(some_rows(problem.source.chunks, seed)[0]), "numpy")
+    chunks = problem.source.chunks
+    some = NetworkProblem(chunks.plan_of(some_rows(chunks, seed)[0]), "numpy", probes_of)
     order = default_order(some.plan, started_nodes(some, init))
     start = find_start(some, init, seed, None)
     found = run(Phase(some, order=order), start, limits=Limits(SWEEPS, 0.0), seed=seed, verbose=False).state

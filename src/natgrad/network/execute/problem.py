@@ -49,7 +49,6 @@ from natgrad.network.execute.update import (
     told,
 )
 from natgrad.network.language.expressions import LOG_ZERO
-from natgrad.network.start.probes import probes_of
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
@@ -68,12 +67,18 @@ class NetworkProblem(EdgeProblem):
     ----------
     plan : Plan
     backend : "numpy" or "jax"; by default whichever is expected to be done first
+    find_probes : finds the proposals off a saddle that a run makes when it has converged; optional
     """
 
     source = None  # known arrays are in memory
 
-    def __init__(self, plan: Plan, backend: BackendName | None = None) -> None:
-        self.plan = plan
+    def __init__(
+        self,
+        plan: Plan,
+        backend: BackendName | None = None,
+        find_probes: Callable[[NetworkProblem], tuple[Callable[..., State | None], ...]] | None = None,
+    ) -> None:
+        self.plan, self.find_probes = plan, find_probes
         self.backend = make_backend(backend or choose_backend(plan).name)
         self.program = Program(plan, self.backend)
         self.blocks: Mapping[str, Block] = plan.blocks
@@ -87,7 +92,7 @@ class NetworkProblem(EdgeProblem):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies hold the plan; what was compiled is made again where it is needed."""
-        return type(self), (self.plan, self.backend.name)
+        return type(self), (self.plan, self.backend.name, self.find_probes)
 
     @cached_property
     def observed(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -114,7 +119,10 @@ class NetworkProblem(EdgeProblem):
         terms = self.plan.terms_of(name)
         return {other for term in terms for other in (term.node, *term.readings) if other in self.blocks} - {name}
 
-    probes = cached_property(probes_of)
+    @cached_property
+    def probes(self) -> tuple[Callable[..., State | None], ...]:  # type: ignore[override]
+        """Proposals off a saddle, where the problem was made for a run."""
+        return () if self.find_probes is None else self.find_probes(self)
 
     @cached_property
     def grouping(self) -> NetworkGrouping:  # type: ignore[override]
@@ -144,7 +152,7 @@ class NetworkProblem(EdgeProblem):
 
     def interpreted(self) -> NetworkProblem:
         """The same network on NumPy."""
-        return self if self.backend.name == "numpy" else NetworkProblem(self.plan, "numpy")
+        return self if self.backend.name == "numpy" else NetworkProblem(self.plan, "numpy", self.find_probes)
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""

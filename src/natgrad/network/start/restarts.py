@@ -23,7 +23,7 @@ from natgrad.network.polynomial import Take
 from natgrad.network.start.components import start_of_one
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.order import default_order
-from natgrad.network.start.probes import shares_of_groups
+from natgrad.network.start.probes import probes_of, shares_of_groups
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def sample_of(problem: NetworkProblem, order: tuple[str, ...], seed: int) -> Net
     chosen = np.sort(generator(seed, Stream.START, SAMPLE).choice(len(groups), n_groups, replace=False))
     elements = {plate: np.sort(groups.grouping.elements(plate, chosen)) for plate in groups.grouping.members}
     plan = part_of_plan(problem.plan, elements)
-    return None if plan is None else NetworkProblem(plan, "numpy")
+    return None if plan is None else NetworkProblem(plan, "numpy", probes_of)
 
 
 def start_of_whole(problem: NetworkProblem, start: State) -> State:
