@@ -20,7 +20,7 @@ from natgrad.inference.problem import Block
 from natgrad.network.draws.chains import CHAIN
 from natgrad.network.execute.addressing import Piece, Reader
 from natgrad.network.execute.joint import joint_groups
-from natgrad.network.execute.lower import Product, Reads, lower_product, times_unread
+from natgrad.network.execute.lower import Product, Reads, lower_others
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.polynomial import Factor, Label, Monomial, ordered_labels
@@ -142,18 +142,18 @@ class GaussianDraw:
             self._linear = _Sum(linear, self.chains, self.size)
 
     def _read(self, monomial: Monomial, piece: Piece, quadratic: list[_Entry], linear: list[_Entry]) -> None:
-        own = [f for f in monomial.factors if not f.known and f.source in self.names]
-        if not own:
+        places = [n for n, f in enumerate(monomial.factors) if not f.known and f.source in self.names]
+        if not places:
             return
-        rest = tuple(f for f in monomial.factors if not any(f is g for g in own))
+        own = [monomial.factors[n] for n in places]
         inside = [label for label in ordered_labels(own) if label != CHAIN]
         shape = tuple(piece.sizes[label] for label in inside)
         self.n_entries += math.prod(shape)
         if self.n_entries > MOST_ENTRIES:  # it will not be used
             return
         flat = [np.broadcast_to(place, shape) for f in own for place in self._elements(f, tuple(inside))]
-        labels, scale = (CHAIN, *inside), monomial.coefficient * times_unread(monomial, monomial.labels, piece)
-        product = lower_product(HOST, self.reads, map(self.reads.reader, rest), scale, labels)
+        labels = (CHAIN, *inside)
+        product = lower_others(HOST, self.reads, monomial, piece, places, labels)
         goes_to = flat[0] if len(flat) == 1 else flat[0] * self.size + flat[1]
         entry = _Entry(product, labels, (self.chains, *shape), np.ascontiguousarray(goes_to).reshape(-1))
         (linear if len(flat) == 1 else quadratic).append(entry)

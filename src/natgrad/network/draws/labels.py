@@ -12,7 +12,7 @@ import numpy.typing as npt
 from natgrad.inference.sampler import alike, best_order, classes_of, pairs_apart
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import CHAIN, with_chain
-from natgrad.network.execute.lower import Reads, lower_product, times_unread
+from natgrad.network.execute.lower import Reads, lower_others
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
@@ -68,9 +68,8 @@ class Exchange:
         )
         self._products: list[Callable[[list[Array]], Array]] = []
         for term, monomial in entry.telling:
-            scale = monomial.coefficient * times_unread(monomial, monomial.labels, plan.terms[term])
-            readers = [self.reads.reader(with_chain(factor)) for factor in monomial.factors]
-            product = lower_product(HOST, self.reads, readers, scale, (CHAIN,))
+            chained = monomial._replace(factors=tuple(map(with_chain, monomial.factors)))
+            product = lower_others(HOST, self.reads, chained, plan.terms[term], (), (CHAIN,))
             if product.function is not None:
                 self._products.append(product.function)
 

@@ -16,7 +16,7 @@ from natgrad.kernels.network.gibbs import GAUSSIAN, SCALE, Tables
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.labels import EVENT, LabelSet, Relabelling, _places
 from natgrad.network.execute.addressing import Piece, Reader
-from natgrad.network.execute.lower import Reads, lower_product, times_unread
+from natgrad.network.execute.lower import Reads, lower_others
 from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.program import Program
 from natgrad.network.polynomial import Factor, Monomial, ordered_labels
@@ -345,10 +345,8 @@ def _written(program: Program, layout: Layout) -> Iterator[_Written]:
 def _one(program: Program, layout: Layout, monomial: Monomial, piece: Piece, random: list[Factor]) -> _Written:
     labels = tuple(ordered_labels(random))
     shape = tuple(piece.sizes[label] for label in labels)
-    scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
-    known = [Reader(f) for f in monomial.factors if f.known]
-    out, constant, _ = lower_product(HOST, Reads(program.known), known, scale, labels)
-    coefs = np.asarray(constant).reshape([n if x in out else 1 for x, n in zip(labels, shape, strict=True)])
+    reads, left_out = Reads(program.known), [n for n, f in enumerate(monomial.factors) if not f.known]
+    coefs = lower_others(HOST, reads, monomial, piece, left_out, labels).at(np, reads.first, labels)
     places = []
     for factor in random:
         reader, own = Reader(factor), {factor.source: layout.places_of(factor.source)}

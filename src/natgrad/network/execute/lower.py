@@ -11,7 +11,7 @@ it is spread over the node. NumPy calls these functions, JAX traces them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ __all__ = [
     "Product",
     "Reads",
     "Unbound",
+    "lower_others",
     "lower_product",
     "product_at",
     "times_unread",
@@ -167,6 +168,11 @@ class Product(NamedTuple):
     constant: Array | None
     function: Callable[[Operands], Array] | None
 
+    def at(self, xp: Any, operands: Operands, wanted: Labels) -> Array:
+        """Its value, with axes of length one for wanted labels that it does not have."""
+        value = self.constant if self.function is None else self.function(operands)
+        return xp.asarray(value)[tuple(slice(None) if label in self.out else None for label in wanted)]
+
 
 def lower_product(
     on: Backend, reads: Reads, readers: Iterable[Reader], scale: Array, wanted: Labels, cut: Label | None = None
@@ -218,9 +224,20 @@ def product_at(
 ) -> Array:
     """The product of some factors at some moments, with axes of length one for wanted labels that it does not have."""
     reads = Reads(known, view, moments=moments)
-    out, constant, function = lower_product(on, reads, map(reads.reader, factors), scale, wanted)
-    value = constant if function is None else function(reads.first)
-    return on.xp.asarray(value)[tuple(slice(None) if label in out else None for label in wanted)]
+    product = lower_product(on, reads, map(reads.reader, factors), scale, wanted)
+    return product.at(on.xp, reads.first, wanted)
+
+
+def lower_others(
+    on: Backend, reads: Reads, monomial: Monomial, piece: Piece | PlannedTerm, places: Collection[int], wanted: Labels
+) -> Product:
+    """Lower a monomial without the factors at some places: what these are multiplied with, over the wanted labels.
+
+    Without one factor it is a message, without two an entry of the Hessian, without none the value.
+    """
+    others = [reads.reader(factor) for place, factor in enumerate(monomial.factors) if place not in places]
+    scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
+    return lower_product(on, reads, others, scale, wanted)
 
 
 def _is_one(scale: Array) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.execute.addressing import Piece
-from natgrad.network.execute.lower import Reads, lower_product, product_at, times_unread
+from natgrad.network.execute.lower import Product, Reads, lower_others, product_at
 from natgrad.network.execute.program import Program
 from natgrad.network.polynomial import Factor, Label, Monomial
 
@@ -42,7 +43,7 @@ class _Entries(NamedTuple):
 
     rows: npt.NDArray[Any]
     columns: npt.NDArray[Any]
-    values: list[Callable[[list[Array]], Array]]
+    values: Sequence[Callable[[list[Array]], Array]]
     shape: tuple[int, ...]
     into: npt.NDArray[Any] | None = None
 
@@ -102,7 +103,7 @@ class SecondDerivatives:
         total = 0
         for term in problem.plan.terms.values():
             for piece in problem.program.pieces(term):
-                pairs = {(by, moved) for monomial in piece.monomials for by, moved, _ in _pairs(monomial)}
+                pairs = {(m.factors[one], m.factors[other]) for m in piece.monomials for one, other in _pairs(m)}
                 total += sum(math.prod(piece.sizes[x] for x in {*by.labels, *moved.labels}) for by, moved in pairs)
         return total
 
@@ -124,13 +125,16 @@ class SecondDerivatives:
         return Symmetric(sparse.coo_array((np.concatenate(values), (rows, columns)), shape=(n, n)).tocsr())
 
     def _of_piece(self, piece: Piece) -> Iterator[_Entries]:
-        by_place: dict[tuple[Factor, Factor], list[Callable[[list[Array]], Array]]] = {}
+        on, reads = self.problem.backend, self._reads
+        by_place: dict[tuple[Factor, Factor], list[Product]] = {}
         for monomial in piece.monomials:
-            scale = monomial.coefficient * times_unread(monomial, monomial.labels, piece)
-            for by, moved, others in _pairs(monomial):
-                by_place.setdefault((by, moved), []).append(self._value(self._union(by, moved), others, scale))
-        for (by, moved), values in by_place.items():
+            for one, other in _pairs(monomial):
+                pair = monomial.factors[one], monomial.factors[other]
+                product = lower_others(on, reads, monomial, piece, (one, other), self._union(*pair))
+                by_place.setdefault(pair, []).append(product)
+        for (by, moved), products in by_place.items():
             labels = self._union(by, moved)
+            values = [partial(product.at, np, wanted=labels) for product in products]
             rows, columns = (self._place(factor, labels) for factor in (by, moved))
             shape = np.broadcast_shapes(rows.shape, columns.shape)
             rows, columns = np.broadcast_to(rows, shape), np.broadcast_to(columns, shape)
@@ -153,23 +157,10 @@ class SecondDerivatives:
         reader = self._reads.reader(factor)
         return reader.over(reader.array(self.places, self.problem.known_arrays), labels)
 
-    def _value(self, labels: Labels, others: list[Factor], scale: float) -> Callable[[list[Array]], Array]:
-        """The product of the other factors, over some labels."""
-        product = lower_product(self.problem.backend, self._reads, map(self._reads.reader, others), scale, labels)
-        wide = tuple(slice(None) if label in product.out else None for label in labels)
-        function = product.function
-        if function is not None:
-            return lambda x: np.asarray(function(x))[wide]
-        constant = np.asarray(product.constant)[wide]
-        return lambda x: constant
 
-
-def _pairs(monomial: Monomial) -> Iterator[tuple[Factor, Factor, list[Factor]]]:
-    """Two random factors, and the rest, in every way."""
-    random = [place for place, factor in enumerate(monomial.factors) if not factor.known]
-    for one, other in combinations(random, 2):
-        rest = [factor for place, factor in enumerate(monomial.factors) if place not in (one, other)]
-        yield monomial.factors[one], monomial.factors[other], rest
+def _pairs(monomial: Monomial) -> Iterator[tuple[int, int]]:
+    """The places of two random factors, in every way."""
+    return combinations([place for place, factor in enumerate(monomial.factors) if not factor.known], 2)
 
 
 # P is a polynomial, so its derivative along a direction v is one too: the sum, over the random factors of each monomial, of the
