@@ -46,10 +46,9 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
 from natgrad.network.compile.plan import Plan
-from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.backend import HOST, BackendName
 from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.groups import BatchSource, ReadBatch
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.update import blended_block, blends, update
 
 __all__ = ["ChunkSource", "ChunkedEdges", "shards_of", "visit_runs"]

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from natgrad.inference.problem import Block
 from natgrad.network.draws.chains import CHAIN
 from natgrad.network.execute.addressing import Piece, Reader
+from natgrad.network.execute.backend import HOST
 from natgrad.network.execute.joint import joint_groups
 from natgrad.network.execute.lower import Product, Reads, lower_others
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.polynomial import Factor, Label, Monomial, ordered_labels
 

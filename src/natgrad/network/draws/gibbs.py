@@ -45,8 +45,7 @@ from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Exchange, Relabelling, exchange_labels, exchanges_of
 from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of, exact_softmax
-from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.numpy_backend import HOST
+from natgrad.network.execute.backend import HOST, BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.program import BoundProgram
 from natgrad.network.execute.update import Parts, update

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from natgrad.inference.sampler import alike, best_order, classes_of, pairs_apart
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import CHAIN, with_chain
+from natgrad.network.execute.backend import HOST
 from natgrad.network.execute.lower import Reads, lower_others
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.random import Stream, generator

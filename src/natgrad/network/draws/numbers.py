@@ -16,8 +16,8 @@ from natgrad.kernels.network.gibbs import GAUSSIAN, SCALE, Tables
 from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.labels import EVENT, LabelSet, Relabelling, _places
 from natgrad.network.execute.addressing import Piece, Reader
+from natgrad.network.execute.backend import HOST
 from natgrad.network.execute.lower import Reads, lower_others
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.execute.program import Program
 from natgrad.network.polynomial import Factor, Monomial, ordered_labels
 

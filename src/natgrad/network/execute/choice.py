@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from natgrad._jax import has_jax, require_jax
 from natgrad.network.compile.plan import Plan, PlannedTerm
-from natgrad.network.execute.backend import BACKENDS, Backend, BackendName
-from natgrad.network.execute.numpy_backend import NumpyBackend
+from natgrad.network.execute.backend import BACKENDS, Backend, BackendName, NumpyBackend
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 
 __all__ = ["BackendChoice", "choose_backend", "make_backend", "sweeps_in_a_call"]

@@ -35,10 +35,10 @@ Labels = tuple[Label, ...]
 
 
 class JaxBackend:
-    """Everything is traced and compiled; numbers are of 64 bits."""
+    """The same methods as those of `NumpyBackend`, traced and compiled; numbers are of 64 bits."""
 
     name: BackendName = "jax"
-    xp = jnp
+    xp: Any = jnp
     keeps = False  # numbers are arguments of what is compiled
 
     def __init__(self) -> None:

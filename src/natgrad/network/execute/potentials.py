@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan, PlannedTerm
+from natgrad.network.execute.backend import HOST
 from natgrad.network.execute.lower import product_at
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = ["MOST_ENTRIES", "Potential", "Variable", "potentials", "term_table"]

@@ -25,9 +25,8 @@ from natgrad.network.execute.addressing import (
     Reader,
     View,
 )
-from natgrad.network.execute.backend import Backend
+from natgrad.network.execute.backend import HOST, Backend
 from natgrad.network.execute.lower import Bound, Job, Reads, Unbound, product_at
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 
 __all__ = ["BoundProgram", "Program", "Target"]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.plan import with_gates
+from natgrad.network.execute.backend import HOST
 from natgrad.network.execute.lower import product_at
-from natgrad.network.execute.numpy_backend import HOST
 from natgrad.network.language.expressions import SIMPLEX, UNIT, Constant, Expression
 from natgrad.network.language.nodes import EVENT_NDIM, Node
 from natgrad.network.language.plates import Index
