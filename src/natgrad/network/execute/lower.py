@@ -463,6 +463,13 @@ class Spot(NamedTuple):
     windowed: tuple[int, ...]  # axes of the statistic along which this is cut to the window
     whole: bool
 
+    def value(self, operands: Operands, *at: Any) -> Array:
+        """The sum of the products, at the axes of the statistic."""
+        value = self.functions[0](operands)
+        for function in self.functions[1:]:
+            value = value + function(operands)
+        return value if self.spread is None else self.spread(value, *at)
+
 
 class Bound:
     """A job with its known arrays: a constant part for each statistic, and functions of the operands."""
@@ -567,25 +574,18 @@ class Bound:
     def added(self, operands: Operands, known: Sequence[Array] | None = None, *at: Any) -> list[Array]:
         """The derivative by each statistic, which may lack axes along which it does not vary."""
         total = list(self.known if known is None else known)
-        for stat, functions, spread, _, whole in self.spots:
-            value = functions[0](operands)
-            for function in functions[1:]:
-                value = value + function(operands)
-            value = value if spread is None else spread(value, *at)
-            if whole:
+        for spot in self.spots:
+            value = spot.value(operands, *at)
+            if spot.whole:
                 value = self.on.take_column(value, operands[0], self.axis)  # type: ignore[arg-type]
-            total[stat] = total[stat] + value
+            total[spot.stat] = total[spot.stat] + value
         return total
 
     def in_window(self, operands: Operands) -> dict[tuple[int, tuple[int, ...], bool], Array]:
         """Contributions to the derivative, by statistic, the axes along which they are cut to the window, and `Spot.whole`."""
         parts: dict[tuple[int, tuple[int, ...], bool], Array] = {}
-        for stat, functions, spread, windowed, whole in self.spots:
-            value = functions[0](operands)
-            for function in functions[1:]:
-                value = value + function(operands)
-            value = value if spread is None else spread(value)
-            key = stat, windowed, whole
+        for spot in self.spots:
+            value, key = spot.value(operands), (spot.stat, spot.windowed, spot.whole)
             parts[key] = parts[key] + value if key in parts else value
         return parts
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.plan import Plan, PlannedTerm
+from natgrad.network.execute.addressing import Reader
 from natgrad.network.execute.backend import HOST
 from natgrad.network.execute.lower import product_at
 from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
@@ -106,16 +107,11 @@ def _evaluated(
 
 def _elements(plan: Plan, term: PlannedTerm, factor: Factor) -> npt.NDArray[np.int64]:
     """Which element of a node every element of a term reads, flattened: an array over the term's plates."""
-    node, lead = plan.nodes[factor.source], [term.sizes[label] for label in term.plates]
-    grids = dict(zip(term.plates, np.indices(lead, sparse=True), strict=True)) if lead else {}
-    flat = np.zeros(lead, dtype=np.int64)
-    for plate, axis in zip(node.plates, factor.axes, strict=False):
-        if isinstance(axis, Take):
-            place = plan.known[axis.index][tuple(grids[str(label)] for label in axis.labels)]
-        else:
-            place = grids[str(axis)]
-        flat = flat * plate.size + place
-    return np.broadcast_to(flat, lead)
+    plates = plan.nodes[factor.source].plates
+    numbers = np.arange(math.prod(plate.size for plate in plates)).reshape([plate.size for plate in plates])
+    reader = Reader(factor._replace(axes=factor.axes[: len(plates)]))
+    read = reader.over(reader.read(numbers, plan.known), term.plates)
+    return np.broadcast_to(read, [term.sizes[label] for label in term.plates])
 
 
 def _merged(names: list[Variable], table: Floats) -> Potential:

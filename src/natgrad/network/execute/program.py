@@ -220,14 +220,11 @@ class Program:
         sampled: Iterable[Sampled] = (),
         column: Array | None = None,
         rows: Mapping[str, Array] | None = None,
-        part: Callable[[Piece, str], Piece] | None = None,
     ) -> Stats:
         """λ^temp = η̃_i + Σ weight · η̃_ki: the terms named in ``full`` (all by default) whole, the others sampled.
 
-        ``rows`` are the elements, by plate, that the block's moments are cut to; ``part`` (`once`, `often`) chooses monomials of
-        whole terms.
+        ``rows`` are the elements, by plate, that the block's moments are cut to.
         """
-        choose = self.touching if part is None else part
         terms = self.plan.terms_of(block.name)
         chosen = set(full) if full is not None else {term.node for term in terms}
         shape, place = moments[block.name], None
@@ -242,7 +239,7 @@ class Program:
             dropped = self.dropped(block, term)
             here: Stats | None = None
             for piece in self.pieces(term, dropped):
-                touching = choose(piece, block.name)
+                touching = self.touching(piece, block.name)
                 if touching.monomials:
                     here = _added(here, self.backend.gradient(touching, block.name, moments, known, FULL, place))
             if here is not None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.lower import Product, Reads, lower_others, product_at
-from natgrad.network.execute.program import Program
+from natgrad.network.execute.program import BoundProgram, Program
 from natgrad.network.polynomial import Factor, Label, Monomial
 
 if TYPE_CHECKING:
@@ -188,32 +188,19 @@ class Tangent:
 
     def targets(self, mu: Moments, direction: Moments) -> dict[str, Stats]:
         """The change of every block's target when the moments move along the direction."""
-        blocks = self.problem.blocks
 
         def build() -> Callable[..., Any]:
-            return lambda mu, direction, known: {
-                name: self._target(name, mu, {**mu, **_renamed(direction)}, known) for name in blocks
-            }
+            def function(mu: Moments, direction: Moments, known: Any) -> dict[str, Stats]:
+                bound, moments = BoundProgram(self.program, known, changing=True), {**mu, **_renamed(direction)}
+                blocks = self.problem.blocks
+                return {name: bound.target(block, part=self._along)(moments)[1] for name, block in blocks.items()}
+
+            return function
 
         changes: dict[str, Stats] = self.problem.compiled("tangent", build)(dict(mu), dict(direction))
         return {name: tuple(np.asarray(part) for part in stats) for name, stats in changes.items()}
 
-    def _target(self, name: str, mu: Moments, moments: Moments, known: Any) -> Stats:
-        program, block = self.program, self.problem.blocks[name]
-        total: Stats = tuple(program.backend.xp.zeros_like(part) for part in mu[name])
-        for term in self.problem.plan.terms_of(name):
-            dropped = program.dropped(block, term)
-            here: Stats = tuple(program.backend.xp.zeros_like(part) for part in mu[name])
-            for piece in program.pieces(term, dropped):
-                moved = self._piece(piece)
-                if moved.monomials:
-                    gradient = program.gradient(moved, block, moments, known)
-                    here = tuple(a + b for a, b in zip(here, gradient, strict=True))
-            here = program.unweighted(block, dropped, here, known)
-            total = tuple(a + b for a, b in zip(total, here, strict=True))
-        return block.family.project(total)
-
-    def _piece(self, piece: Piece) -> Piece:
+    def _along(self, piece: Piece, name: str) -> Piece:
         """The derivative of a piece; what has only one random factor is linear, and has no part in H."""
         if id(piece) not in self._pieces:  # kept beside its derivative, because it is known by its place in memory
             monomials = tuple(moved for m in piece.monomials for moved in _moved(m, least=2))
