@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -66,7 +67,8 @@ def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str
     seen = [node for node in located if node.is_observed]
     if not any(_is_far(node) for node in seen):
         return {}
-    mixed = {access.node.name for node in located for access in _products(node.parameters["mean"])}
+    means = [part for node in located for part in _walk(node.parameters["mean"]) if not _is_linear(part)]
+    mixed = {access.node.name for part in means for access in part.accesses()}
     # A link reads a location, too, and is not measured anew.
     others = (node for node in nodes if not node.moves_with_mean)
     mixed |= {a.node.name for node in others for slot in node.parameters.values() for a in slot.accesses()}
@@ -102,8 +104,8 @@ def centred_mean(node: Node, mean: Expression, origins: Origins) -> tuple[Expres
     """A mean of ``node`` less its value with every node at its origin, and that value."""
     if not origins:
         return mean, np.zeros(())
-    rest = _centred(mean, origins)
-    return _number(node, np.zeros(())) if rest is None else rest, _constant(mean, origins, _whole)
+    rest, constant = _centred(mean, origins, _whole)
+    return _number(node, np.zeros(())) if rest is None else rest, constant
 
 
 def _number(node: Node, value: Floats) -> Constant:
@@ -152,44 +154,49 @@ def _parts(expression: Expression) -> Iterator[Expression]:
         yield _sides(expression)[1]
 
 
-def _products(expression: Expression) -> Iterator[Access]:
-    """The readings inside parts that are not linear."""
+def _walk(expression: Expression) -> Iterator[Expression]:
+    """Every part of an expression, itself first; of parts that are not linear nothing is inside."""
     waiting = [expression]
     while waiting:
         part = waiting.pop()
-        if not _is_linear(part):
-            yield from part.accesses()
-        else:
+        yield part
+        if _is_linear(part):
             waiting += _parts(part)
 
 
-def _centred(expression: Expression, origins: Origins) -> Expression | None:
-    """The expression of x̃ in place of x; None where nothing random is left."""
+def _centred(expression: Expression, origins: Origins, pick: Pick) -> tuple[Expression | None, Floats]:
+    """The expression of x̃ in place of x, None where nothing random is left; and its value with every node at its origin.
+
+    The value is on the plates of its reader.
+    """
     if isinstance(expression, Constant):
-        return None
+        return None, pick(expression.value, int(expression.kind == VECTOR and expression.value.ndim > 0))
     if not _is_linear(expression):
-        return expression
+        return expression, np.zeros(())
     access = expression.whole
     if access is not None:
-        return _reading(access, origins)
+        return _reading(access, origins), _origin(access, origins)
     if isinstance(expression, Sum):
-        terms = [part for part in (_centred(side, origins) for side in expression.parts) if part is not None]
-        total = terms[0] if terms else None
-        for part in terms[1:]:
-            total = Sum(total, part)  # type: ignore[arg-type]
-        return total
-    inner = _centred(next(_parts(expression)), origins)
-    if inner is None:
-        return None
+        both = [_centred(part, origins, pick) for part in expression.parts]
+        terms = [part for part, _ in both if part is not None]
+        return (reduce(Sum, terms) if terms else None), np.asarray(sum(constant for _, constant in both))
+    inner, constant = _centred(next(_parts(expression)), origins, pick)
     if isinstance(expression, Product):
-        return Product(expression.left, inner)
+        factor = _centred(expression.left, origins, pick)[1] if np.any(constant) else np.zeros(())
+        wide = expression.kind == VECTOR and factor.ndim
+        constant = factor[..., None] * constant if wide else factor * constant
+        return (None if inner is None else Product(expression.left, inner)), constant
     if isinstance(expression, Transformed):
-        return Transformed(expression.matrix, inner)
+        constant = constant @ expression.matrix.T if np.any(constant) else np.zeros(())
+        return (None if inner is None else Transformed(expression.matrix, inner)), constant
     assert isinstance(expression, Dot)
     known, _ = _sides(expression)
     assert known is not None
+    constant = np.asarray((pick(known.value, 1) * constant).sum(-1)) if np.any(constant) else np.zeros(())
+    if inner is None:
+        return None, constant
     left, right = (known, inner) if expression.left is known else (inner, known)
-    return Dot(left, right, expression.over)
+    return Dot(left, right, expression.over), constant
 
 
 def _reading(access: Access, origins: Origins) -> Expression:
@@ -211,29 +218,6 @@ def _origin(access: Access, origins: Origins) -> Floats:
     if isinstance(known, Known):
         return np.asarray(known.constant.value.mean(tuple(range(len(known.plates)))))
     return np.asarray(origins.get(known.name, 0.0), dtype=np.float64)
-
-
-def _constant(expression: Expression, origins: Origins, pick: Pick) -> Floats:
-    """The expression with every node at its origin, on the plates of its reader."""
-    if isinstance(expression, Constant):
-        return pick(expression.value, int(expression.kind == VECTOR and expression.value.ndim > 0))
-    if not _is_linear(expression):
-        return np.zeros(())
-    access = expression.whole
-    if access is not None:
-        return _origin(access, origins)
-    if isinstance(expression, Sum):
-        return np.asarray(sum(_constant(part, origins, pick) for part in expression.parts))
-    inner = _constant(next(_parts(expression)), origins, pick)
-    if not np.any(inner):
-        return np.zeros(())
-    if isinstance(expression, Product):
-        factor = _constant(expression.left, origins, pick)
-        return factor[..., None] * inner if expression.kind == VECTOR and factor.ndim else factor * inner
-    if isinstance(expression, Transformed):
-        return inner @ expression.matrix.T
-    known = pick(_sides(expression)[0].value, 1)  # type: ignore[arg-type, union-attr]
-    return np.asarray((known * inner).sum(-1))
 
 
 def _whole(array: Floats, events: int) -> Floats:
@@ -330,7 +314,8 @@ def _equations(
     events = node.size or 1 if node.kind == VECTOR else 1
     lead = tuple(plate.size for plate in node.plates)
     n_elements = int(np.prod(lead))
-    varies = any(isinstance(part, Dot) or _is_known(getattr(part, "left", None)) for part in _linear(mean))
+    linear = [part for part in _walk(mean) if _is_linear(part)]
+    varies = any(isinstance(part, Dot) or _is_known(getattr(part, "left", None)) for part in linear)
     n_rows = min(n_elements, ROWS) if varies else 1
     chosen = np.unravel_index(np.linspace(0, n_elements - 1, n_rows).astype(np.int64), lead or (1,))
 
@@ -346,14 +331,14 @@ def _equations(
         return np.broadcast_to(array[..., None] if node.kind == REAL else array, (n_rows, events))
 
     known = {name: origin for name, origin in origins.items() if name not in places}
-    constant = over(_constant(mean, known, pick))
+    constant = over(_centred(mean, known, pick)[1])
     table = np.zeros((n_rows, events, max(place.stop for place in places.values())))
     read = {access.node.name for access in mean.accesses()}
     for other in (parent for parent in hidden if parent.name in read):
         place = places[other.name]
         for entry, unit in enumerate(scale * np.eye(place.stop - place.start)):
             moved = {**known, other.name: unit if other.kind == VECTOR else unit[0]}
-            table[:, :, place.start + entry] = (over(_constant(mean, moved, pick)) - constant) / scale
+            table[:, :, place.start + entry] = (over(_centred(mean, moved, pick)[1]) - constant) / scale
     if node.name in places:
         table[:, :, places[node.name]] -= np.eye(events)
     return table, constant
@@ -362,16 +347,6 @@ def _equations(
 def _is_known(side: Expression | None) -> bool:
     """Whether a factor has numbers of its own for each element."""
     return isinstance(side, Constant) and side.value.ndim > 0
-
-
-def _linear(expression: Expression) -> Iterator[Expression]:
-    """Every part of an expression that is linear, itself first."""
-    waiting = [expression]
-    while waiting:
-        part = waiting.pop()
-        if _is_linear(part):
-            yield part
-            waiting += _parts(part)
 
 
 # How many of their ranges numbers lie from zero at least, and how many there must be to have one: squares lose 8 of 16 digits.
