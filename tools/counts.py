@@ -6,7 +6,8 @@
 
 What is counted is found in the syntax, not by names of files, so that two trees can be compared:
 
-evaluators      functions of `network` that go through factors of monomials and multiply labelled arrays themselves
+evaluators      `network/execute/lower.py`, once, and functions of `network` beside it that go through factors of monomials
+                and multiply labelled arrays themselves, or have products lowered one by one
 loops           loops of `network` and `inference` over the columns or colours of a block
 problems        classes of `network` that are a problem of the engine
 names           comparisons with the name of a family
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "natgrad"
-MULTIPLY = {"einsum", "Contraction", "contract", "product_of", "grad", "linearize"}
+LOWER = "network/execute/lower.py"
+MULTIPLY = {"einsum", "Contraction", "contract", "product_of", "grad", "linearize", "lower_product", "times_unread"}
 PROBLEMS = {"EdgeProblem", "GroupProblem", "Problem"}
 HOMES = {"network/language", "families"}
 Found = tuple[str, int]
@@ -121,7 +124,8 @@ def count(source: Path) -> dict[str, list[Found]]:
 
     for path, tree in trees.items():
         network = path.startswith("network/")
-        add("evaluators", path, evaluators(tree) if network and not path.endswith("contraction.py") else iter(()))
+        walkers = evaluators(tree) if network and not path.endswith("contraction.py") else iter(())
+        add("evaluators", path, itertools.islice(walkers, 1) if path == LOWER else walkers)
         add("loops", path, loops(tree) if network or path.startswith("inference/") else iter(()))
         add("problems", path, problems(tree) if network else iter(()))
         add("names", path, names(tree))

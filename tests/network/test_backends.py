@@ -10,7 +10,7 @@ from trees import RTOL, same
 
 import natgrad as ng
 from natgrad.inference.problem import State
-from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.backend import choose_backend
 from natgrad.network.start.initial import make_start
 
 

@@ -21,8 +21,7 @@ from natgrad.inference.step_sizes import Step
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.origins import warn_of_offsets
 from natgrad.network.compile.plan import Plan, make_plan
-from natgrad.network.execute.backend import BACKENDS, BackendName
-from natgrad.network.execute.choice import BackendChoice, choose_backend
+from natgrad.network.execute.backend import BACKENDS, BackendChoice, BackendName, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.fit_run import FitRun, Whole
 from natgrad.network.language.columns import RecordedNode

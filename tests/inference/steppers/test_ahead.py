@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.network.execute.choice import MOST_AHEAD
+from natgrad.network.execute.backend import MOST_AHEAD
 
 ORDER = ("z", "mu", "tau", "weight")
 

@@ -44,10 +44,8 @@ from natgrad.network.bind.chunks import Chunks, Known
 from natgrad.network.bind.probing import shifted_in_chunks, split_in_chunks
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
-from natgrad.network.compile.incidence import present_elements
-from natgrad.network.compile.plan import Plan
-from natgrad.network.execute.backend import HOST, BackendName
-from natgrad.network.execute.choice import choose_backend
+from natgrad.network.compile.plan import Plan, present_elements
+from natgrad.network.execute.backend import HOST, BackendName, choose_backend
 from natgrad.network.execute.groups import BatchSource, ReadBatch
 from natgrad.network.execute.update import blended_block, blends, update
 

@@ -26,8 +26,7 @@ from natgrad.kernels.network.gibbs import run_sweeps
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.draws.gibbs import Gibbs, sampler_of
 from natgrad.network.draws.numbers import Group, Layout, Numbers, Unsuitable, written_in_numbers
-from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.choice import make_backend
+from natgrad.network.execute.backend import BackendName, make_backend
 from natgrad.network.execute.program import Program
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values

@@ -26,8 +26,7 @@ from natgrad.inference.problem import (
 )
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.sampled import BlockUpdates, turns
-from natgrad.network.compile.incidence import group_plates
-from natgrad.network.compile.plan import PlannedTerm
+from natgrad.network.compile.plan import PlannedTerm, group_plates
 from natgrad.network.execute.update import blended_block
 from natgrad.network.polynomial import Take
 

@@ -27,10 +27,8 @@ from natgrad.inference.problem import (
 )
 from natgrad.inference.rotation import Rotation
 from natgrad.network.compile.gauge import StateSpace, find_gauges, find_state_spaces
-from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
-from natgrad.network.compile.plan import Plan
-from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
+from natgrad.network.compile.plan import Plan, child_sets, coupling, n_reads, present_elements
+from natgrad.network.execute.backend import BackendName, choose_backend, make_backend, sweeps_in_a_call
 from natgrad.network.execute.groups import NetworkGrouping
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.program import BoundProgram, Program

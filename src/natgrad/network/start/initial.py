@@ -13,7 +13,7 @@ import numpy.typing as npt
 from natgrad.errors import PlateMismatch, SymmetricStart
 from natgrad.inference.callbacks import Once, Progress
 from natgrad.inference.problem import State
-from natgrad.network.compile.incidence import told_apart
+from natgrad.network.compile.plan import told_apart
 from natgrad.network.language.continuous import Gamma, MultivariateNormal
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.nodes import Node, check_range, numbers
