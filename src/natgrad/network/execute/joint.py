@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natgrad.inference.conjugate import Search, conjugate_step
 from natgrad.inference.problem import State
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.program import BoundProgram
@@ -171,20 +172,16 @@ class _Means:
         ):
             enough = xp.maximum(enough, -ROUNDING * (means @ curvature(means)))
 
-        def going(carry: Any) -> Array:
-            return (carry[3] > enough) & (carry[4] < MOST)
+        def going(at: Search) -> Array:
+            return (at.size > enough) & (at.count < MOST)
 
-        def once(carry: Any) -> Any:
-            means, residual, direction, size, count = carry
-            curved = curvature(direction)
-            length = -size / number(direction @ curved)
-            residual = residual + length * curved
-            scaled = inverse(residual)
-            after = number(residual @ scaled)
-            return means + length * direction, residual, scaled + (after / size) * direction, after, count + 1
+        def once(at: Search) -> Search:
+            bent = -curvature(at.image)
+            return conjugate_step(at, bent, number(at.image @ bent), inverse, lambda r, v_r: number(r @ v_r))
 
-        means, _, _, _, count = on.repeat_while(going, once, (means, residual, first, size, xp.int32(1)))
-        return means, count
+        first_search = Search(xp.zeros_like(residual), residual, residual, first, size, xp.int32(1))
+        at: Search = on.repeat_while(going, once, first_search)
+        return means + inverse(at.x), at.count
 
     def _inverse(self, precisions: Means, like: Means) -> Callable[[Array], Array]:
         """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""

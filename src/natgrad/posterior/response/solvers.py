@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAtMaximum
+from natgrad.inference.conjugate import Search, conjugate_step
 from natgrad.posterior.response.operator import FLAT, SMALL, Linearised, Operator
 
 __all__ = [
@@ -59,17 +60,17 @@ def conjugate_gradients(
     Raises `NotAtMaximum` where the operator is not positive. With ``truncate`` it ends where the curvature is within so much of
     zero, with what it has; with ``rising`` also where it is below, and says along what.
     """
-    x, r = np.zeros_like(b), b.copy()
-    v_r = operator.fisher(r)
-    size = first = operator.inner(r, v_r)
+    image = operator.fisher(b)
+    first = operator.inner(b, image)
     if not np.isfinite(first):
         raise NotAtMaximum("linear response met numbers that are not finite: q is at the border of its parameters")
     if first <= 0.0:
         return Solution(b.copy(), 0, 0.0)
-    p, v_p, iteration = r, v_r, 0
-    best = x, first
-    while size > tol**2 * first and iteration < limit:
+    at = Search(np.zeros_like(b), b, b, image, first, 0)
+    best, iteration = (at.x, first), 0
+    while at.size > tol**2 * first and iteration < limit:
         iteration += 1
+        p, v_p = at.direction, at.image
         bent = p - operator.curvature(v_p)
         along = operator.inner(v_p, bent)
         curvature = along / operator.inner(p, v_p)
@@ -77,23 +78,18 @@ def conjugate_gradients(
         if abs(along) <= noise or (truncate is not None and abs(curvature) <= truncate):
             break  # in the first case the rest is rounding, and no direction means anything
         if rising and curvature < 0.0:
-            return Solution(x if iteration > 1 else b.copy(), iteration, float(np.sqrt(size / first)), p)
-        if size < best[1]:
-            best = x.copy(), size
+            return Solution(at.x if iteration > 1 else b.copy(), iteration, float(np.sqrt(at.size / first)), p)
+        if at.size < best[1]:
+            best = at.x, at.size
         flat = abs(curvature) <= max(NEARLY_FLAT, operator.flat)
         if flat and best[1] <= max(NOT_ALONG, operator.flat) ** 2 * first:
             # A function that does not change along a flat direction, but for rounding, which is all that is left: as in `Dense`.
-            x, size = best[0], 0.0
+            at = at._replace(x=best[0], size=0.0)
             break
         check_curvature(operator, curvature, v_p)
-        step = size / along
-        x += step * p
-        r = r - step * bent
-        v_r = operator.fisher(r)
-        new = max(operator.inner(r, v_r), 0.0)
-        p, v_p, size = r + (new / size) * p, v_r + (new / size) * v_p, new
+        at = conjugate_step(at, bent, along, operator.fisher, lambda r, v_r: max(operator.inner(r, v_r), 0.0))
     # What V does not see of b is not seen by the norm either: one more product gives it back exactly.
-    return Solution(b + operator.curvature(operator.fisher(x)), iteration, float(np.sqrt(size / first)))
+    return Solution(b + operator.curvature(operator.fisher(at.x)), iteration, float(np.sqrt(at.size / first)))
 
 
 def check_curvature(operator: Operator, curvature: float, direction: Floats) -> None:
