@@ -64,19 +64,10 @@ def test_an_interrupted_partial_fit_leaves_the_model_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", ["LDA", "GaussianHMM"])
-def test_a_fit_to_an_iterator_forgets_what_came_before_and_an_empty_one_is_an_error(name):
+def test_a_fit_to_an_iterator_forgets_what_came_before(name):
     model, (data,) = copy.deepcopy(CASES[name])
     wanted = copy.deepcopy(model).fit(iter([data[:10], data[10:]])).elbo_
     model.fit(data)
     assert model.fit(iter([data[:10], data[10:]])).elbo_ == wanted
-    before = dict(vars(model))
     with pytest.raises(ValueError, match=r"nothing|empty"):
         model.fit(iter([]))
-
-    def broken():
-        yield data
-        raise OSError("the connection was lost")
-
-    with pytest.raises(OSError, match="connection"):
-        model.fit(broken())
-    assert {key: id(value) for key, value in vars(model).items()} == {key: id(value) for key, value in before.items()}

@@ -232,7 +232,7 @@ def in_parts(case: Case, _: Path) -> None:
 
 
 def refused_batches(case: Case, _: Path) -> None:
-    """A batch that nobody can use is refused by `partial_fit`, and the model is bit by bit what it was."""
+    """A batch, or a stream, that nobody can use is refused, and the model is bit by bit what it was."""
     first, *rest = case.more
     if "partial_fit" not in case.made().abilities or not isinstance(first, np.ndarray) or first.dtype.kind not in "if":
         return
@@ -243,6 +243,18 @@ def refused_batches(case: Case, _: Path) -> None:
     for how in ("inf", "width", "empty", "text", "shape"):
         refuse(model, garbage(first.astype(float), rng, how), rest)
     assert bits_of(model) == before
+    held = {name: id(value) for name, value in vars(model).items()}
+    for stream in (iter([]), broken(case)):
+        with contextlib.suppress(ValueError, TypeError, OSError):
+            model.fit(stream)
+            raise AssertionError(f"{stream} was taken")
+    assert {name: id(value) for name, value in vars(model).items()} == held
+
+
+def broken(case: Case) -> Iterator[Any]:
+    """A stream that ends with an error of its own."""
+    yield case.more[0] if len(case.more) == 1 else case.more
+    raise OSError("the connection was lost")
 
 
 def refuse(model: Any, batch: Any, rest: list[Any]) -> None:

@@ -138,7 +138,7 @@ def cells() -> Iterator[Any]:
             every = ONE_IN * 3 if promise in SECONDS or option in SECONDS else ONE_IN
             chosen = (row + 3 * column) % every == SEED % every and (family, promise) not in ELSEWHERE
             chosen &= not (
-                promise in ("stream, resume", "few rows") and "auto" in option
+                promise in ("stream, resume", "few rows", "refused batches") and "auto" in option
             )  # moves in chunks of a few rows: 20 seconds
             yield pytest.param(family, option, promise, marks=[] if chosen else [pytest.mark.slow])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cache
 from itertools import pairwise
 
@@ -209,14 +208,6 @@ def test_what_is_refused_of_streams(name: str, tmp_path) -> None:
         clone(made).fit(iter([]))
     with pytest.raises((TypeError, ValueError), match="checkpoint"):
         clone(made).fit(iter([first]), checkpoint=tmp_path / "c")
-
-
-def test_a_stream_that_is_refused_leaves_the_model_as_it_was() -> None:
-    model = copy(after_two("SupervisedLDA")[-1])
-    topics = model.topics_
-    with pytest.raises(TypeError, match="part 1"):
-        model.fit(iter([of_documents("y", 0, 25), "not a pair"]))
-    assert model.topics_ is topics
 
 
 @pytest.mark.parametrize("name", MODELS)

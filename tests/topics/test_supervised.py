@@ -99,13 +99,11 @@ def test_a_response_tells_topics_apart_that_words_leave_together() -> None:
     assert np.allclose(model.predict_proba(counts).sum(1), 1.0)
 
 
-def test_the_order_of_documents_and_the_unit_of_the_response_change_nothing(fitted) -> None:
+def test_the_unit_of_the_response_changes_nothing(fitted) -> None:
     model, counts, y, _ = fitted
     network = declared(counts, 1e6 * y - 3e8, 0.1, 0.05, 0.1)
     # Standardised responses are the same but for rounding.
     assert network.problem.bound(model.fit_.state) == pytest.approx(model.elbo_, rel=1e-9)
-    order = np.random.default_rng(0).permutation(len(counts))
-    assert np.allclose(model.predict(counts[order]), model.predict(counts)[order], rtol=1e-9)
 
 
 @pytest.mark.parametrize(
