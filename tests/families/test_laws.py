@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+import scipy.special as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -428,3 +429,72 @@ def _compiled(family: nf.Family, lam: nf.Stats) -> tuple:
     """Moments, A, validity, ⟨λ, μ⟩, entropy and ∇A as JAX has them; one program a family, which all tests here share."""
     with jax.enable_x64(True):
         return _program(family)(tuple(jax.numpy.asarray(g) for g in lam))
+
+
+@every_family
+def test_no_elements_are_no_error(case: Case, rng: Rng) -> None:
+    family, lam = case.family, case.lam(rng, (0,))
+    mu, a = family.moments(lam)
+    assert [m.shape for m in mu] == [np.shape(g) for g in lam]
+    draw = family.sample(lam, rng, 3)
+    assert a.shape == family.entropy(lam).shape == family.valid(lam).shape == (0,)
+    assert draw.shape[:2] == (3, 0)
+    assert family.mean(lam).shape == family.var(lam).shape
+    if not family.is_discrete:
+        assert all(end.shape == family.mean(lam).shape for end in family.interval(lam))
+    if family.covariance_broadcasts:
+        assert family.covariances(lam).times(lam)[0].shape == lam[0].shape
+
+
+@pytest.mark.parametrize("spread", [1.0, 500.0])  # in probabilities and in logarithms
+@pytest.mark.parametrize(("n_times", "n_states"), [(1, 1), (1, 3), (4, 1)])
+def test_a_chain_of_one_time_or_one_state_is_a_category(n_times: int, n_states: int, spread: float, rng: Rng) -> None:
+    potentials, initial = rng.normal(size=(n_times, n_states)), rng.normal(size=n_states)
+    transition = spread * rng.normal(size=(n_states, n_states))
+    mu, a = nf.MarkovChain().moments((potentials, initial, transition))
+    if n_times == 1:
+        expected, log_z = nf.Categorical().moments((potentials[0] + initial,))
+        np.testing.assert_allclose(mu[0][0], expected[0])
+        np.testing.assert_allclose(a, log_z)
+        np.testing.assert_array_equal(mu[2], 0.0)
+    else:
+        np.testing.assert_allclose(a, potentials.sum() + initial[0] + (n_times - 1) * transition[0, 0])
+        np.testing.assert_allclose(mu[0], 1.0)
+        np.testing.assert_allclose(mu[2], n_times - 1)
+
+
+def test_a_single_share_is_one() -> None:
+    for family in (nf.Dirichlet(), nf.Sticks()):
+        lam = family.natural(**{param.name: np.ones(1) for param in family.params})
+        assert [float(end[0]) for end in family.interval(lam)] == [1.0, 1.0]
+        assert (float(family.mean(lam)[0]), float(family.var(lam)[0])) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("a", [1e-9, 1.0, 1e6, 1e12])
+@pytest.mark.parametrize("b", [1e-9, 1.0, 1e6, 1e12])
+def test_variances_of_sticks_keep_their_digits(a: float, b: float) -> None:
+    lam = nf.Sticks().natural(a=np.array([a, 1.0]), b=np.array([b, 1.0]))
+    a, b = (part[0] for part in nf.Sticks().usual(lam).values())  # with what is left of 1e-9 in a − 1
+    np.testing.assert_allclose(nf.Sticks().var(lam), a * b / ((a + b) ** 2 * (a + b + 1.0)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e5, 2e6, 1e9, 1e13])
+def test_quantiles_of_large_counts_are_those_of_a_gaussian(rate: float) -> None:
+    lam = nf.Poisson().natural(rate=rate)
+    for probability in (1e-4, 0.05, 0.5, 0.99):
+        z = sp.ndtri(probability)
+        gaussian = rate + z * np.sqrt(rate) + (z * z - 1.0) / 6.0 - 0.5
+        assert abs(float(nf.Poisson().quantile(lam, probability)) - gaussian) <= 1.01
+
+
+@pytest.mark.parametrize("mean", [-1e12, -1e10, -1e3, 1e3, 1e10, 1e12])
+def test_a_normal_far_beyond_its_bounds_is_an_exponential(mean: float) -> None:
+    """A of a Normal on [0, 1] is −log|mean| at the nearer bound, to the curvature over the square of the distance."""
+    for sides in (3.0, 1.0 if mean < 0 else 2.0):
+        lam = nf.TruncatedNormal().natural(mean=mean, precision=1.0, lower=0.0, upper=1.0, sides=sides)
+        (x, *_), a = nf.TruncatedNormal().moments(lam)
+        at = float(mean > 0)
+        steep = abs(mean - at)
+        np.testing.assert_allclose(a, lam[0] * at + lam[1] * at - np.log(steep), rtol=1e-12, atol=2.0 / steep**2)
+        np.testing.assert_allclose(abs(x - at), 1.0 / steep, rtol=1e-5, atol=1e-15)
+        assert nf.TruncatedNormal().kl(lam, lam) == 0.0

@@ -252,7 +252,8 @@ def _by_blocks(inside: Array, resets: np.ndarray[Any, Any], weights: Array) -> A
         message = np.matmul(block, message)
         message /= np.maximum.reduce(message, axis=-2, keepdims=True)
         entering.append(message)
-    messages = np.matmul(steps, np.stack(entering)[:, None]).reshape(-1, *message.shape)[: n_times - 1]
+    messages = np.matmul(steps, np.stack(entering)[:, None])
+    messages = messages.reshape(n_blocks * length, *message.shape)[: n_times - 1]
     messages /= np.maximum.reduce(messages, axis=-2, keepdims=True)
     return np.concatenate([np.ones((1, *inside.shape[1:])), np.matmul(weights, messages)[..., 0]])
 
@@ -326,8 +327,8 @@ class MarkovChain(Path, Labels):
         xp, starts = ops.namespace(*lam), self.starts(lam[0].shape[-2])
         arrays = (xp.moveaxis(xp.asarray(lam[0]), -2, 0), *map(xp.asarray, lam[1:]))
         ways = [partial(way, starts=starts) for way in (in_probabilities, in_logs)]
-        close = is_close(lam[2])
-        if xp is np:
+        close = lam[2].size > 0 and is_close(lam[2])
+        if xp is np or not lam[2].size:
             marginals, pairs, a = ways[0 if close else 1](*arrays)
         else:
             from jax import lax
@@ -394,7 +395,7 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     """V dλ of paths; ``starts`` [T] says where sequences begin. Changes may have an axis in front of those of λ."""
     potentials, initial, transition = np.moveaxis(lam[0], -2, 0), lam[1], lam[2]
     with np.errstate(all="ignore"):
-        way = in_probabilities if is_close(transition) else in_logs
+        way = in_probabilities if transition.size and is_close(transition) else in_logs
         marginals, pairs, _ = way(potentials, initial, transition, starts, each=True)
     after = _divided(pairs, marginals[:-1, ..., :, None])  # P(z_{t+1} | z_t)
     before = _divided(pairs, marginals[1:, ..., None, :])  # P(z_t | z_{t+1})

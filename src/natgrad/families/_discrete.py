@@ -180,6 +180,10 @@ class Bernoulli(_Coin):
         return lambda change: (variance * change[0],)
 
 
+# Rates from which quantiles are those of the expansion: they agree with the inverse at every rate from here to 1e10.
+LARGE_RATE = 1e6
+
+
 @final
 @dataclass(frozen=True)
 class Poisson(Family):
@@ -253,9 +257,12 @@ class Poisson(Family):
 
     def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
         """The smallest count whose cumulative probability reaches this one."""
-        # pdtrik inverts the cumulative distribution in k; rounding up may overshoot by one, so look one below.
-        rate = self.mean(lam)
-        upper = np.ceil(np.maximum(sp.pdtrik(probability, rate), 0.0))
+        # pdtrik inverts the cumulative distribution in k, but is NaN for rates of 1e11; there two terms of the expansion of
+        # Cornish and Fisher are right to less than one. Rounding up may overshoot by one, so look one below.
+        rate, z = self.mean(lam), sp.ndtri(probability)
+        expanded = rate + z * np.sqrt(rate) + (z * z - 1.0) / 6.0 - 0.5
+        inverse = np.where(rate > LARGE_RATE, expanded, sp.pdtrik(probability, np.minimum(rate, LARGE_RATE)))
+        upper = np.ceil(np.maximum(inverse, 0.0))
         lower = np.maximum(upper - 1, 0.0)
         return np.asarray(np.where(sp.pdtr(lower, rate) >= probability, lower, upper))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, Times, ValueCovariances, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
-from natgrad.families._quadrature import panels
+from natgrad.families._quadrature import panels, quantiles
 
 __all__ = ["GaussianGamma"]
 
@@ -153,7 +153,7 @@ class GaussianGamma(Family):
         """X given τ at nodes [..., M], their probabilities, and A."""
         xp = ops.namespace(*lam)
         start, width = self._sides(lam)
-        t = (start[..., None] + width[..., None] * NODES).reshape((*start.shape[:-1], -1))
+        t = (start[..., None] + width[..., None] * NODES).reshape((*start.shape[:-1], 4 * len(NODES)))
         weights = (xp.abs(width)[..., None] * WEIGHTS).reshape(t.shape)
         given = self._given(_spread_out(lam), t)
         logs = xp.where(weights > 0, given.log_density + xp.log(xp.where(weights > 0, weights, 1.0)), -np.inf)
@@ -311,15 +311,12 @@ class GaussianGamma(Family):
         """The quantiles of τ of chances [..., plates], by the trapezoid rule on points that are dense at the modes."""
         start, width = self._sides(lam)
         share = np.linspace(0.0, 1.0, N_GRID // 4) ** 2
-        t = np.sort((start[..., None] + width[..., None] * share).reshape((*start.shape[:-1], -1)), axis=-1)
+        t = np.sort((start[..., None] + width[..., None] * share).reshape((*start.shape[:-1], N_GRID)), axis=-1)
         density = self._given(_spread_out(lam), t).log_density
         density = np.exp(density - density.max(-1, keepdims=True))
         steps = 0.5 * (density[..., 1:] + density[..., :-1]) * np.diff(t, axis=-1)
         total = np.concatenate([np.zeros((*steps.shape[:-1], 1)), np.cumsum(steps, -1)], -1)
-        total = (total / total[..., -1:]).reshape(-1, t.shape[-1])
-        flat, wide = t.reshape(-1, t.shape[-1]), chances.reshape(-1, len(total))
-        log_quantiles = np.stack([np.interp(wide[:, i], total[i], flat[i]) for i in range(len(flat))], -1)
-        return np.asarray(np.exp(log_quantiles)).reshape(chances.shape)
+        return quantiles(np.interp, chances, total / total[..., -1:], t)
 
 
 def _spread_out(lam: Stats) -> Stats:

@@ -12,7 +12,9 @@ relative error of A is below 1e-10, that of the moments below 1e-7 for laws no w
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -23,7 +25,7 @@ from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, Times, draws, numpy_stats
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["GammaShape", "HalfNormalPrecision", "PositiveByQuadrature", "panels"]
+__all__ = ["GammaShape", "HalfNormalPrecision", "PositiveByQuadrature", "panels", "quantiles"]
 
 DROP = 42.0  # nats below the mode: exp(−42) is below the last digit
 WIDEST = 300.0  # |t| of the brackets: exp(300) and its log Γ are finite
@@ -41,6 +43,17 @@ def panels(n_points: int, n_halvings: int) -> tuple[NDArray[np.float64], NDArray
 
 
 NODES, WEIGHTS = panels(16, 6)
+
+
+def quantiles(invert: Callable[..., Any], chances: NDArray[Any], *tables: NDArray[Any]) -> NDArray[Any]:
+    """Quantiles of chances [..., plates]: exp ``invert(chances, *tables)`` for each element, whose tables are [plates, G]."""
+    n = math.prod(tables[0].shape[:-1])
+    rows = [part.reshape(n, part.shape[-1]) for part in tables]
+    wide = chances.reshape(chances.size // max(n, 1), n)
+    t = np.empty(wide.shape)
+    for k in range(n):
+        t[:, k] = invert(wide[:, k], *(part[k] for part in rows))
+    return np.asarray(np.exp(t)).reshape(chances.shape)
 
 
 class PositiveByQuadrature(Family):
@@ -132,7 +145,7 @@ class PositiveByQuadrature(Family):
         return np.sinh(low) / value, second, third
 
     def _quantiles(self, lam: Stats) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Points t [..., G], the distribution function there and its slope.
+        """The distribution function at points t [..., G], these points, and its slope there.
 
         By the trapezoid rule with the slopes of the density at both ends of a step: its error is of the fourth order.
         """
@@ -154,18 +167,11 @@ class PositiveByQuadrature(Family):
         width = np.diff(t, axis=-1)
         steps = 0.5 * (density[..., 1:] + density[..., :-1]) * width - width**2 * np.diff(slope, axis=-1) / 12.0
         total = np.concatenate([np.zeros((*steps.shape[:-1], 1)), np.cumsum(np.maximum(steps, 0.0), -1)], -1)
-        return t, total / total[..., -1:], density / total[..., -1:]
+        return total / total[..., -1:], t, density / total[..., -1:]
 
     def _inverted(self, lam: Stats, chances: NDArray[Any]) -> NDArray[Any]:
         """The quantiles of chances [..., plates]."""
-        t, cumulative, density = self._quantiles(lam)
-        plates = t.shape[:-1]
-        flat_t, flat_c, flat_d = (part.reshape(-1, t.shape[-1]) for part in (t, cumulative, density))
-        wide = chances.reshape(-1, len(flat_t))
-        log_quantiles = np.stack(
-            [_between(wide[:, i], flat_t[i], flat_c[i], flat_d[i]) for i in range(len(flat_t))], -1
-        )
-        return np.asarray(np.exp(log_quantiles)).reshape((*chances.shape[: chances.ndim - len(plates)], *plates))
+        return quantiles(_between, chances, *self._quantiles(lam))
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...], by the inverse of the distribution function on 2,049 points."""
@@ -281,7 +287,7 @@ def _bisect(goes_right: Any, low: Array, high: Array) -> Array:
     return 0.5 * (low + high)
 
 
-def _between(chance: NDArray[Any], t: NDArray[Any], total: NDArray[Any], density: NDArray[Any]) -> NDArray[np.float64]:
+def _between(chance: NDArray[Any], total: NDArray[Any], t: NDArray[Any], density: NDArray[Any]) -> NDArray[np.float64]:
     """Where a distribution function that is cubic between points, with these slopes there, has the values ``chance``."""
     cell = np.clip(np.searchsorted(total, chance, side="right") - 1, 0, len(t) - 2)
     width, rise = t[cell + 1] - t[cell], total[cell + 1] - total[cell]

@@ -145,7 +145,8 @@ class Dirichlet(Family):
     def quantile(self, lam: Stats, probability: float) -> NDArray[Any]:
         """Of each probability: its marginal is Beta(α_k, Σ α − α_k)."""
         alpha = numpy_stats(lam)[0] + 1.0
-        return np.asarray(sp.betaincinv(alpha, alpha.sum(-1, keepdims=True) - alpha, probability))
+        rest = alpha.sum(-1, keepdims=True) - alpha
+        return np.asarray(np.where(rest > 0, sp.betaincinv(alpha, rest, probability), 1.0))  # a single share is 1
 
 
 @final
@@ -409,10 +410,16 @@ class Sticks(Family):
         return _broken(a / (a + b), b / (a + b))
 
     def var(self, lam: Stats) -> NDArray[Any]:
-        """E[π_k²] − E[π_k]², from the second moments of the sticks."""
+        """E[π_k]² (r − 1); r = E[π_k²] / E[π_k]² is a product over sticks, each with E[v²] / E[v]² = 1 + b / (a (a + b + 1))."""
         a, b = self._pairs(lam)
-        both = (a + b) * (a + b + 1.0)
-        return np.asarray(_broken(a * (a + 1.0) / both, b * (b + 1.0) / both) - self.mean(lam) ** 2)
+        total = a + b + 1.0
+        zero = np.zeros((*a.shape[:-1], 1))
+        taken, left = np.log1p(b / (a * total)), np.log1p(a / (b * total))
+        log_ratio = np.concatenate([zero, np.cumsum(left, -1)], -1) + np.concatenate([taken, zero], -1)
+        second = _broken(a * (a + 1.0) / (total * (a + b)), b * (b + 1.0) / (total * (a + b)))
+        # Where the ratio is near one, a difference would have no digits left; where it is large, it overflows.
+        mean, near = self.mean(lam), log_ratio < 1.0
+        return np.asarray(np.where(near, mean**2 * np.expm1(np.where(near, log_ratio, 0.0)), second - mean**2))
 
     def value_covariances(self, lam: Stats, times: Times) -> ValueCovariances:
         """Cov(π, φ) dλ, Cov(φ, π) a and Cov(π, π) a as functions of dλ or a: π is no statistic, its logarithm is.

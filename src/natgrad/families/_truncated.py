@@ -135,9 +135,10 @@ class TruncatedNormal(_Truncated):
         at_lower, at_upper = has_lower & (alpha > 0), has_upper & (beta < 0)
         mode = xp.where(at_lower, alpha, xp.where(at_upper, beta, 0.0))
         x0 = xp.where(at_lower, lower, xp.where(at_upper, upper, first * sd**2))
-        reach = xp.sqrt(mode**2 + 2.0 * NATS)
-        low = xp.where(has_lower, xp.maximum(alpha, -reach), -reach) - mode
-        high = xp.where(has_upper, xp.minimum(beta, reach), reach) - mode
+        # How far from the mode anything counts: √(mode² + 2 NATS) − |mode|, not as a difference, of which nothing may be left.
+        reach = 2.0 * NATS / (xp.sqrt(mode**2 + 2.0 * NATS) + xp.abs(mode))
+        low = xp.where(has_lower, xp.maximum((lower - x0) / sd, -reach), -reach)
+        high = xp.where(has_upper, xp.minimum((upper - x0) / sd, reach), reach)
         mass, mean, square = _integrals(xp, mode, low, high)
         x = x0 + sd * mean
         xx = x0**2 + 2.0 * x0 * sd * mean + sd**2 * square
