@@ -126,3 +126,16 @@ def test_draws_predict_from_the_missing_values_that_they_have():
     spread = np.sqrt(0.25 + 2.0**2 * np.array([0.0, 1.0 / precision, 0.0]))
     np.testing.assert_allclose(predicted.mean(), exact, atol=5 * 0.5 / np.sqrt(2000))
     np.testing.assert_allclose(predicted.std(), spread, rtol=0.05)
+
+
+def test_data_that_are_read_must_be_as_many_as_are_predicted():
+    """The error was one of NumPy about operands that cannot be broadcast."""
+    plate = ng.Plate("n", 3)
+    x = ng.Normal("x", 0.0, 1.0, plate=plate, observed=[1.0, 2.0, 3.0])
+    b = ng.Normal("b", 0.0, 1.0)
+    fit = ng.Network(ng.Normal("y", b * x, 1.0, plate=plate, observed=[2.0, 4.0, 6.0])).fit(verbose=False)
+    with pytest.raises(
+        ng.errors.PlateMismatch, match=r"'x', which 'y' reads in mean=, is observed on 3 elements of 'n', and 5"
+    ):
+        fit.predictive("y", sizes={plate: 5})
+    assert fit.predictive("y", mean=b * np.ones(5)).mean().shape == (5,)

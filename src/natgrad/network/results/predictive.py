@@ -666,8 +666,25 @@ def make_predictive(
                 f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
                 "that were fitted"
             )
+    for resized in (node, *new.values()):
+        _check_sizes_of_data(name, resized)
     lam, origins = expanded(plan, lam)
     return Predictive(node, lam, new, origins, parts=plan.parts, members=plan.members)
+
+
+def _check_sizes_of_data(name: str, node: Node) -> None:
+    """Observed nodes that are read element by element must have as many values as are predicted."""
+    sizes = {plate.name: plate.size for plate in node.plates}
+    for slot, expression in node.parameters.items():
+        for access in expression.accesses():
+            for plate, selector in zip(access.node.plates, access.selectors, strict=True):
+                size = sizes.get(plate.name, plate.size)  # a plate that is summed over stays
+                if access.node.is_observed and selector is None and size != plate.size and plate.size > 1:
+                    raise PlateMismatch(
+                        f"predictive({name!r}): {access.node.name!r}, which {node.name!r} reads in {slot}=, is observed on "
+                        f"{plate.size} elements of {plate.name!r}, and {size} are to be predicted: write the parameters "
+                        "that read it again, with new values in its place"
+                    )
 
 
 def _ancestors(node: Node) -> set[str]:
