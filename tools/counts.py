@@ -24,6 +24,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+ENGINE = "natgrad.inference.engine"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "natgrad"
 LOWER = "network/execute/lower.py"
 MULTIPLY = {"einsum", "Contraction", "contract", "product_of", "grad", "linearize", "lower_product", "times_unread"}
@@ -101,10 +102,12 @@ def gradients(tree: ast.AST) -> Iterator[int]:
 
 
 def runs(tree: ast.AST) -> Iterator[int]:
-    """Calls of `engine.run` and `run_phases`, and of whatever sets a run up for them."""
-    for name, call in _calls(tree):
-        if name in ("FitRun", "run_phases") or ast.unparse(call.func) in ("engine.run", "run"):
-            yield call.lineno
+    """Calls of `run`, in `inference/engine.py` and where it is imported from there; a `FitRun` starts one, whoever makes it."""
+    parts = list(ast.walk(tree))
+    made = any(isinstance(part, ast.ClassDef) and part.name == "Phase" for part in parts)
+    froms = (part for part in parts if isinstance(part, ast.ImportFrom) and part.module == ENGINE)
+    if made or any(alias.name == "run" for part in froms for alias in part.names):
+        yield from (call.lineno for _, call in _calls(tree) if ast.unparse(call.func) == "run")
 
 
 def count(source: Path) -> dict[str, list[Found]]:

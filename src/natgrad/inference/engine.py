@@ -42,6 +42,7 @@ __all__ = [
     "Progress",
     "Result",
     "default_step",
+    "few_steps",
     "run",
     "take_steps",
 ]
@@ -410,12 +411,20 @@ def _told_when_late(problem: EdgeProblem, late: Callable[[], bool]) -> Iterator[
         problem.late = before
 
 
+def few_steps(
+    problem: Problem, stepper: Stepper, start: State | Starts | Callable[[], State | Starts], n: int, seed: int,
+    executor: Any = None, tol: float = 0.0,
+) -> Result:  # fmt: skip
+    """Take at most ``n`` steps and nothing else: no bound is evaluated, no callback is called."""
+    phase = Phase(problem, stepper=stepper, bound_every="never")
+    return run(phase, start, limits=Limits(n, tol), seed=seed, verbose=False, executor=executor)
+
+
 def take_steps(
     problem: Problem, stepper: Stepper, start: State | Starts, n: int, seed: int, executor: Any = None
 ) -> Result:
-    """A few steps and nothing else: no bound is evaluated, nobody is told. A step that diverges is a FloatingPointError."""
-    phase = Phase(problem, stepper=stepper, bound_every="never")
-    result = run(phase, start, limits=Limits(n, 0.0), seed=seed, verbose=False, executor=executor)
+    """Take ``n`` steps and nothing else; raise a FloatingPointError if one diverges."""
+    result = few_steps(problem, stepper, start, n, seed, executor)
     if result.stop.diverged:
         raise FloatingPointError(f"{result.stop} Take a smaller step=")
     return result

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConverged, PoorMixing
 from natgrad.inference.callbacks import progress_bar
-from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.engine import few_steps
 from natgrad.inference.options import CheckpointOptions
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.sampler import best_order
@@ -510,8 +510,5 @@ def _stay_apart(problem: GroupProblem, here: State, there: State, sweeps: int, s
     wanted = sampler.probabilities(here, MOST_COMPARED) if some_alike else {}
     gibbs = GroupGibbs(problem, schedule, 2 * EACH, dict.fromkeys(problem.blocks, 1), wanted)
     start = gibbs.start([here.lam] * EACH + [there.lam] * EACH, seed)
-    result = run(
-        Phase(problem, stepper=gibbs, bound_every="never", why="chains of two starts"), start,
-        limits=Limits(schedule.sweeps, 0.0), seed=seed, verbose=False,
-    )  # fmt: skip
+    result = few_steps(problem, gibbs, start, schedule.sweeps, seed)
     return any(is_gap(draws[:EACH], draws[EACH:]) for draws in result.state.memory["kept"].values())

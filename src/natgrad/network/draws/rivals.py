@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import SymmetricStart
-from natgrad.inference.engine import Limits, Phase, Result, run
+from natgrad.inference.engine import Result, few_steps
 from natgrad.inference.steppers.gibbs import Schedule
 from natgrad.network.draws.gibbs import sampler_of
 from natgrad.network.draws.labels import Relabelling
@@ -83,10 +83,7 @@ def rivals_of(fit: Fit, sweeps: int, seed: int) -> list[Rival]:
     bound, rivals = problem.bound(fit.state), list[Rival]()
     for start, stepper in random_starts(problem, int(generator(seed, Stream.DRAWS, 0, 1).integers(2**31)), STARTS):
         try:
-            result = run(
-                Phase(problem, stepper=stepper, bound_every="never", why="another start"), start,
-                limits=Limits(steps, 1e-3), seed=seed, verbose=False,
-            )  # fmt: skip
+            result = few_steps(problem, stepper, start, steps, seed, tol=1e-3)
         except (SymmetricStart, ValueError, FloatingPointError):
             continue  # a start that rules out the data says nothing of the posterior
         gain = problem.bound(result.state) - bound
@@ -159,9 +156,6 @@ def _stay_apart(fit: Fit, other: Fit, sweeps: int, seed: int) -> bool:
     if set(strides) & set(gibbs.copies):
         return False
     start = gibbs.start([here.state.lam] * EACH + [there.state.lam] * EACH, seed)
-    result = run(
-        Phase(gibbs.problem, stepper=gibbs, bound_every="never", why="chains of two starts"), start,
-        limits=Limits(schedule.sweeps, 0.0), seed=seed, verbose=False,
-    )  # fmt: skip
+    result = few_steps(gibbs.problem, gibbs, start, schedule.sweeps, seed)
     kept: Mapping[str, Array] = result.state.memory["kept"]
     return any(is_gap(kept[name][:EACH], kept[name][EACH:]) for name in strides)
