@@ -31,7 +31,7 @@ def fitted(kind: str, **settings):
     if kind == "time":
         model = ng.recommenders.ContextFactorization(2, n_bins=6, **settings)
         return model.fit(pairs, values, time=year), {"time": year}, pairs, values
-    model = ng.recommenders.ContextFactorization(2, n_bins=6, **settings)
+    model = ng.recommenders.ContextFactorization(2, **settings)
     return model.fit(pairs, values + tensor, context=names), {"context": names}, pairs, values + tensor
 
 
@@ -198,6 +198,8 @@ def test_what_is_refused(case):
         model.predict([0], [0], **other)
     with pytest.raises(ValueError, match="n_bins"):
         ng.recommenders.ContextFactorization(2, n_bins=0).fit(pairs, values, time=values)
+    with pytest.raises(ValueError, match="n_bins=5 cuts times into bins, and there are none"):
+        ng.recommenders.ContextFactorization(2, n_bins=5).fit(pairs, values, context=["home"] * len(values))
     with pytest.raises(Exception, match="not fitted"):
         empty.predict([0], [0])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, Unpack, final
 
@@ -36,6 +37,8 @@ __all__ = ["ContextFactorization"]
 # Sweeps of `MatrixFactorization` that the vectors start from, of the network by which starts are compared, and of a fit to which
 # ratings come.
 FIRST_SWEEPS, TRIAL_SWEEPS, PARTIAL_SWEEPS = 40, 10, 10
+# Bins of times, where ``n_bins`` is left out.
+USUAL_BINS = 20
 
 
 class _Subject(NamedTuple):
@@ -50,6 +53,7 @@ class _Subject(NamedTuple):
 
 
 @final
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class ContextFactorization(ContextQueries, Estimator):
     """Ratings at times, or in contexts: biases drift along Gaussian chains, and contexts are the third mode of a tensor.
 
@@ -57,8 +61,9 @@ class ContextFactorization(ContextQueries, Estimator):
     ----------
     n_factors : int
         The length K of the vectors, an upper bound: their precisions are learned.
-    n_bins : int
-        Bins of equal length that times are cut into; biases make a step from each to the next, of a size that is learned.
+    n_bins : int, optional
+        Bins of equal length that times are cut into, by default 20; only where there are times. Biases make a step from each to
+        the next, of a size that is learned.
     time, context : str or int, optional
         The column of X that has them: its name in a table, its number in an array of rows. Calls may give values instead.
     max_steps, max_seconds : limits
@@ -101,35 +106,19 @@ class ContextFactorization(ContextQueries, Estimator):
     abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
         "partial_fit", "executor", "draws", "linear_response", "predict", "recommend",
     }  # fmt: skip
-    network_: Network
-    fit_: Fit
 
-    def __init__(
-        self,
-        n_factors: int = 10,
-        *,
-        n_bins: int = 20,
-        time: str | int | None = None,
-        context: str | int | None = None,
-        max_steps: int = 300,
-        max_seconds: float | None = None,
-        tol: float = 1e-5,
-        seed: int = 0,
-        chunk_rows: int | None = None,
-        executor: Any = None,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_factors = n_factors
-        self.n_bins = n_bins
-        self.time = time
-        self.context = context
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.chunk_rows = chunk_rows
-        self.executor = executor
-        self.verbose = verbose
+    n_factors: int = 10
+    _: KW_ONLY
+    n_bins: int | None = None
+    time: str | int | None = None
+    context: str | int | None = None
+    max_steps: int = 300
+    max_seconds: float | None = None
+    tol: float = 1e-5
+    seed: int = 0
+    chunk_rows: int | None = None
+    executor: Any = None
+    verbose: bool | None = None
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, time: Any = None, context: Any = None, **keep: Unpack[FitOptions]) -> Self:
@@ -153,7 +142,11 @@ class ContextFactorization(ContextQueries, Estimator):
         columns = self._read(X, y, time, context)
         if (width := width_of(X)) is not None:
             self.n_features_in_: int = width
-        bins = None if columns.time is None else TimeBins.over(columns.time, int(self.n_bins))
+        if columns.time is None and self.n_bins is not None:
+            raise ValueError(
+                f"n_bins={self.n_bins!r} cuts times into bins, and there are none: leave it out, or give time="
+            )
+        bins = None if columns.time is None else TimeBins.over(columns.time, int(self.n_bins or USUAL_BINS))
         self._learn(columns, bins, None, keep)
         return self
 
@@ -249,7 +242,9 @@ class ContextFactorization(ContextQueries, Estimator):
         return shown
 
     def _publish(self, subject: _Subject, fit: Fit) -> None:
-        self.network_, self.fit_, self._state = subject.network, fit, fit.state
+        self.network_: Network = subject.network
+        self.fit_: Fit = fit
+        self._state: Any = fit.state
         self._data, self._bins = subject.columns, subject.bins
         self.ratings_: Ratings = subject.columns.ratings
         self.context_ids_: npt.NDArray[Any] | None = subject.contexts
@@ -302,7 +297,7 @@ class ContextFactorization(ContextQueries, Estimator):
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
         return {
-            "n_factors": "natural", "n_bins": "natural", "time": "none | text | whole", "context": "none | text | whole",
+            "n_factors": "natural", "n_bins": "none | natural", "time": "none | text | whole", "context": "none | text | whole",
             "max_steps": "natural", "max_seconds": "none | positive", "tol": "nonnegative", "seed": "whole",
             "chunk_rows": "none | natural", "verbose": "none | flag",
         }  # fmt: skip
@@ -350,4 +345,4 @@ class ContextFactorization(ContextQueries, Estimator):
         if saved["n_features"] is not None:
             self.n_features_in_ = saved["n_features"]
         self.elbo_, self.trace_, self.stop_ = saved["elbo"], saved["trace"], saved["stop"]
-        self._state: Any = None  # there, and not fitted here: the network and its factors are not in the file
+        self._state = None  # there, and not fitted here: the network and its factors are not in the file

@@ -87,7 +87,8 @@ def test_a_sampled_fit_cools_down_and_says_so_nowhere():
     assert cool.n_steps_ == len(cool.trace_) == max(told) == 250
     np.testing.assert_array_equal(cool.trace_["elbo_estimate"], warm.trace_["elbo_estimate"])
     assert cool.elbo_ > warm.elbo_ + 0.004 * len(y)
-    assert quick(max_steps=20, tol=0.0, **options).fit(x, y).elbo_ == begun.elbo_  # hardly begun: nothing to cool
+    # A short run cools too, by fewer steps: no number of steps is one from which on it does.
+    assert quick(max_steps=20, tol=0.0, **options).fit(x, y).elbo_ > begun.elbo_
     adam = Solver(batch_size=100, optimizer="adam")
     settled = quick(max_steps=3000, tol=0.5, **{**options, "solver": adam}).fit(x, y)
     steps = int(str(settled.stop_).split(" steps")[0].split()[-1])

@@ -11,7 +11,7 @@ the guard are those of every network.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Self, Unpack
 
 import numpy as np
@@ -44,6 +44,7 @@ Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 PARTIAL_STEPS = 4
 
 
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class MatrixFactorization(RecommendMixin, RatingUncertainty, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts; with times or contexts `recommenders.ContextFactorization`.
 
@@ -112,38 +113,21 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, RatingFiles):
     (2,)
     """
 
-    def __init__(
-        self,
-        n_factors: int = 20,
-        *,
-        likelihood: Likelihood = "gaussian",
-        noise: Literal["learn", "user", "item", "both"] | tuple[str, float] | float | None = None,
-        priors: FactorPriors | None = None,
-        method: Method | None = None,
-        max_steps: int = 1000,
-        max_seconds: float | None = None,
-        tol: float = 1e-5,
-        inference: Literal["vb", "gibbs"] = "vb",
-        n_sweeps: int | None = None,
-        seed: int = 0,
-        n_jobs: int | None = None,
-        executor: Any = None,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_factors = n_factors
-        self.likelihood = likelihood
-        self.noise = noise
-        self.priors = priors
-        self.method = method
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.inference = inference
-        self.n_sweeps = n_sweeps
-        self.seed = seed
-        self.n_jobs = n_jobs
-        self.executor = executor
-        self.verbose = verbose
+    n_factors: int = 20
+    _: KW_ONLY
+    likelihood: Likelihood = "gaussian"
+    noise: Literal["learn", "user", "item", "both"] | tuple[str, float] | float | None = None
+    priors: FactorPriors | None = None
+    method: Method | None = None
+    max_steps: int = 1000
+    max_seconds: float | None = None
+    tol: float = 1e-5
+    inference: Literal["vb", "gibbs"] = "vb"
+    n_sweeps: int | None = None
+    seed: int = 0
+    n_jobs: int | None = None
+    executor: Any = None
+    verbose: bool | None = None
 
     @all_or_nothing
     def fit(

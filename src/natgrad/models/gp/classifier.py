@@ -7,6 +7,7 @@ ordered classes: one function, and cutpoints;  y_n is the number of those below 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
@@ -15,12 +16,10 @@ import scipy.special as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
 from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.models.gp.joint import Ordinal, Softmax, cutpoints, softmax
 from natgrad.models.gp.likelihoods import Bernoulli, Likelihood
-from natgrad.models.gp.settings import Solver
 from natgrad.models.gp.sparse import SparseGP
 from natgrad.validation import whole_number
 
@@ -30,6 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class SparseGPClassifier(ClassifierMixin, SparseGP):
     """Gaussian process classification with inducing inputs, for any number of rows.
 
@@ -63,38 +63,13 @@ class SparseGPClassifier(ClassifierMixin, SparseGP):
     [1, 3]
     """
 
-    _link: str = "probit"
+    _link = "probit"
     # Read by the common part; classes have no noise, but cutpoints are learned.
     noise_variance = 1.0
 
-    def __init__(
-        self,
-        kernel: Covariance | Literal["auto"] | None = None,
-        n_inducing: int | Literal["auto"] | None = None,
-        likelihood: Literal["probit", "softmax", "ordinal"] | None = None,
-        *,
-        order: Sequence[Any] | None = None,
-        inducing: Any = None,
-        fixed: str | Sequence[str] = (),
-        solver: Solver | None = None,
-        max_steps: int = 2000,
-        max_seconds: float | None = None,
-        tol: float = 1e-3,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_inducing = n_inducing
-        self.likelihood = likelihood
-        self.order = order
-        self.inducing = inducing
-        self.fixed = fixed
-        self.solver = solver
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    likelihood: Literal["probit", "softmax", "ordinal"] | None = None
+    _: KW_ONLY
+    order: Sequence[Any] | None = None
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:

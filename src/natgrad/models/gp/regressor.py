@@ -8,7 +8,7 @@ Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self, Unpack, final
 
 import numpy as np
@@ -17,13 +17,12 @@ import scipy.special as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows
 from natgrad.inference.options import FitOptions, all_or_nothing
 from natgrad.models.gp.joint import Heteroskedastic, likelihood_named
 from natgrad.models.gp.likelihoods import Gaussian, Likelihood, Scaled, is_function
 from natgrad.models.gp.outputs import Coregionalised
-from natgrad.models.gp.settings import Solver, checked_fixed
+from natgrad.models.gp.settings import checked_fixed
 from natgrad.models.gp.sparse import SparseGP, variance_unit
 from natgrad.validation import as_numbers, real_number, whole_number
 
@@ -33,6 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class SparseGPRegressor(RegressorMixin, SparseGP):
     """Gaussian process regression with inducing inputs, for any number of rows.
 
@@ -92,38 +92,11 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
     abilities: ClassVar[frozenset[str]] = SparseGP.abilities | {"missing"}  # of several outputs
 
-    def __init__(
-        self,
-        kernel: Covariance | Literal["auto"] | None = None,
-        n_inducing: int | Literal["auto"] | None = None,
-        likelihood: str = "gaussian",
-        *,
-        inducing: Any = None,
-        noise_variance: float | None = None,
-        df: float | None = None,
-        outputs: Literal["correlated", "independent"] | None = None,
-        fixed: str | Sequence[str] = (),
-        solver: Solver | None = None,
-        max_steps: int = 2000,
-        max_seconds: float | None = None,
-        tol: float = 1e-3,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_inducing = n_inducing
-        self.likelihood = likelihood
-        self.inducing = inducing
-        self.noise_variance = noise_variance
-        self.df = df
-        self.outputs = outputs
-        self.fixed = fixed
-        self.solver = solver
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    likelihood: str = "gaussian"
+    _: KW_ONLY
+    noise_variance: float | None = None
+    df: float | None = None
+    outputs: Literal["correlated", "independent"] | None = None
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:

@@ -439,8 +439,8 @@ def _moving(settings: Settings, learned: Any) -> npt.NDArray[np.bool_]:
 
 # -- falling rates --
 
-# Parts of the rate, steps with each of them, and the shortest run that they are made after.
-COOLING, STEPS, SHORTEST = (1 / 3, 1 / 10, 1 / 30), 40, 200
+# Parts of the rate; steps with each of them, at most, and in parts of the steps of the run before.
+COOLING, STEPS, SHARE = (1 / 3, 1 / 10, 1 / 30), 40, 5
 
 
 def cooling_phases(problem: GPProblem, method: Method | None) -> list[Phase]:
@@ -464,12 +464,12 @@ class _Uncounted(Stepper):
 
     def __init__(self, cooler: GPProblem, problem: GPProblem, size: int, first: int) -> None:
         self.inner = GroupStepper(cooler, size, *problem.local_limits, FOLLOWING, remember=False)
-        self.cooler, self.problem, self.ahead = cooler, problem, first
+        self.cooler, self.problem, self.first, self.made = cooler, problem, first, 0
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        """One step, or none after a run that has hardly begun, or has cooled further itself."""
-        if state.t < SHORTEST or self.cooler.rate >= self.problem.rate:
+        """One step, or none where the run had few steps for so many, or has cooled further itself."""
+        if self.made >= state.t // SHARE or self.cooler.rate >= self.problem.rate:
             return state, StepInfo({}, 0.0, 0, unbounded=True)
-        after, info = self.inner.step(state._replace(t=state.t + self.ahead), seed)
-        self.ahead += 1
+        after, info = self.inner.step(state._replace(t=state.t + self.first + self.made), seed)
+        self.made += 1
         return after._replace(t=state.t), info._replace(estimate=np.nan, unbounded=True)

@@ -29,18 +29,14 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gp.likelihoods import is_function
 from natgrad.models.gp.response import NOISE, HyperResponse, information_response
-from natgrad.models.gp.settings import FIXABLE, checked_fixed, stored_fixed
+from natgrad.models.gp.settings import FIXABLE, LOG, WIDE, checked_fixed, settings_table, stored_kernel
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior
-from natgrad.posterior.files.tables import RUN
 from natgrad.validation import OnlyWhere, real_number, whole_number
 
-__all__ = ["LOG", "SPREAD", "WIDE", "ScoredGP", "ScoredProblem"]
+__all__ = ["ScoredGP", "ScoredProblem"]
 
 Floats = npt.NDArray[np.float64]
-# Logarithms whose exponentials are numbers; numbers whose squares are, and units of them.
-LOG = "in [-200, 200]"
-WIDE, SPREAD = "in [-1e30, 1e30]", "in [1e-30, 1e30]"
 ADVICE = "raise max_steps, or call continue_fit()"
 
 
@@ -242,14 +238,7 @@ class ScoredGP(RegressorMixin, Estimator, ABC):
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
-        return {
-            **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
-            "kernel": cls._check_given_kernel,
-            "noise_variance": "none | positive",
-            "fixed": stored_fixed,
-            "max_steps": "natural",
-            "max_seconds": "none | positive",
-        }
+        return {**settings_table(cls._check_kernel), "noise_variance": "none | positive"}
 
     @classmethod
     def _fitted_table(cls, columns: str = "size column") -> dict[str, Any]:
@@ -270,15 +259,8 @@ class ScoredGP(RegressorMixin, Estimator, ABC):
         }
 
     @classmethod
-    def _check_given_kernel(cls, value: Any, sizes: dict[str, int], where: str) -> None:
-        if value is not None and not (isinstance(value, str) and value == "auto"):
-            cls._check_kernel(value, sizes, where)
-
-    @classmethod
     def _check_kernel(cls, value: Any, sizes: dict[str, int], where: str) -> None:
-        if not isinstance(value, Covariance):
-            refuse(where, f"is no covariance function but a {type(value).__name__}")
-        value.check(sizes.get("column", 1))
+        stored_kernel(value, sizes, where)
 
     @staticmethod
     def _check_theta(value: Mapping[str, Any], sizes: Mapping[str, int], where: str) -> None:

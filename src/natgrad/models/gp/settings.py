@@ -22,9 +22,14 @@ from natgrad.inference.methods import Method
 from natgrad.inference.options import checked_method
 from natgrad.inference.schema import refuse
 from natgrad.inference.step_sizes import Step
+from natgrad.posterior.files.tables import RUN
 from natgrad.validation import real_number, whole_number
 
 __all__ = [
+    "FIXABLE",
+    "LOG",
+    "SPREAD",
+    "WIDE",
     "Adam",
     "Gradient",
     "Learned",
@@ -36,8 +41,9 @@ __all__ = [
     "flat",
     "leaves_of",
     "settings_of",
+    "settings_table",
     "shaped",
-    "stored_fixed",
+    "stored_kernel",
 ]
 
 Array = Any
@@ -98,6 +104,10 @@ class Solver(NamedTuple):
 
 
 FIXABLE = ("kernel", "noise", "inducing")
+# In files: logarithms whose exponentials are numbers; numbers whose squares, divided by those of the shortest length scale, are,
+# and units of them.
+LOG = "in [-200, 200]"
+WIDE, SPREAD = "in [-1e30, 1e30]", "in [1e-30, 1e30]"
 
 
 def checked_fixed(fixed: Any, names: Sequence[str] = FIXABLE) -> tuple[str, ...]:
@@ -114,6 +124,29 @@ def stored_fixed(value: Any, sizes: dict[str, int], where: str) -> None:
     named = {value} if isinstance(value, str) else set(value) if isinstance(value, (list, tuple)) else {None}
     if not named <= set(FIXABLE):
         refuse(where, "names no settings that stay where they start")
+
+
+def stored_kernel(value: Any, sizes: dict[str, int], where: str) -> None:
+    """Refuse what a file holds for a kernel if it is none, or none of these columns."""
+    if not isinstance(value, Covariance):
+        refuse(where, f"is no covariance function but a {type(value).__name__}")
+    value.check(sizes.get("column", 1))
+
+
+def settings_table(check_kernel: Callable[[Any, dict[str, int], str], None] = stored_kernel) -> dict[str, Any]:
+    """Return the table of the settings that every Gaussian process has; the kernel may be "auto" or left out."""
+
+    def given_kernel(value: Any, sizes: dict[str, int], where: str) -> None:
+        if value is not None and not (isinstance(value, str) and value == "auto"):
+            check_kernel(value, sizes, where)
+
+    return {
+        **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
+        "kernel": given_kernel,
+        "fixed": stored_fixed,
+        "max_steps": "natural",
+        "max_seconds": "none | positive",
+    }
 
 
 class Settings(NamedTuple):

@@ -7,9 +7,10 @@ the engine. What a prediction reads is made once, at the end of the fit. The sec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,9 @@ from natgrad.models.gp.problem import GPProblem, Predictor
 from natgrad.models.gp.run import given_up, optimise, uses_lbfgs
 from natgrad.models.gp.settings import (
     FIXABLE,
+    LOG,
+    SPREAD,
+    WIDE,
     Adam,
     Learned,
     Settings,
@@ -39,12 +43,13 @@ from natgrad.models.gp.settings import (
     checked_fixed,
     leaves_of,
     settings_of,
-    stored_fixed,
+    settings_table,
+    stored_kernel,
 )
 from natgrad.models.registry import EVERY_MODEL
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
-from natgrad.posterior.files.tables import METHOD, RUN, STEP
+from natgrad.posterior.files.tables import METHOD, STEP
 from natgrad.random import Stream, generator
 from natgrad.threads import one_blas_thread
 from natgrad.validation import real_number, whole_number
@@ -92,15 +97,24 @@ def variance_unit(y_scaling: Scaling, likelihood: Likelihood) -> float:
     return float(y_scaling.sd[0]) ** 2 if alone else 1.0
 
 
+@dataclass(repr=False, eq=False)
 class SparseGP(Estimator):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     kind: ClassVar[str] = "process"
     abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {"partial_fit", "linear_response", "predict"}
-    elbo_: float
-    n_steps_: int
-    n_readings_: int
-    n_rows_seen_: int
+
+    kernel: Covariance | Literal["auto"] | None = None
+    n_inducing: int | Literal["auto"] | None = None
+    _: KW_ONLY
+    inducing: Any = None
+    fixed: str | Sequence[str] = ()
+    solver: Solver | None = None
+    max_steps: int = 2000
+    max_seconds: float | None = None
+    tol: float = 1e-3
+    seed: int = 0
+    verbose: bool | None = None
 
     @property
     def inference_(self) -> str:
@@ -553,22 +567,7 @@ def _as_held(rows: Rows) -> HeldRows:
 
 # -- tables of a model file --
 
-# Logarithms whose exponentials are numbers.
-LOG = "in [-200, 200]"
-# Units of data whose squares, divided by those of the shortest length scale, are numbers.
-WIDE, SPREAD = "in [-1e30, 1e30]", "in [1e-30, 1e30]"
 COUNT = "whole [] in [0, 2147483647)"
-
-
-def _kernel(value: Any, sizes: dict[str, int], where: str) -> None:
-    if not isinstance(value, Covariance):
-        refuse(where, f"is no covariance function but a {type(value).__name__}")
-    value.check(sizes["column"])
-
-
-def _kernel_or_none(value: Any, sizes: dict[str, int], where: str) -> None:
-    if value is not None and not (isinstance(value, str) and value == "auto"):
-        _kernel(value, sizes, where)
 
 
 def _order(value: Any, sizes: dict[str, int], where: str) -> None:
@@ -580,11 +579,9 @@ def _order(value: Any, sizes: dict[str, int], where: str) -> None:
 
 
 SETTINGS: dict[str, Any] = {
-    **{name: rule for name, rule in RUN.items() if name not in ("n_jobs", "method", "step")},
-    "kernel": _kernel_or_none,
+    **settings_table(),
     "n_inducing": "none | 'auto' | natural",
     "inducing": "none | real list [_, column]",
-    "fixed": stored_fixed,
     "solver": either(
         "none",
         record(
@@ -598,8 +595,6 @@ SETTINGS: dict[str, Any] = {
             optimizer="none | 'adam' | 'lbfgs'",
         ),
     ),
-    "max_steps": "natural",
-    "max_seconds": "none | positive",
 }
 # Of a regressor alone.
 REGRESSOR: dict[str, Any] = {
@@ -622,7 +617,7 @@ FITTED: dict[str, Any] = {
     "offset": f"real [output] {WIDE}",
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),
-    "kernel": _kernel,
+    "kernel": stored_kernel,
 }
 ALONG: dict[str, Any] = {
     "n_features_in_": "size column",

@@ -9,6 +9,7 @@ The process is a chain of states of one to three numbers a kernel: a sum of MatÃ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
@@ -25,7 +26,8 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.stepper import Score, ScoringStepper
 from natgrad.kernels.state_space.process import draw_path, filter_path, score_path, smooth_path
-from natgrad.models.gp.scored import WIDE, ScoredGP, ScoredProblem
+from natgrad.models.gp.scored import ScoredGP, ScoredProblem
+from natgrad.models.gp.settings import WIDE
 
 __all__ = ["StateSpaceGP"]
 
@@ -36,6 +38,7 @@ KINDS = (Matern32, Matern52, Matern12)
 
 
 @final
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class StateSpaceGP(ScoredGP):
     """Exact Gaussian process regression along one input, such as time, for millions of rows.
 
@@ -78,29 +81,16 @@ class StateSpaceGP(ScoredGP):
 
     abilities: ClassVar[frozenset[str]] = ScoredGP.abilities | {"forecast"}
     _named, _likelihood_name = "exact, natural steps on all rows", "elbo_"
-    elbo_: float
-    _dated: bool  # times of the fit were dates
 
-    def __init__(
-        self,
-        kernel: Covariance | Literal["auto"] | None = None,
-        *,
-        noise_variance: float | None = None,
-        fixed: str | Sequence[str] = (),
-        max_steps: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 1e-3,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.noise_variance = noise_variance
-        self.fixed = fixed
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    kernel: Covariance | Literal["auto"] | None = None
+    _: KW_ONLY
+    noise_variance: float | None = None
+    fixed: str | Sequence[str] = ()
+    max_steps: int = 100
+    max_seconds: float | None = None
+    tol: float = 1e-3
+    seed: int = 0
+    verbose: bool | None = None
 
     # -- fitting --
 
@@ -114,7 +104,7 @@ class StateSpaceGP(ScoredGP):
         kernel = self.kernel_ if start is not None else self._chosen(times, centred)
         h = self._started(kernel, times, centred, self._moves(len(kernel.theta) + 1))[1] if start is None else start
         problem = ChainProblem(kernel, times, centred)
-        self.elbo_ = problem.bound(self._steps(problem, h, options, max_steps, None))
+        self.elbo_: float = problem.bound(self._steps(problem, h, options, max_steps, None))
         self._data = HeldRows((x, y[:, None]))
 
     def _chosen(self, times: Floats, y: Floats) -> Covariance:
@@ -169,7 +159,7 @@ class StateSpaceGP(ScoredGP):
         x, numbers = validated(self, times, y, reset=reset, dtype=(np.float64, np.float32), y_numeric=True)
         check_one(x)
         if reset:
-            self._dated = dated
+            self._dated: bool = dated  # times of the fit were dates
         return x, np.asarray(numbers)
 
     def _days(self, X: Any, reset: bool) -> tuple[Any, bool]:

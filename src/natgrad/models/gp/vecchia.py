@@ -17,6 +17,7 @@ Guinness (2021).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -33,8 +34,8 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.stepper import Score, ScoringStepper
 from natgrad.models.gp.likelihoods import LEAST, LOG_2PI
-from natgrad.models.gp.scored import SPREAD, WIDE, ScoredGP, ScoredProblem
-from natgrad.models.gp.settings import Gradient, Settings, compiled
+from natgrad.models.gp.scored import ScoredGP, ScoredProblem
+from natgrad.models.gp.settings import SPREAD, WIDE, Gradient, Settings, compiled
 from natgrad.random import Stream, generator
 from natgrad.threads import in_order, one_blas_thread
 from natgrad.validation import whole_number
@@ -62,6 +63,7 @@ MOST_JOINT_ROWS = 5_000
 
 
 @final
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class VecchiaGPRegressor(ScoredGP):
     """Gaussian process regression from nearest neighbours: for functions too rough for inducing inputs.
 
@@ -107,30 +109,17 @@ class VecchiaGPRegressor(ScoredGP):
     """
 
     _named, _likelihood_name = "Vecchia's likelihood, natural steps", "log_likelihood_"
-    log_likelihood_: float
 
-    def __init__(
-        self,
-        kernel: Covariance | Literal["auto"] = "auto",
-        n_neighbors: int = 128,
-        *,
-        noise_variance: float | None = None,
-        fixed: str | Sequence[str] = (),
-        max_steps: int = 100,
-        max_seconds: float | None = None,
-        tol: float = 1e-3,
-        seed: int = 0,
-        verbose: bool | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.noise_variance = noise_variance
-        self.fixed = fixed
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.verbose = verbose
+    kernel: Covariance | Literal["auto"] = "auto"
+    n_neighbors: int = 128
+    _: KW_ONLY
+    noise_variance: float | None = None
+    fixed: str | Sequence[str] = ()
+    max_steps: int = 100
+    max_seconds: float | None = None
+    tol: float = 1e-3
+    seed: int = 0
+    verbose: bool | None = None
 
     # -- fitting --
 
@@ -153,7 +142,7 @@ class VecchiaGPRegressor(ScoredGP):
             problem, h = self._begun(*at) if start is None else (self._made(self._problem.kernel, *at), start)
             problem = problem.around(h)
         state = self._steps(problem, h, options, max_steps, len(x))
-        self.log_likelihood_ = problem.bound(state) - len(x) * float(np.log(self._y_scaling.sd[0]))
+        self.log_likelihood_: float = problem.bound(state) - len(x) * float(np.log(self._y_scaling.sd[0]))
         self._data = HeldRows((x, y[:, None]))
 
     def _made(self, kernel: Covariance, x: Floats, y: Floats) -> VecchiaProblem:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
 import numpy as np
@@ -65,6 +65,7 @@ FEW_ENTRIES = 5_000_000
 MOVING = 0.1
 
 
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference and collapsed Gibbs sampling.
 
@@ -135,43 +136,23 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAFi
     abilities: ClassVar[frozenset[str]] = EVERY_MODEL | {
         "n_jobs", "partial_fit", "executor", "linear_response", "transform", "topics",
     }  # fmt: skip
-    n_documents_seen_: int
-    n_tokens_seen_: float
-    elbo_: float
     _keeps_draws = True  # of Gibbs sampling; a fit that is only the start of another goes without
 
-    def __init__(
-        self,
-        n_topics: int | Literal["auto"] | tuple[Literal["auto"], int] = 50,
-        *,
-        doc_prior: Any = None,
-        topic_prior: float | Literal["learn"] | None = None,
-        inference: Literal["gibbs", "vb"] = "gibbs",
-        gibbs_sweeps: int | None = None,
-        method: Method | None = None,
-        local: LocalOptions | None = None,
-        max_passes: int | None = None,
-        max_seconds: float | None = None,
-        tol: float | None = None,
-        seed: int = 0,
-        n_jobs: int | None = None,
-        executor: Any = None,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_topics = n_topics
-        self.doc_prior = doc_prior
-        self.topic_prior = topic_prior
-        self.inference = inference
-        self.gibbs_sweeps = gibbs_sweeps
-        self.method = method
-        self.local = local
-        self.max_passes = max_passes
-        self.max_seconds = max_seconds
-        self.tol = tol
-        self.seed = seed
-        self.n_jobs = n_jobs
-        self.executor = executor
-        self.verbose = verbose
+    n_topics: int | Literal["auto"] | tuple[Literal["auto"], int] = 50
+    _: KW_ONLY
+    doc_prior: Any = None
+    topic_prior: float | Literal["learn"] | None = None
+    inference: Literal["gibbs", "vb"] = "gibbs"
+    gibbs_sweeps: int | None = None
+    method: Method | None = None
+    local: LocalOptions | None = None
+    max_passes: int | None = None
+    max_seconds: float | None = None
+    tol: float | None = None
+    seed: int = 0
+    n_jobs: int | None = None
+    executor: Any = None
+    verbose: bool | None = None
 
     @all_or_nothing
     def fit(
