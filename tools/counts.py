@@ -12,7 +12,7 @@ loops           loops of `network` and `inference` over the columns or colours o
 problems        classes of `network` that are a problem of the engine
 names           comparisons with the name of a family
 tables          dictionaries and tuples that list three or more nodes or families, outside the rooms where these are defined
-gradients       functions that solve by conjugate gradients
+gradients       functions that make steps of conjugate gradients themselves
 runs            places that start the loop of a run
 """
 
@@ -93,9 +93,13 @@ def _said(node: ast.FunctionDef) -> str:
 
 
 def gradients(tree: ast.AST) -> Iterator[int]:
-    """Functions whose names or docstrings say so, and which loop."""
+    """Functions whose names or docstrings say so, and which loop without `conjugate_step`, or are it."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "conjugate_step":
+            yield node.lineno
         if not isinstance(node, ast.FunctionDef) or "onjugate gradient" not in _said(node):
+            continue
+        if "conjugate_step" in {name for name, _ in _calls(node)}:
             continue
         if any(isinstance(part, ast.While) for part in ast.walk(node)) or "repeat_while" in _attributes(node):
             yield node.lineno
