@@ -28,7 +28,7 @@ from natgrad.network.language.expressions import (
     Expression,
     Untyped,
 )
-from natgrad.network.language.nodes import Node, Plates, Slot, chain_plates, given_size
+from natgrad.network.language.nodes import Node, Plates, Slot, chain_plates, check_slot_shape, given_size
 from natgrad.network.language.operators import Diag, Product
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
@@ -265,17 +265,8 @@ class GaussianChain(Node):
         size = self.size or 0
         events = {VECTOR: (size,), MATRIX: (size, size)}[slot.kind] if slot.name != "dynamics" else (size, self._width)
         plates = self.block_plates if slot.name.startswith("initial") else self.plates
-        wanted = tuple(plate.size for plate in plates) + events
-        lead = len(shape) - len(events)
-        fits = lead >= 0 and shape[lead:] == events and lead <= len(plates)
-        if not shape or (
-            fits and all(n in (1, m) for n, m in zip(shape[:lead][::-1], wanted[: len(plates)][::-1], strict=False))
-        ):
-            return
-        raise PlateMismatch(
-            f"{self.name!r}: {slot.name} has shape {shape}, but {wanted if plates else events} is needed "
-            f"({plates_in_words(plates)}); leading axes may be left out or be 1"
-        )
+        if shape:
+            check_slot_shape(self.name, slot, shape, plates, events)
 
     # -- the term --
 

@@ -145,11 +145,10 @@ def is_flat(constant: Any) -> bool:
 
 
 def check_slot_shape(
-    name: str, slot: Slot, shape: tuple[int, ...], plates: tuple[Plate, ...], size: int | None
+    name: str, slot: Slot, shape: tuple[int, ...], plates: tuple[Plate, ...], events: tuple[int, ...]
 ) -> None:
-    """Numbers in a slot broadcast over the plates, and have the node's size where they are vectors."""
+    """Numbers in a slot broadcast over the plates, and have the axes ``events`` of one element after those."""
     sizes = tuple(plate.size for plate in plates)
-    events = (size or 0,) * slot.event_ndim if shape else ()
     wanted = sizes + events
     short = len(shape) < len(events) or len(shape) > len(wanted)
     ends = zip(shape[::-1], wanted[::-1], strict=False)
@@ -619,7 +618,8 @@ class Node(Expression):
         self._check_shape(slot, expression.value.shape)
 
     def _check_shape(self, slot: Slot, shape: tuple[int, ...]) -> None:
-        check_slot_shape(self.name, slot, shape, self.block_plates, self.size)
+        events = (self.size or 0,) * slot.event_ndim if shape else ()
+        check_slot_shape(self.name, slot, shape, self.block_plates, events)
 
 
 Plates = Plate | tuple[Plate, ...] | list[Plate] | None

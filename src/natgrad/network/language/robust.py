@@ -8,6 +8,7 @@ Ordinal    the number of cutpoints below z ~ N(mean, 1/precision)               
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, final
 
 import numpy as np
@@ -53,8 +54,25 @@ def _sd(slots: Slots) -> Array:
     return np.asarray(1.0 / np.sqrt(slots["precision"]))
 
 
+class _ScaleMixture(ScalarNode):
+    """x ~ N(mean, 1/(precision · u)) with a weight u for each element, its parameter "weight"."""
+
+    family = families.Normal()
+    kind = REAL
+    moves_with_mean = True
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        mean, precision, weight = (self.parameters[name] for name in ("mean", "precision", "weight"))
+        own = self.own("x", scope), self.own("xx", scope)
+        return gaussian_density(mean, precision, *own, scope, weight.stat("x", scope)) + self._rest(scope)
+
+    @abstractmethod
+    def _rest(self, scope: Scope) -> Polynomial | float:
+        """½ E[log u], or what is left of it and of the density of u."""
+
+
 @final
-class StudentT(ScalarNode):
+class StudentT(_ScaleMixture):
     """x ~ Student's t with ``df`` degrees of freedom around ``mean``, scale 1/√precision: robust noise, or a heavy-tailed prior.
 
     Each element has a weight ``fit["x.weight"]``: near 1 for ordinary ones, small for outliers.
@@ -68,9 +86,6 @@ class StudentT(ScalarNode):
     1.0
     """
 
-    family = families.Normal()
-    kind = REAL
-    moves_with_mean = True
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE), Slot("df", POSITIVE, fixed=True))
 
     def __init__(
@@ -95,11 +110,8 @@ class StudentT(ScalarNode):
         df = self.parameters["df"]
         return isinstance(df, Constant) and bool(np.all(np.asarray(df.value) > 1))
 
-    def log_density(self, scope: Scope) -> Polynomial:
-        weight, p = self.parameters["weight"], self.parameters
-        own = self.own("x", scope), self.own("xx", scope)
-        density = gaussian_density(p["mean"], p["precision"], *own, scope, weight.stat("x", scope))
-        return density + 0.5 * weight.stat("log", scope)
+    def _rest(self, scope: Scope) -> Polynomial:
+        return 0.5 * self.parameters["weight"].stat("log", scope)
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return np.asarray(slots["mean"] + _sd(slots) * rng.standard_t(slots["df"], shape))
@@ -119,7 +131,7 @@ class StudentT(ScalarNode):
 
 
 @final
-class Laplace(ScalarNode):
+class Laplace(_ScaleMixture):
     """x ~ ½ r exp(−r |x − mean|), r = √precision: noise for medians, or the prior of the lasso. The variance is 2/precision.
 
     Examples
@@ -131,9 +143,6 @@ class Laplace(ScalarNode):
     1.0
     """
 
-    family = families.Normal()
-    kind = REAL
-    moves_with_mean = True
     slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
 
     def __init__(
@@ -148,12 +157,9 @@ class Laplace(ScalarNode):
     def is_located(self) -> bool:
         return True
 
-    def log_density(self, scope: Scope) -> Polynomial:
-        weight, p = self.parameters["weight"], self.parameters
-        own = self.own("x", scope), self.own("xx", scope)
-        density = gaussian_density(p["mean"], p["precision"], *own, scope, weight.stat("x", scope))
+    def _rest(self, scope: Scope) -> float:
         # The base measure of the weight has the √(2π) that a Gaussian brings, and the ½ of its own prior is left.
-        return density + (0.5 * float(np.log(2.0 * np.pi)) - LOG_2)
+        return 0.5 * float(np.log(2.0 * np.pi)) - LOG_2
 
     def sample_given(self, slots: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return rng.laplace(slots["mean"], _sd(slots), shape)
