@@ -8,6 +8,7 @@ place is restored, swept exactly (which cannot lower the bound), and from then o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -288,11 +289,8 @@ Point = dict[str, Stats]
 ACCELERATED = "accelerated"
 # γ and the momentum's delay: of all that was tried on factorisations the fewest sweeps; see the docs on control.
 OVER_RELAXATION, DELAY = 0.6, 3.0
-# Joint solves, rotations and extrapolations jump from one basin into another, often a worse one, while a run is far from any
-# optimum: plain sweeps come first, until the ratio of successive gains changes by less than this, or so many were made.
-STEADY, MOST_PLAIN = 0.1, 20
-# After the n-th extrapolation that failed, where there is no gauge, 2ⁿ sweeps go without, at most so many.
-LONGEST_REST = 8
+# Without a gauge, the first sweeps jump too far for extrapolation to follow: wait for these; after the n-th failure, 2ⁿ more.
+WARM_UP, LONGEST_REST = 3, 8
 # Invalid extrapolations of λ are shortened by half this often before they are given up.
 MOST_HALVINGS = 4
 
@@ -300,8 +298,7 @@ MOST_HALVINGS = 4
 class History(NamedTuple):
     """What the next sweep needs of the last ones: their bound, where they started and ended, the momentum's age.
 
-    ``rest`` counts the sweeps that are still to come without extrapolation, ``failures`` the extrapolations that failed, and
-    ``gains`` are those of the last plain sweeps before any acceleration; None when that has begun.
+    ``rest`` counts the plain sweeps that are still to come, ``failures`` the extrapolations that failed.
     """
 
     bound: float
@@ -312,14 +309,6 @@ class History(NamedTuple):
     use_rotation: bool
     rest: int
     failures: int
-    gains: tuple[float, ...] | None = None
-
-
-def _are_steady(gains: tuple[float, ...]) -> bool:
-    """Whether three gains shrink at a steady rate, as they do near an optimum; or the last sweep gained nothing."""
-    if len(gains) == 3 and gains[0] > gains[1] > gains[2]:
-        return abs(gains[2] / gains[1] - gains[1] / gains[0]) < STEADY
-    return len(gains) > 1 and gains[-1] <= 0
 
 
 class AcceleratedStepper(Stepper):
@@ -340,53 +329,40 @@ class AcceleratedStepper(Stepper):
         past: History | None = state.memory.get(ACCELERATED)
         if past is not None and not self._is_own(past):
             past = None  # what is remembered is of another order
-        if past is None or past.gains is not None:
-            return self._warm_up(state, past)
-        rotated, here = self._rotated(state, past)
-        start = None if here.rest > 0 else self._extrapolated(rotated, here)
-        last = past.bound
+        rotated, here = (state, None) if past is None else self._rotated(state, past)
+        start = None if here is None or here.rest > 0 else self._extrapolated(rotated, here)
+        last = -math.inf if past is None else past.bound
         results = [self._sweep(rotated if start is None else start)]
         if start is not None and not results[-1].rose(last):
             results, start = [*results, self._sweep(rotated)], None
             here = self._failed(here)
-        if rotated is not state and not results[-1].rose(last):
+        if rotated is not state and past is not None and not results[-1].rose(last):
             results, rotated = [*results, self._sweep(state)], state
             here = past._replace(age=-1, before=None, use_rotation=False)
         result = results[-1]
-        after = here._replace(
-            bound=result.bound,
-            start=self._point(rotated if start is None else start),
-            end=self._point(result.state),
-            before=here.end,
-            age=here.age + 1,
-            rest=max(0, here.rest - 1),
-        )
-        return self._stepped(results, after)
-
-    def _warm_up(self, state: State, past: History | None) -> tuple[State, StepInfo]:
-        """A plain sweep; the last one before acceleration when gains are steady, or after so many."""
-        result = self.problem.sweep(state, self.order)
-        gains = () if past is None or past.gains is None else (*past.gains, result.bound - past.bound)[-3:]
-        rest = (MOST_PLAIN if past is None else past.rest) - 1
-        goes_on = rest > 0 and not _are_steady(gains)
         after = History(
-            result.bound, self._point(state), self._point(result.state), None, 0, self.use_rotation, rest if goes_on else 0, 0,
-            gains if goes_on else None,
-        )  # fmt: skip
-        return self._stepped([result], after)
-
-    def _stepped(self, results: list[SweepResult], after: History) -> tuple[State, StepInfo]:
-        read = len(results) * self.messages_read + sum(swept.reads for swept in results)
-        info = StepInfo(results[-1].info, 1.0, read, results[-1].bound, final=self.final)
-        return results[-1].state._replace(memory={ACCELERATED: after}), info
+            result.bound,
+            self._point(rotated if start is None else start),
+            self._point(result.state),
+            None if here is None else here.end,
+            0 if here is None else here.age + 1,
+            self.use_rotation if here is None else here.use_rotation,
+            (0 if self.use_rotation else WARM_UP) if here is None else max(0, here.rest - 1),
+            0 if here is None else here.failures,
+        )
+        messages_read = len(results) * self.messages_read + sum(swept.reads for swept in results)
+        info = StepInfo(result.info, 1.0, messages_read, result.bound, final=self.final)
+        return result.state._replace(memory={ACCELERATED: after}), info
 
     def _is_own(self, past: History) -> bool:
         """Whether a history is that of the blocks which a sweep in this order carries."""
         points = (past.start, past.end, past.end if past.before is None else past.before)
         return all(point.keys() == self._names for point in points)
 
-    def _failed(self, here: History) -> History:
-        """The momentum starts again; where nothing is turned, after a rest that doubles each time."""
+    def _failed(self, here: History | None) -> History | None:
+        """The momentum starts anew; where nothing is turned, after a rest that doubles each time."""
+        if here is None:
+            return None
         rest = 0 if self.use_rotation else min(2 ** (here.failures + 1), LONGEST_REST) + 1
         return here._replace(age=-1, before=None, rest=rest, failures=here.failures + 1)
 

@@ -66,7 +66,6 @@ def memory_of(points: Mapping[str, Any], whole: Any) -> dict[str, Any]:
         "accelerated?": record(
             History, bound="float", start=point, end=point, before=either("none", point),
             age="real in [-1, 1e15]", use_rotation="flag", rest="whole in [0, 1000]", failures="whole in [0, 1e5]",
-            gains=either("none", ["real"]),
         ),
         "safeguard?": _both(record(Snapshot, damping="share", **checks), whole),
         "live?": whole,
