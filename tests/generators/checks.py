@@ -178,7 +178,8 @@ def check_svi(case: Case, every: bool = True) -> None:
     """
     for method, stepper in _sampled(case):
         after, start = _one_step(case, method), case.state
-        local, others = stepper.problem.groups.local, stepper.problem.groups.globals
+        groups = stepper.problem.source.groups
+        local, others = groups.local, groups.globals
         if stepper.problem.leading:
             start = case.problem.sweep(start, stepper.problem.leading).state
         between = State(
