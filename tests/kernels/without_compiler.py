@@ -114,7 +114,8 @@ def fits_of_tables() -> dict[str, object]:
     counts = rng.poisson(0.7, (8, 9))
     for likelihood in ("gaussian", "bernoulli", "poisson"):
         values = np.where(np.isnan(table), np.nan, 1.0) if likelihood == "bernoulli" else table
-        model = ng.MatrixFactorization(2, likelihood=likelihood, max_steps=2, **quiet).fit(values)
+        # The first sweeps are plain: rotations come after them.
+        model = ng.MatrixFactorization(2, likelihood=likelihood, max_steps=10, **quiet).fit(values)
         found[likelihood] = model.predict([0, 3], [1, 2])
         found[f"{likelihood}, recommended"] = model.recommend([0, 3], 2).scores
     likes = np.where(np.isnan(table), np.nan, 1.0)
