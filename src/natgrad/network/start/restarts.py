@@ -199,8 +199,8 @@ STARTS, FEWER = 5, 3
 SWEEPS = (5, 5)
 # The same of a large network.
 LARGE_SWEEPS = (2, 2)
-# Sweeps of all starts together: about as many as a run makes.
-BUDGET, LARGE_BUDGET = 60, 20
+# Sweeps of all starts together, about as many as a run makes, and of each that was asked for beyond the default ones.
+BUDGET, LARGE_BUDGET, BUDGET_BEYOND = 60, 20, 20
 
 
 class _Candidate(NamedTuple):
@@ -266,7 +266,7 @@ def find_start(
         lambda number: _Sweeps(compared, candidates[number].order),
         rounds if len(candidates) > 1 else (0, 0),
         finish,
-        LARGE_BUDGET if is_large else BUDGET,
+        (LARGE_BUDGET if is_large else BUDGET) + BUDGET_BEYOND * max(0, (n_init or 0) - STARTS),
         names=tuple(candidate.name for candidate in candidates),
         read=compared.swept if compared is not problem else problem.swept - swept,
     )
