@@ -363,10 +363,11 @@ def _contexts(*roles: str) -> Case:
     pairs = np.column_stack([table["user"], table["item"]])
     named = {role: own[role] for role in roles}
     words = [word for role in roles for word in (f"--{role}", role)]
+    bins = {"n_bins": 3} if "time" in roles else {}
     return Case(
-        ng.recommenders.ContextFactorization, {"n_factors": 2, "n_bins": 3}, (pairs, own["gaussian"]),
+        ng.recommenders.ContextFactorization, {"n_factors": 2, **bins}, (pairs, own["gaussian"]),
         (pairs[:20], own["gaussian"][:20]), named, table=table, shared={"chunk_rows": 50},
-        command=("context", "--n-factors", "2", "--n-bins", "3", *words),
+        command=("context", "--n-factors", "2", *(["--n-bins", "3"] if bins else []), *words),
     )  # fmt: skip
 
 

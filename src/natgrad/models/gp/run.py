@@ -439,8 +439,9 @@ def _moving(settings: Settings, learned: Any) -> npt.NDArray[np.bool_]:
 
 # -- falling rates --
 
-# Parts of the rate; steps with each of them, at most, and in parts of the steps of the run before.
-COOLING, STEPS, SHARE = (1 / 3, 1 / 10, 1 / 30), 40, 5
+# Parts of the rate, and how many steps are made with each: 40, or the thirtieth part of the run's where that is less, so that
+# closing takes at most a tenth of the run. A fifth of the run costs half as much again and ends lower than as many steps before.
+COOLING, STEPS, SHARE = (1 / 3, 1 / 10, 1 / 30), 40, 30
 
 
 def cooling_phases(problem: GPProblem, method: Method | None) -> list[Phase]:
