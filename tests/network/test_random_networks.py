@@ -100,6 +100,10 @@ def test_cases_that_were_wrong_once(name):
     assert all(check(0, random_cases.CASES[name](), wanted) for wanted in ("targets", "sweeps", "methods"))
 
 
+def test_a_single_column_of_a_weighted_plate_is_updated_whole():
+    assert check(4541, draw(4541))
+
+
 def test_a_precision_is_not_shared_along_a_plate_whose_elements_an_index_chooses():
     check_sweeps(Case(3248, draw(3248)))
 

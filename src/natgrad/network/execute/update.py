@@ -179,9 +179,8 @@ class _InTurn:
         self.values = [bound.value(term) for term in ending]
         in_turn = block.n_columns > 1
         self.still = bound.target(block, part=program.once) if in_turn else None
-        self.moving = (
-            bound.target(block, part=program.often if in_turn else None) if block.column_axis is None else None
-        )
+        by_column = in_turn and block.column_axis is not None  # a single column is the whole block
+        self.moving = None if by_column else bound.target(block, part=program.often if in_turn else None)
 
     def __call__(self, lam: Any, mu: Any, rho: Array | None = None) -> Updated:
         bound, block, on, name = self.bound, self.block, self.bound.on, self.block.name
